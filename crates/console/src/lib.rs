@@ -1,12 +1,5 @@
-//! Standard output and standard error of trodden's programs. Libraries print nothing: they return values, write to writers that they are
-//! given, and report through `log`, whose messages [`notes::show_log`] shows.
-//!
-//! | file | what |
-//! |---|---|
-//! | `output.rs` | standard output, where names from outside cannot steer a terminal; result files |
-//! | `notes.rs` | notes, warnings and errors on standard error |
-//! | `program.rs` | how a program ends |
-//! | `arguments/` | pieces of command lines that both programs have |
+//! Standard output, standard error and shared command line arguments of trodden's programs. Libraries print nothing: they return values,
+//! write to the writers that they are given, and report through `log`, whose messages [`notes::show_log`] shows.
 #![forbid(unsafe_code)]
 
 pub mod arguments;

@@ -1,8 +1,7 @@
-//! What the command says on standard error. Data never goes there, notes never go to standard output.
+//! Notes, warnings and errors on standard error. Data never goes there, and notes never go to standard output.
 //!
-//! Build systems read what a compiler prints: notes of the drivers come once per process, are the same for the same
-//! options (libtool compares them), avoid the words by which CMake recognises a failed option, and are silenced by
-//! `TRODDEN_QUIET`.
+//! Build systems parse the output of compilers. So the drivers print a note once per process and the same text for the same options
+//! (libtool compares them), avoid the words by which CMake recognises a failed option, and can be silenced with `TRODDEN_QUIET`.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -12,33 +11,32 @@ use trodden_text::escape;
 use trodden_text::words;
 pub use trodden_text::words::listed;
 
-/// Variable that silences notes.
+/// The environment variable that silences notes.
 pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
 
 /// Prints a note.
 pub fn note(text: impl Display) {
     if !is_quiet() {
-        say(format_args!("trodden: {text}\n"));
+        write_message(format_args!("trodden: {text}\n"));
     }
 }
 
-/// Prints what may spoil the user's result, even if notes are silenced.
+/// Prints a warning about something that may spoil the result, even if notes are silenced.
 pub fn warn(text: impl Display) {
-    say(format_args!("trodden: warning: {text}\n"));
+    write_message(format_args!("trodden: warning: {text}\n"));
 }
 
-/// Shows what libraries report through `log`: `info!` as notes, `warn!` as warnings, `error!` as reasons of failures. Lower levels are not
-/// shown.
+/// Shows what libraries report through `log`: `info!` as notes, `warn!` as warnings, `error!` as failures. Lower levels are not shown.
 pub fn show_log() {
-    if log::set_logger(&LibraryMessages).is_ok() {
+    if log::set_logger(&LibraryLogger).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }
 }
 
-/// Messages of trodden's own libraries; those of others are not for the user.
-struct LibraryMessages;
+/// Shows the messages of trodden's own libraries, but not those of others.
+struct LibraryLogger;
 
-impl log::Log for LibraryMessages {
+impl log::Log for LibraryLogger {
     fn enabled(&self, message: &log::Metadata) -> bool {
         message.target().starts_with("trodden")
     }
@@ -48,8 +46,8 @@ impl log::Log for LibraryMessages {
             _ if !self.enabled(message.metadata()) => {}
             log::Level::Error => fail(message.args()),
             log::Level::Warn => warn(message.args()),
-            // What experiments do, step by step.
-            log::Level::Info if message.target().starts_with("trodden_corpus") => say(format_args!("{}\n", message.args())),
+            // The steps of experiments, without a prefix.
+            log::Level::Info if message.target().starts_with("trodden_corpus") => write_message(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),
             log::Level::Debug | log::Level::Trace => {}
         }
@@ -58,26 +56,26 @@ impl log::Log for LibraryMessages {
     fn flush(&self) {}
 }
 
-/// Prints why the command failed.
+/// Prints the reason why the command failed.
 pub fn fail(text: impl Display) {
-    say(format_args!("trodden: {text}\n"));
+    write_message(format_args!("trodden: {text}\n"));
 }
 
-/// Why something failed: each reason once.
+/// The chain of reasons of an error, each reason once.
 pub fn reasons(error: &anyhow::Error) -> String {
     words::reasons(error.chain().map(ToString::to_string))
 }
 
-/// The reader may be gone (`2>&1 | head`): then nothing is said, and the work goes on.
+/// Prints to standard error. Errors are ignored, so that the work continues if the reader is gone (`2>&1 | head`).
 ///
-/// Lines after the first are indented: a line break in a name cannot make what comes after it look like a message of its own.
-fn say(text: fmt::Arguments) {
+/// Lines after the first are indented, so that the rest of a name with a line break does not look like a message of its own.
+fn write_message(text: fmt::Arguments) {
     let text = text.to_string();
     let text = escape::lines(text.trim_end_matches('\n')).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// How far a long piece of work is: one line on a terminal, nothing elsewhere. May be shared by threads.
+/// A progress line on a terminal; nothing elsewhere. May be shared by threads.
 pub struct Progress {
     what: &'static str,
     all: usize,
@@ -86,15 +84,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Work on `all` things (`what`: their name in the plural).
+    /// Starts a progress line for `all` items, whose name in the plural is `what`.
     pub fn new(all: usize, what: &'static str) -> Progress {
         Progress { what, all, done: AtomicUsize::new(0), shows: all > 1 && !is_quiet() && io::stderr().is_terminal() }
     }
 
-    /// One more is done.
+    /// Counts one more finished item.
     pub fn step(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        // A hundred times at most: the terminal is not what the work should wait for.
+        // At most a hundred updates, so that the work does not wait for the terminal.
         if self.shows && (done.is_multiple_of(self.all.div_ceil(100)) || done == self.all) {
             let end = if done == self.all { "\n" } else { "" };
             let _ = write!(io::stderr(), "\r{done} of {} {}{end}", self.all, self.what);

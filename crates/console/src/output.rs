@@ -1,10 +1,9 @@
-//! Standard output for text and JSON that hold names of files, functions and commands: the one place where these pass to a terminal.
+//! Standard output for text and JSON, and result files. All names of files, functions and commands that are printed pass through here.
 //!
-//! Such names come from file systems, images, profiles and the environment, and may hold any character. A control
-//! character could steer the terminal that it is printed to, and a bidirectional one deceive its reader (see `trodden_text::escape`). In
-//! text it becomes U+FFFD, as do bytes that are no UTF-8; in JSON it becomes `\uXXXX`, which every reader takes for the same character.
-//!
-//! What a traced or copied program prints itself is its own, and passes by.
+//! Such names come from file systems, images, profiles and the environment, and may contain any character. A control character could
+//! control the terminal, and a bidirectional one deceive the reader (see `trodden_text::escape`). In text they become U+FFFD, as do bytes
+//! that are not UTF-8; in JSON they become `\uXXXX`, which parsers decode to the same character. The output of a traced or copied
+//! program itself is not filtered.
 
 use crate::notes::note;
 use anyhow::{Context, Result};
@@ -33,21 +32,21 @@ pub enum Color {
 /// The first error of writing to standard output.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
 
-/// Whether standard output gets colours.
+/// Whether colours were requested for standard output.
 static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
-/// Flushes standard output. Says also what went wrong before and was not seen, as where a buffer is dropped.
+/// Flushes standard output. Also reports an earlier error that was not handled, for example when a buffer was dropped.
 ///
 /// # Errors
-/// It could not be written. A reader that has seen enough is no failure.
+/// Standard output could not be written. A reader that closed the pipe is not an error.
 pub fn finish() -> io::Result<()> {
-    let flushed = io::stdout().flush().map_err(named);
+    let flushed = io::stdout().flush().map_err(standard_output_error);
     let first = FIRST_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
     first.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// An error of writing to standard output, which it names.
-fn named(error: io::Error) -> io::Error {
+/// Adds to an error that it occurred on standard output, and remembers the first error.
+fn standard_output_error(error: io::Error) -> io::Error {
     let text = format!("cannot write to standard output: {error}");
     let (kind, text) = FIRST_ERROR.get_or_init(|| (error.kind(), text));
     io::Error::new(*kind, text.clone())
@@ -63,16 +62,16 @@ pub fn json() -> Printable<StdoutLock<'static>> {
     Printable { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
 }
 
-/// Standard output for JSON or (not `json`) text.
+/// Standard output for JSON or text.
 pub fn text_or_json(json_wanted: bool) -> Printable<StdoutLock<'static>> {
     if json_wanted { json() } else { text() }
 }
 
-/// A writer in which unprintable characters do not pass, but for line breaks and tabs.
+/// A writer that replaces unprintable characters except line breaks and tabs.
 pub struct Printable<W: Write> {
     to: W,
     escape: fn(char) -> String,
-    /// The beginning of a character whose other bytes have not come.
+    /// The first bytes of an incomplete character.
     tail: Vec<u8>,
 }
 
@@ -89,25 +88,25 @@ impl<W: Write> Write for Printable<W> {
                     false => out.push(c),
                 }
             }
-            // What the last chunk lacks may come with the next bytes.
-            let goes_on = chunks.peek().is_none() && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
-            match (chunk.invalid(), goes_on) {
+            // The rest of an incomplete character at the end may come with the next bytes.
+            let is_incomplete = chunks.peek().is_none() && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
+            match (chunk.invalid(), is_incomplete) {
                 ([], _) => {}
-                (begun, true) => self.tail = begun.to_vec(),
+                (start, true) => self.tail = start.to_vec(),
                 _ => out.push('\u{fffd}'),
             }
         }
-        self.to.write_all(out.as_bytes()).map_err(named)?;
+        self.to.write_all(out.as_bytes()).map_err(standard_output_error)?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush().map_err(named)
+        self.to.flush().map_err(standard_output_error)
     }
 }
 
 impl<W: Write> Drop for Printable<W> {
-    /// A character that never was whole.
+    /// Writes the replacement of a character that stayed incomplete.
     fn drop(&mut self) {
         if !self.tail.is_empty() {
             let _ = self.to.write_all("\u{fffd}".as_bytes());
@@ -115,24 +114,24 @@ impl<W: Write> Drop for Printable<W> {
     }
 }
 
-/// How names of files begin that are being written.
+/// Prefix of the names of files while they are written.
 pub const BEGUN: &str = ".trodden-";
 
-/// How many are shown where nothing is said of it: some of them on a terminal, all as JSON.
+/// The number of items to show; by default, 10 in text and all (0) in JSON.
 pub fn most(top: Option<usize>, json: bool) -> usize {
-    const SHOWN: usize = 10;
-    top.unwrap_or(if json { 0 } else { SHOWN })
+    const DEFAULT_TOP: usize = 10;
+    top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
 }
 
-/// Maximum number of source lines of a path, where there is no option for it; `trodden annotate` shows all.
+/// Maximum number of source lines of a path in commands without an option for it. `trodden annotate` shows all lines.
 pub const STEPS: usize = 24;
 
-/// Options of text for standard output as it is: colour, width, and how many steps of a path are shown.
+/// Options for text on standard output. `steps` is the maximum number of lines shown of a path; 0 for all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }
 }
 
-/// Whether standard output gets colour.
+/// Returns true if standard output shall be coloured, and remembers that for [`printable_text`].
 pub fn wants_color(color: Color) -> bool {
     let is_colored = match color {
         Color::Always => true,
@@ -147,13 +146,13 @@ pub fn wants_color(color: Color) -> bool {
     is_colored
 }
 
-/// Columns of the terminal.
 fn width() -> usize {
     let columns = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
 
-/// JSON with a line's end. Unprintable characters that JSON lets stand in strings (DEL, C1, bidirectional controls) are escaped.
+/// Serialises to JSON with a final line break. Unprintable characters that JSON allows in strings (DEL, C1, bidirectional controls) are
+/// escaped.
 pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_string_pretty(value)?;
     let is_escaped = |c: char| escape::is_unprintable(c) && c != '\n';
@@ -169,23 +168,17 @@ fn escape_in_json(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }
 
-/// Prints JSON in which control characters do not pass.
-///
-/// # Errors
-/// Standard output cannot be written.
+/// Prints JSON in which control characters are escaped.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let mut out = json();
     out.write_all(&json_text(value)?)?;
     Ok(out.flush()?)
 }
 
-/// The name that stands for standard output, where a report goes to a file.
+/// The file name that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Writes a report to a file that the user named, and says what is where; for `-` to standard output, in silence.
-///
-/// # Errors
-/// It cannot be written.
+/// Writes a report to a file that the user named, and prints a note about it. For `-`, writes to standard output without a note.
 pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     if file.as_os_str() != STANDARD_OUTPUT {
         write_file(file, bytes)?;
@@ -195,20 +188,17 @@ pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     print(bytes)
 }
 
-/// The file that a report goes to; `None` for standard output, which `-` stands for.
+/// The file for a report; `None` for standard output, which is also requested with `-`.
 pub fn destination(file: Option<&Path>) -> Option<&Path> {
     file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
 }
 
-/// Writes a file that the user named: whole, or not at all.
-///
-/// # Errors
-/// It cannot be written.
+/// Writes a file that the user named, completely or not at all.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// A file that the user named, while it is written.
+/// Writes a file that the user named, which appears when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
@@ -217,22 +207,16 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Begins it. What is there under its name stays until [`OutputFile::finish`].
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Starts the file. An existing file of this name stays until [`OutputFile::finish`].
     pub fn create(path: &Path) -> Result<OutputFile> {
-        let begin = || {
+        let create = || {
             let whole = WholeFile::create(path, BEGUN)?;
             Ok::<_, io::Error>(OutputFile { out: BufWriter::new(whole.file().try_clone()?), whole, path: path.to_owned() })
         };
-        begin().with_context(|| format!("cannot write {}", path.display()))
+        create().with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Ends it.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Completes the file.
     pub fn finish(mut self) -> Result<()> {
         self.out.flush().and_then(|()| self.whole.finish()).with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -252,34 +236,28 @@ impl Write for OutputFile {
 pub fn print(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        // A reader that has seen enough is no failure, and changes nothing of how the command ends.
+        // A reader that closed the pipe is not an error, and does not change the exit status.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written.map_err(named)?),
+        written => Ok(written.map_err(standard_output_error)?),
     }
 }
 
-/// Prints what a command found, as JSON or as text.
-///
-/// # Errors
-/// It cannot be made or printed.
+/// Prints the result of a command as JSON or text.
 pub fn print_found(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text: impl FnOnce() -> Result<String>) -> Result<()> {
     if as_json { print(&json()?) } else { print_text(&text()?) }
 }
 
-/// Writes bytes to a file, or prints them where none is named, or `-`.
-///
-/// # Errors
-/// They cannot be written.
+/// Writes bytes to a file, or prints them if no file is named or it is `-`.
 pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
     destination(file).map_or_else(|| print(bytes), |file| write_file(file, bytes))
 }
 
-/// Prints text, with colours or without, in which names must not steer the terminal.
+/// Prints text with or without colours, in which control characters are replaced.
 pub fn print_text(text: &str) -> Result<()> {
     print(printable_text(text).as_bytes())
 }
 
-/// Text as it may be printed, with the colours that were asked for.
+/// Replaces control characters in text, and keeps colours if they were requested.
 pub fn printable_text(text: &str) -> String {
     escape::styled(text, IS_COLORED.load(Ordering::Relaxed))
 }
@@ -288,7 +266,7 @@ pub fn printable_text(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What comes out of pieces that are written one after the other.
+    /// The output for pieces that are written one after the other.
     fn written(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {
@@ -299,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_and_raw_bytes_do_not_pass() {
+    fn control_characters_and_invalid_bytes_are_replaced() {
         let replaced = |_| "\u{fffd}".to_owned();
         assert_eq!(written(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
     }
 
     #[test]
-    fn characters_in_two_pieces_are_whole() {
+    fn characters_split_over_pieces_are_joined() {
         let replaced = |_| "\u{fffd}".to_owned();
         assert_eq!(written(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
     }
 
     #[test]
-    fn json_is_the_same_document() {
+    fn escaped_json_is_the_same_document() {
         let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
         let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();

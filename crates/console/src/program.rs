@@ -1,14 +1,14 @@
-//! How a program of trodden begins and ends: messages of libraries, errors, exit statuses.
+//! The end of a program: errors and exit statuses.
 
 use crate::{notes, output};
 use anyhow::{Context, Result};
 use std::io;
 use std::process::ExitCode;
 
-/// Exit status when the program itself fails.
+/// The exit status if the program itself fails.
 pub const FAILED: u8 = 2;
 
-/// Ends a program: writes what standard output still holds, and says what failed.
+/// Ends a program: flushes standard output, prints an error, and returns the exit status.
 pub fn end(ended: Result<ExitCode>) -> ExitCode {
     let ended = ended.and_then(|status| {
         output::finish()?;
@@ -24,20 +24,17 @@ pub fn end(ended: Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// Prints what clap has to say about a command line: help, the version, or an error.
-///
-/// # Errors
-/// It cannot be printed.
+/// Prints clap's output for a command line: help, the version, or an error.
 pub fn said_by_clap(said: &clap::Error) -> Result<ExitCode> {
     let status = ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED));
     match said.print() {
-        // A wrong command line is one even if standard error has no reader.
+        // A closed pipe does not change the exit status.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
         printed => printed.context("cannot write to standard output").map(|()| status),
     }
 }
 
-/// A reader that has seen enough is no failure.
+/// Returns true if the reader of standard output closed the pipe, which is not a failure.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let kind = |e: &(dyn std::error::Error + 'static)| {
         let of_json = e.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);

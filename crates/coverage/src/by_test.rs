@@ -1,7 +1,7 @@
-//! `trodden suite coverage`: which test adds which lines, and which paths.
+//! `trodden suite coverage`: the lines and paths that each test adds.
 //!
-//! Tests come in the order of *additional coverage*: next is the one that executes most lines that none before it has executed; of equal
-//! ones, that which takes most new paths; of equal ones again, the one recorded first. With each stands what no other test has.
+//! Tests are in the order of *additional coverage*: the next one is always that with the most new lines, then the most new paths, then the
+//! one recorded first. Each is shown with the number of lines and paths that no other test has.
 
 use crate::Lines;
 use crate::diff::ranges;
@@ -17,13 +17,10 @@ use trodden_profile::Profile;
 use trodden_report::escape;
 use trodden_report::words::plural;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// A line, by its file and number.
 type Line = (String, u32);
 
-/// What a test executes.
 #[derive(Debug, Default)]
 struct Executed {
     name: String,
@@ -32,9 +29,9 @@ struct Executed {
     duration_ns: u64,
 }
 
-/// A test in its place.
+/// A test with its additional coverage.
 #[derive(Debug)]
-struct Placed<'t> {
+struct OrderedTest<'t> {
     test: &'t Executed,
     new_lines: Vec<Line>,
     new_paths: usize,
@@ -42,7 +39,7 @@ struct Placed<'t> {
     only_paths: usize,
 }
 
-/// The tests of a suite, to which its runs are added one by one.
+/// Collects the coverage of a suite's tests, run by run.
 #[derive(Default)]
 pub struct CoverageOfTests {
     suite: Suite,
@@ -51,10 +48,10 @@ pub struct CoverageOfTests {
 }
 
 impl CoverageOfTests {
-    /// Adds a run with the counts of its lines that are asked for.
+    /// Adds a run with the counts of the selected lines.
     ///
     /// # Errors
-    /// It is of another build.
+    /// The run is of another build than those before.
     pub fn add(&mut self, profile: &Profile, of_run: &Lines) -> Result<()> {
         self.suite.add(profile)?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));
@@ -63,7 +60,7 @@ impl CoverageOfTests {
         Ok(())
     }
 
-    /// The tests, the one that adds most first, for people or as JSON. `with_lines`: the lines that each adds, too.
+    /// The ordered tests as text or JSON. `with_lines` adds the lines that each test adds to the text.
     pub fn written(mut self, suite: &str, is_json: bool, with_lines: bool) -> WrittenTests {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
@@ -81,34 +78,31 @@ impl CoverageOfTests {
     }
 }
 
-/// What is printed of a suite.
+/// The report of a suite.
 pub enum WrittenTests {
-    /// A document.
+    /// A JSON document.
     Json(Value),
-    /// A table.
+    /// A table as text.
     Text(String),
 }
 
 /// The lines that differ from a commit.
-///
-/// # Errors
-/// git fails.
 pub fn changed(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
     ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("git diff")
 }
 
-/// Tests by what they add. Takes time in proportion to tests times lines and paths for each place.
-fn in_order(tests: &[Executed]) -> Vec<Placed<'_>> {
+/// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).
+fn in_order(tests: &[Executed]) -> Vec<OrderedTest<'_>> {
     let (mut seen_lines, mut seen_paths) = (BTreeSet::<&Line>::new(), BTreeSet::<PathIndex>::new());
-    let mut left: Vec<&Executed> = tests.iter().collect();
+    let mut remaining: Vec<&Executed> = tests.iter().collect();
     let mut placed = Vec::new();
-    while !left.is_empty() {
+    while !remaining.is_empty() {
         let adds = |t: &Executed| {
             (t.lines.iter().filter(|l| !seen_lines.contains(l)).count(), t.paths.iter().filter(|p| !seen_paths.contains(p)).count())
         };
-        let (at, _) = left.iter().enumerate().min_by_key(|(at, t)| (Reverse(adds(t)), *at)).expect("one at least is left");
-        let test = left.remove(at);
+        let (at, _) = remaining.iter().enumerate().min_by_key(|(at, t)| (Reverse(adds(t)), *at)).expect("there is a remaining test");
+        let test = remaining.remove(at);
         let new_paths = adds(test).1;
         let new_lines = test.lines.iter().filter(|l| !seen_lines.contains(l)).cloned().collect();
         let others = || tests.iter().filter(|t| !std::ptr::eq(*t, test));
@@ -116,19 +110,18 @@ fn in_order(tests: &[Executed]) -> Vec<Placed<'_>> {
         let only_paths = test.paths.iter().filter(|p| !others().any(|t| t.paths.contains(p))).count();
         seen_lines.extend(&test.lines);
         seen_paths.extend(&test.paths);
-        placed.push(Placed { test, new_lines, new_paths, only_lines, only_paths });
+        placed.push(OrderedTest { test, new_lines, new_paths, only_lines, only_paths });
     }
     placed
 }
 
-/// Lines by file.
 fn by_file(lines: &[Line]) -> BTreeMap<&str, Vec<u32>> {
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     lines.iter().for_each(|(file, line)| files.entry(file).or_default().push(*line));
     files
 }
 
-fn to_json(placed: &Placed) -> Value {
+fn to_json(placed: &OrderedTest) -> Value {
     json!({
         "test": placed.test.name, "duration_ns": placed.test.duration_ns,
         "lines": placed.test.lines.len(), "paths": placed.test.paths.len(),
@@ -137,7 +130,7 @@ fn to_json(placed: &Placed) -> Value {
     })
 }
 
-fn text(placed: &[Placed], all_lines: usize, with_lines: bool) -> String {
+fn text(placed: &[OrderedTest], all_lines: usize, with_lines: bool) -> String {
     let mut out =
         format!("{:>9} {:>9} {:>10} {:>9} {:>9} {:>10}  test\n", "new lines", "lines", "only here", "new paths", "paths", "only here");
     for p in placed {
@@ -153,9 +146,9 @@ fn text(placed: &[Placed], all_lines: usize, with_lines: bool) -> String {
     let (tests, lines) = (placed.len() as u128, plural(all_lines as u128, "line", "lines"));
     let (tests, paths) = (plural(tests, "test", "tests"), plural(paths as u128, "path", "paths"));
     writeln!(out, "of {tests}: {covered} of {lines} executed, {paths} taken").expect("writing to a string");
-    let idle = placed.iter().filter(|p| p.new_lines.is_empty() && p.new_paths > 0).count();
-    if idle > 0 {
-        log::info!("{} paths that no test before takes, and no line", plural(idle as u128, "test adds", "tests add"));
+    let only_paths = placed.iter().filter(|p| p.new_lines.is_empty() && p.new_paths > 0).count();
+    if only_paths > 0 {
+        log::info!("{} new paths, but no new lines", plural(only_paths as u128, "test adds", "tests add"));
     }
     out
 }
@@ -165,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn next_is_the_test_that_adds_most_lines_then_most_paths() {
+    fn tests_are_ordered_by_new_lines_then_by_new_paths() {
         let test = |name: &str, lines: &[u32], paths: &[u32]| Executed {
             name: name.into(),
             lines: lines.iter().map(|l| ("a.c".to_owned(), *l)).collect(),

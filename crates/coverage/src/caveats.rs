@@ -1,7 +1,7 @@
-//! Functions whose counts are not known to be those of executions that reached a line: which, and why.
+//! Functions whose counts may not be exact, with the reasons.
 //!
-//! LLVM computes counts as if every call returned. Where paths do not say which calls did, its counts remain. Such a function is marked in
-//! every answer: a remark in tables, a box below its first line in sources, a key in JSON.
+//! LLVM computes counts as if every call returned. Where paths do not tell which calls did not, LLVM's counts remain. Such a function is
+//! marked in all output: by a remark in tables, a box below its first line in sources, a key in JSON.
 
 use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
@@ -9,26 +9,25 @@ use std::collections::BTreeMap;
 use trodden_report::Name;
 use trodden_report::coverage::escaped;
 
-/// Why counts of a function are LLVM's.
+/// The reason why a function's counts are LLVM's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CaveatReason {
-    /// A call that did not return is at no known place.
+    /// The position of a call that did not return is unknown.
     UnknownPlace,
-    /// Counts would be negative.
+    /// Corrected counts would be negative.
     Contradiction,
-    /// An exception passed through it and through code that was inlined into it.
+    /// An exception passed through the function and through code inlined into it.
     Inlined,
-    /// Its last call became a jump.
+    /// The function's last call became a jump.
     TailCall,
-    /// Code between a call and the next line with code may be arguments of the call, or have been moved.
+    /// Code between a call and the next line with code may be an argument of the call, or have been moved.
     Moved,
-    /// Counters of rustc do not contain each other.
+    /// The function has branches, and rustc's counters of branches are not nested.
     Rust,
-    /// Each process that continues it has it from its entry on.
+    /// The function was continued by several processes, each of which counts it from its entry on.
     Forked,
-    /// A call returned twice.
     ReturnedTwice,
-    /// The linker kept the regions of another build of its source.
+    /// The linker kept the regions of the function as compiled in another way.
     NotShown,
 }
 
@@ -48,20 +47,20 @@ impl CaveatReason {
         }
     }
 
-    /// In words.
+    /// The explanation for people.
     fn text(self) -> String {
         let assumes = |why: &str| format!("counts after its calls assume that they returned: {why}");
         match self {
-            CaveatReason::UnknownPlace => assumes("debug information does not say where one is that did not"),
-            CaveatReason::Contradiction => assumes("the places of those that did not return contradict its counters"),
+            CaveatReason::UnknownPlace => assumes("debug information lacks the position of one that did not"),
+            CaveatReason::Contradiction => assumes("the positions of those that did not contradict its counters"),
             CaveatReason::Inlined => assumes("an exception passed through code that is inlined into its callers"),
-            CaveatReason::TailCall => assumes("the last call is a jump, so whether it returned is unknown"),
-            CaveatReason::Moved => assumes("code of the next lines may have run before one that did not"),
+            CaveatReason::TailCall => assumes("the last call is a jump, so it is unknown whether it returned"),
+            CaveatReason::Moved => assumes("code of later lines may have been executed before one that did not"),
             CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
-            CaveatReason::Forked => "several processes continued it, and it counts once for each, from its entry on".to_owned(),
-            CaveatReason::ReturnedTwice => "a call returned twice, and counts after it may be too low, or 0".to_owned(),
+            CaveatReason::Forked => "several processes continued it, and each counts it from its entry on".to_owned(),
+            CaveatReason::ReturnedTwice => "a call returned twice, so counts after it may be too low, or 0".to_owned(),
             CaveatReason::NotShown => {
-                "compiled in several ways within one program, of which the linker kept the regions of one: executions of the others are \
+                "compiled in several ways within one program, but the linker kept the regions of only one: executions of the others are \
                     not shown"
                     .to_owned()
             }
@@ -69,43 +68,40 @@ impl CaveatReason {
     }
 }
 
-/// A function with a reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caveat {
-    /// Source file, as the mapping names it.
+    /// The source file, as the mapping names it.
     pub file: String,
-    /// Its first line; 0 if its regions are not known.
+    /// The function's first line; 0 if its regions are unknown.
     pub line: u64,
-    /// Its name in LLVM's profiles.
+    /// The function's name in LLVM's profiles.
     pub function: String,
-    /// Why.
     pub reason: CaveatReason,
 }
 
 impl Caveat {
-    /// The function's name for people.
+    /// The function's short demangled name.
     pub fn name(&self) -> String {
         Name::from_linkage(crate::demangled::linkage(&self.function)).short
     }
 
-    /// A remark below a row of a function.
+    /// The remark below a function's row in a table.
     pub fn remark(&self) -> String {
         format!("not exact: {}", self.reason.text())
     }
 
-    /// A remark below a row of a file.
+    /// The remark below a file's row in a table.
     pub fn remark_with_name(&self) -> String {
         format!("not exact: {} ({}): {}", self.name(), self.line, self.reason.text())
     }
 
-    /// For JSON.
     pub fn json(&self) -> Value {
         json!({ "function": self.name(), "file": self.file, "line": self.line, "reason": self.reason.key(), "text": self.reason.text() })
     }
 }
 
-/// Sources as `llvm-cov show` prints them, with a box below the first line of each function with a caveat. It prints the name of a file, or
-/// of a function, before the lines of each; of the only file it prints none.
+/// Adds a box below the first line of each function with a caveat to the output of `llvm-cov show`. `llvm-cov` prints the name of a file or
+/// function before its lines, but no name if there is only one file.
 pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
     let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
     for caveat in caveats {
@@ -116,8 +112,8 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
         out.push_str(line);
         let text = line.trim_end();
         if let Some(name) = text.strip_suffix(':').filter(|name| !name.starts_with(' ')) {
-            let is_its = |caveat: &&Caveat| caveat.function == name || caveat.name() == name;
-            file = caveats.iter().find(is_its).map_or(name, |caveat| &caveat.file);
+            let has_name = |caveat: &&Caveat| caveat.function == name || caveat.name() == name;
+            file = caveats.iter().find(has_name).map_or(name, |caveat| &caveat.file);
         }
         let number = text.split_once('|').and_then(|(number, _)| number.trim().parse().ok());
         let Some(found) = number.and_then(|number: u64| by_place.remove(&(file, number))) else { continue };
@@ -131,8 +127,8 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
     out
 }
 
-/// A source file's page as `llvm-cov show` writes it, with a box below the first line of each function with a caveat; and those of which
-/// it has no such line.
+/// Adds a box below the first line of each function with a caveat to an HTML page of `llvm-cov show`. Returns the page, and the caveats
+/// whose line is not on it.
 pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Caveat>) {
     let (mut page, mut unmarked) = (page.to_owned(), Vec::new());
     for caveat in caveats.iter().rev() {
@@ -153,12 +149,12 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
 /// The end of a line's code on a page.
 const END_OF_CODE: &str = "</pre>";
 
-/// The sources of a program, as far as they can be read, and where the calls in them end.
+/// Finds the ends of calls in source files, which are read once.
 #[derive(Default)]
 pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
 
 impl CallEnds {
-    /// The last line of the call at a place; `None` if that is not known.
+    /// The last line of the call at a line and column; `None` if it is unknown or the file cannot be read.
     pub fn last_line(&mut self, file: &str, place: (u64, u64)) -> Option<u64> {
         let read = || Some(std::fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect());
         let lines = self.0.entry(file.to_owned()).or_insert_with(read).as_deref()?;
@@ -171,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_stand_below_first_lines() {
+    fn boxes_are_below_the_first_lines_of_functions() {
         let caveat = Caveat { file: "/x/a.c".into(), line: 4, function: "a.c:f".into(), reason: CaveatReason::TailCall };
         let shown = "/x/b.c:\n    4|      1|int f;\n/x/a.c:\n    4|      1|int f(void) {\n    5|      1|  4|\n";
         let marked = mark_sources(shown, None, &[caveat]);
@@ -181,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_on_pages_stand_below_the_code_of_first_lines() {
+    fn boxes_on_pages_are_below_the_code_of_first_lines() {
         let caveat = |line, function: &str| Caveat { file: "/x/a.c".into(), line, function: function.into(), reason: CaveatReason::Forked };
         let row =
             |line| format!("<tr><td><a name='L{line}' href='#L{line}'><pre>{line}</pre></a></td><td class='code'><pre>}}</pre></td></tr>");

@@ -1,16 +1,16 @@
-//! Demangled names in what `llvm-cov export` writes: it has linkage names only.
+//! Demangles names in the output of `llvm-cov export`, which has only linkage names.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::Name;
 
-/// The linkage name in LLVM's name of a function: that of a local function begins with its file.
+/// The linkage name in LLVM's name of a function, which begins with the file name for a local function.
 pub fn linkage(name: &str) -> &str {
     name.rsplit_once([';', ':']).map_or(name, |(_, linkage)| linkage)
 }
 
-/// A function's name as `llvm-cov` exports it, demangled. That of a local function begins with its file (`file.cc:local`).
-fn readable(exported: &str) -> String {
+/// Demangles a function's name as `llvm-cov` exports it. That of a local function begins with its file (`file.cc:local`).
+fn demangle(exported: &str) -> String {
     let (file, linkage) = exported.rsplit_once(':').unwrap_or(("", exported));
     let full = Name::from_linkage(linkage).full;
     match file {
@@ -20,32 +20,32 @@ fn readable(exported: &str) -> String {
     }
 }
 
-/// Demangles the names in an export as JSON.
+/// Demangles the names in a JSON export.
 pub fn json(export: &mut Value) {
     let data = export["data"].as_array_mut().into_iter().flatten();
     for function in data.filter_map(|data| data["functions"].as_array_mut()).flatten() {
-        if let Some(name) = function["name"].as_str().map(readable) {
+        if let Some(name) = function["name"].as_str().map(demangle) {
             function["name"] = name.into();
         }
     }
 }
 
-/// Demangles the names in a tracefile. Readers of tracefiles identify a function by its name, so instances with equal names on one line
-/// become one, with the sum of their calls, and functions on different lines that would have equal names keep their linkage names.
+/// Demangles the names in a tracefile. Readers of tracefiles identify a function by its name. So instances with equal names on one line
+/// are merged and their calls summed, and functions on different lines keep their linkage names if their demangled names are equal.
 pub fn lcov(tracefile: &str) -> String {
-    tracefile.split_inclusive("end_of_record\n").map(of_file).collect()
+    tracefile.split_inclusive("end_of_record\n").map(demangle_record).collect()
 }
 
-fn of_file(record: &str) -> String {
+fn demangle_record(record: &str) -> String {
     let split = |line: &'_ str, tag: &str| -> Option<(String, String)> {
         let (number, name) = line.strip_prefix(tag)?.split_once(',')?;
         Some((number.to_owned(), name.to_owned()))
     };
     let mut lines_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (line, name) in record.lines().filter_map(|line| split(line, "FN:")) {
-        lines_of.entry(readable(&name)).or_default().insert(line);
+        lines_of.entry(demangle(&name)).or_default().insert(line);
     }
-    let shown = |name: String| Some(readable(&name)).filter(|text| lines_of.get(text).is_some_and(|l| l.len() == 1)).unwrap_or(name);
+    let shown = |name: String| Some(demangle(&name)).filter(|text| lines_of.get(text).is_some_and(|l| l.len() == 1)).unwrap_or(name);
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
     for (count, name) in record.lines().filter_map(|line| split(line, "FNDA:")) {
         let sum = calls.entry(shown(name)).or_default();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_names_of_one_line_are_one_function() {
+    fn equal_names_on_one_line_are_merged() {
         let functions = [(2, "_ZN1BC1Ei", 3), (2, "_ZN1BC2Ei", 4), (5, "d.cc:_ZL5locali", 1), (6, "main", 1)];
         let declared: String = functions.iter().map(|(line, name, _)| format!("FN:{line},{name}\n")).collect();
         let called: String = functions.iter().map(|(_, name, calls)| format!("FNDA:{calls},{name}\n")).collect();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_names_of_several_lines_stay_apart() {
+    fn equal_names_on_several_lines_stay_mangled() {
         let text = "SF:l.rs\nFN:2,_ZN1BC1Ei\nFN:3,_ZN1BC2Ei\nFNDA:1,_ZN1BC1Ei\nFNDA:2,_ZN1BC2Ei\nend_of_record\n";
         assert_eq!(lcov(text), text);
     }

@@ -1,4 +1,4 @@
-//! `trodden coverage report --baseline`: which lines and paths only one of two profiles has.
+//! `trodden coverage report --baseline`: the lines and paths that only one of two profiles has.
 
 use crate::Lines;
 use anyhow::{Context, Result};
@@ -11,21 +11,20 @@ use trodden_report::Name;
 use trodden_report::escape;
 use trodden_report::words::plural;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What each of two profiles has and the other has not.
+/// The difference in coverage of two profiles.
 pub struct CoverageDifference {
     sides: [Side; 2],
 }
 
-/// A profile with its name and its executed lines.
+/// A profile with its name and the counts of its lines.
 pub struct NamedCoverage<'p> {
-    /// Its name.
+    /// The name shown for the profile.
     pub name: &'p str,
     /// The profile.
     pub profile: &'p Profile,
-    /// Its lines.
+    /// The counts of its lines.
     pub lines: &'p Lines,
 }
 
@@ -33,7 +32,7 @@ impl CoverageDifference {
     /// Compares two profiles.
     ///
     /// # Errors
-    /// They are of different builds.
+    /// The profiles are of different builds.
     pub fn new(before: &NamedCoverage, after: &NamedCoverage) -> Result<CoverageDifference> {
         let [first_paths, second_paths] = paths([before, after])?;
         let names = function_names(&[before.profile, after.profile]);
@@ -46,18 +45,18 @@ impl CoverageDifference {
         Ok(CoverageDifference { sides })
     }
 
-    /// Whether the second lacks a line of the first.
+    /// Returns true if the second profile does not execute a line that the first one does.
     pub fn is_less(&self) -> bool {
         !self.sides[0].lines.is_empty()
     }
 
-    /// As JSON.
+    /// The difference as JSON.
     pub fn json(&self) -> Value {
         let both = self.sides.iter().map(Side::json).collect::<Vec<_>>();
         json!({ "schema_version": SCHEMA_VERSION, "kind": "coverage-diff", "only": both })
     }
 
-    /// As text.
+    /// The difference as text.
     pub fn text(&self) -> String {
         escape::lines(&self.sides.iter().map(Side::text).collect::<Vec<_>>().join("\n"))
     }
@@ -69,7 +68,7 @@ fn executed(lines: &Lines) -> Executed {
     lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
 }
 
-/// The paths of each profile. One suite of both says whether they are of one build.
+/// The paths of each profile. Adding both to one suite checks that they are of one build.
 fn paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     let mut suite = Suite::default();
     for NamedCoverage { name, profile, .. } in profiles {
@@ -90,14 +89,14 @@ fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::
     named.collect()
 }
 
-/// Lines of the first that the second has not, by file.
+/// The lines that only the first profile executes, by file.
 fn difference(first: &Executed, second: &Executed) -> BTreeMap<String, Vec<u32>> {
     let mut files: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     first.difference(second).for_each(|(file, line)| files.entry(file.clone()).or_default().push(*line));
     files
 }
 
-/// How many paths of each function the first has and the second has not.
+/// The number of paths of each function that only the first profile takes.
 fn by_function(
     first: &BTreeSet<SuitePathKey>,
     second: &BTreeSet<SuitePathKey>,
@@ -110,7 +109,7 @@ fn by_function(
     functions
 }
 
-/// What only one of the profiles has.
+/// The lines and paths that only one of the profiles has.
 struct Side {
     of: String,
     lines: BTreeMap<String, Vec<u32>>,
@@ -136,7 +135,7 @@ impl Side {
     }
 }
 
-/// `3-5, 9` for 3, 4, 5 and 9.
+/// Line numbers as ranges: `3-5, 9` for 3, 4, 5 and 9.
 pub fn ranges(lines: &[u32]) -> String {
     let mut out: Vec<(u32, u32)> = Vec::new();
     for &line in lines {
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbouring_lines_are_one_range() {
+    fn consecutive_lines_form_a_range() {
         assert_eq!((ranges(&[3, 4, 5, 9]), ranges(&[1]), ranges(&[])), ("3-5, 9".into(), "1".into(), String::new()));
     }
 }

@@ -1,10 +1,10 @@
-//! Where a call in the source of C or C++ ends.
+//! Finds the end of a call in C or C++ source.
 //!
-//! Debug information says where a call begins. Which of the following lines have its arguments, and which come after it, only the source
-//! says: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
+//! Debug information has the beginning of a call. Only the source shows which of the following lines are its arguments and which come
+//! after it: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
 
-/// The last line of the call that begins at a line and column, counted from 1; `None` if it is not recognised. Calls end with the
-/// parenthesis that closes their arguments; an expression without parentheses ends with its statement.
+/// The last line of the call that begins at a line and column, both from 1; `None` if the call is not recognised. A call ends with the
+/// parenthesis that closes its arguments, an expression without parentheses with its statement.
 pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> {
     let first = usize::try_from(line.checked_sub(1)?).ok()?;
     let skipped = usize::try_from(column.checked_sub(1)?).ok()?;
@@ -32,13 +32,13 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
             match character {
                 '(' | '[' => depth += 1,
                 ')' | ']' => {
-                    // The parenthesis of something around the expression ends it, too.
+                    // A closing parenthesis around the expression ends it, too.
                     depth = depth.saturating_sub(1);
                     if depth == 0 && character == ')' {
                         return Some(at as u64 + 1);
                     }
                 }
-                // A destructor is called at the end of a block.
+                // A destructor call is located at the closing brace of its block.
                 '}' if depth == 0 => return (at == first && rest.len() == text.len() - skipped).then_some(line),
                 ';' if depth == 0 => return Some(at as u64 + 1),
                 '{' | '#' if depth == 0 => return None,
@@ -50,10 +50,10 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
     None
 }
 
-/// Longer calls are not recognised.
+/// Maximum number of lines of a call.
 const MAX_LINES: usize = 500;
 
-/// The length of a text or character in quotes; `None` if it does not end on its line.
+/// The length of a string or character literal in bytes; `None` if it does not end on its line.
 fn quoted(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_end_with_their_parentheses() {
+    fn calls_end_with_their_closing_parentheses() {
         assert_eq!(end("f(1);\ng();", (1, 1)), Some(1));
         assert_eq!(end("  f(g(1),\n  \")\", ')', // )\n  /* ) */ a[1]);\nh();", (1, 3)), Some(3));
         assert_eq!(end("throw 1\n  + 2;\nh();", (1, 1)), Some(2));

@@ -1,7 +1,7 @@
-//! Names of source files: debug information and LLVM's mapping may name the folders of one file differently.
+//! Matches the names of source files in debug information with those in LLVM's mapping, which may have different folders.
 //!
-//! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change one of the names only, and programs of one profile may have been compiled with
-//! different ones. So names are compared program by program, by the functions that both know.
+//! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change only one of the two names, and the programs of a profile may have been compiled
+//! with different options. So names are matched for each program, by the functions that both know.
 
 use crate::demangled::linkage;
 use crate::sections::{Mapping, hash};
@@ -11,12 +11,12 @@ use trodden_analysis::changes::plain;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 
-/// The source files of the programs of a profile, for each image that has a mapping.
+/// The source files of a profile's images; `None` for an image without a mapping.
 #[derive(Debug, Default)]
 pub struct FileNames(Vec<Option<ImageFiles>>);
 
 impl FileNames {
-    /// Of images by their mappings.
+    /// Matches the names of the given images.
     ///
     /// # Errors
     /// A mapping is damaged.
@@ -24,19 +24,20 @@ impl FileNames {
         let mut all = FileNames::default();
         all.0.resize_with(view.profile.images.len(), || None);
         for (image, mapping) in images {
-            let number = number_of(view.profile, image);
+            let number = image_index(view.profile, image);
             let files = ImageFiles::new(mapping, view.functions.iter().filter(|f| std::ptr::eq(f.image, image)))?;
             number.into_iter().for_each(|number| all.0[number] = Some(files.clone()));
         }
         Ok(all)
     }
 
-    /// A file that debug information of an image names, as the image's mapping names it; `None` if it does not have it.
+    /// The name in the image's mapping of a file that debug information calls `in_code`; `None` if the mapping does not have the file.
     pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
-        self.0.get(number_of(profile, image)?)?.as_ref()?.in_mapping(in_code)
+        self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }
 
-    /// Files of mappings by another name in debug information, of the given ones of debug information.
+    /// For the files `in_code` of debug information that have another name in a mapping, maps the name in the mapping to that in debug
+    /// information.
     pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
         let mut renamed = BTreeMap::new();
         for files in self.0.iter().flatten() {
@@ -48,16 +49,15 @@ impl FileNames {
     }
 }
 
-fn number_of(profile: &Profile, image: &ImageProfile) -> Option<usize> {
+fn image_index(profile: &Profile, image: &ImageProfile) -> Option<usize> {
     profile.images.iter().position(|other| std::ptr::eq(other, image))
 }
 
-/// The source files of a program.
 #[derive(Clone, Debug, Default)]
 struct ImageFiles {
-    /// By the names of the mapping.
+    /// The files in the mapping.
     files: BTreeSet<String>,
-    /// Names of folders in the mapping and in debug information, the folder of most functions first.
+    /// Pairs of a folder in the mapping and the same one in debug information, that with the most functions first.
     folders: Vec<(String, String)>,
 }
 
@@ -77,7 +77,7 @@ impl ImageFiles {
         }
         let mut votes: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (name, file) in first_files {
-            // A file that the mapping has needs no other name.
+            // Files with the same name in the mapping need no translation.
             for in_code in code.get(name).into_iter().flatten().filter(|in_code| !files.contains(*in_code)) {
                 *different_folders(&file, in_code).map_or(&mut 0, |folders| votes.entry(folders).or_default()) += 1;
             }
@@ -95,12 +95,11 @@ impl ImageFiles {
     }
 }
 
-/// What is left of two names without the part at their ends in which they agree; `None` if they are equal, or their files have
-/// different names.
+/// The prefixes of two paths before their longest common suffix of components; `None` if the paths are equal, or their file names differ.
 fn different_folders(one: &str, other: &str) -> Option<(String, String)> {
     let ends = one.rsplit('/').zip(other.rsplit('/')).take_while(|(a, b)| a == b).map(|(part, _)| part.len() + 1);
     let length = ends.sum::<usize>().checked_sub(1).filter(|_| one != other)?;
-    // The end begins behind a slash, or is all of the name.
+    // The suffix begins after a slash, or is the whole path.
     let folder = |name: &str| name[..name.len() - length].to_owned();
     Some((folder(one), folder(other)))
 }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_differ_before_what_names_share() {
+    fn differing_folders_are_the_prefixes_before_the_common_suffix() {
         let found = |one, other| different_folders(one, other).map(|(a, b)| format!("{a}|{b}"));
         assert_eq!(found("src/a.c", "/home/me/src/a.c").as_deref(), Some("|/home/me/"));
         assert_eq!(found("/x/a.c", "/home/me/a.c").as_deref(), Some("/x/|/home/me/"));

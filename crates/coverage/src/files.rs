@@ -1,7 +1,7 @@
-//! Which source files a tracefile of coverage has, and by which names.
+//! Selects and names the source files in coverage output.
 //!
-//! Tools that read tracefiles open the sources. So files that are not there are left out (the standard library of Rust is compiled under a
-//! name of another machine), and those that were found elsewhere ([`sources::locate`]) get the name of that place.
+//! Tools that read tracefiles open the sources. So files that do not exist are left out (such as Rust's standard library, which was
+//! compiled on another machine), and files that were found elsewhere get the name under which they were found.
 
 use anyhow::{Context, Result, bail};
 use glob::Pattern;
@@ -9,27 +9,27 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What of files is wanted.
+/// Patterns that select source files.
 pub struct Files {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
-    /// Files below this folder are named relative to it.
+    /// The folder to which the names of files below it are relative.
     project: Option<PathBuf>,
     missing: RefCell<BTreeSet<String>>,
 }
 
 impl Files {
-    /// Those that match a pattern to include, if there is any, and none to exclude.
+    /// Selects the files that match a pattern in `include` (all if it is empty) and none in `exclude`.
     ///
     /// # Errors
-    /// A pattern cannot be read, or there is no such folder.
+    /// A pattern is invalid, or the project folder does not exist.
     pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<Files> {
         let pattern = |text: &String| {
-            Pattern::new(text.trim_end_matches('/')).with_context(|| format!("`{text}` is no pattern for files: give one such as src/*.c"))
+            Pattern::new(text.trim_end_matches('/')).with_context(|| format!("`{text}` is not a file pattern: give one such as src/*.c"))
         };
         let project = match project {
             Some(folder) if !folder.is_dir() => {
-                bail!("there is no folder {}: --relative-to is the folder that names begin behind", folder.display())
+                bail!("the folder {} does not exist: give --relative-to the folder to which names are relative", folder.display())
             }
             Some(folder) => Some(folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?),
             None => None,
@@ -38,7 +38,7 @@ impl Files {
         Ok(Files { include: all(include)?, exclude: all(exclude)?, project, missing: RefCell::default() })
     }
 
-    /// The name of a file that the compiler knew as `path`, and that is at `found`; `None` if it is left out.
+    /// The output name of a file that debug information calls `path` and that is at `found` now; `None` if it is left out.
     pub fn name(&self, path: &str, found: Option<PathBuf>) -> Option<String> {
         let Some(found) = found else {
             if self.is_wanted(Path::new(path), Path::new(path)) {
@@ -51,15 +51,15 @@ impl Files {
         self.is_wanted(&found, name).then(|| name.display().to_string())
     }
 
-    /// Files that are wanted and were not found.
+    /// The selected files that were not found.
     pub fn missing(&self) -> Vec<String> {
         self.missing.borrow().iter().cloned().collect()
     }
 
-    /// Whether a file is wanted, by its place or its name. With a project, what is to be included by a relative pattern lies in it: other
-    /// packages have folders called `src`, too.
+    /// Returns true if a file is selected by its path or its name. With a project folder, relative patterns include only files in it,
+    /// because other packages have folders such as `src`, too.
     pub fn is_wanted(&self, path: &Path, name: &Path) -> bool {
-        // A folder's name stands for all files in it, wherever it is.
+        // The name of a folder, at any depth, matches all files in it.
         let matches = |pattern: &Pattern| {
             let of = |path: &Path| {
                 path.ancestors().any(|part| pattern.matches_path(part))
@@ -73,7 +73,7 @@ impl Files {
     }
 }
 
-/// A path without its first part, then without the next, and so on.
+/// The path, then without its first component, and so on.
 fn tails(path: &Path) -> impl Iterator<Item = &Path> {
     std::iter::successors(Some(path), |path| {
         let mut rest = path.components();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_chosen_by_patterns_and_folders() {
+    fn files_are_selected_by_patterns_and_folders() {
         let wanted = |include: &[&str], exclude: &[&str], path: &str| {
             let texts = |all: &[&str]| all.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
             Files::new(&texts(include), &texts(exclude), None).unwrap().is_wanted(Path::new(path), Path::new(path))
@@ -101,7 +101,7 @@ mod tests {
         for include in ["sr", "*.h", "/project", "c"] {
             assert!(!wanted(&[include], &[], "/home/me/project/src/a.c"), "{include}");
         }
-        // Of a project, its own files only.
+        // With a project folder, relative patterns match only its own files.
         let of_project = |include: &str, name: &str| {
             let files = Files::new(&[include.to_owned()], &[], Some(Path::new("/"))).unwrap();
             files.is_wanted(Path::new("/home/me/other/src/a.c"), Path::new(name))

@@ -1,4 +1,4 @@
-//! What becomes of an exception in optimised code, in which cleanups and handlers of inlined functions and their callers follow each other.
+//! Finds where an exception is caught in optimised code, where cleanups and handlers of inlined functions and their callers are chained.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -6,18 +6,18 @@ use trodden_profile::FunctionPaths;
 use trodden_report::Function;
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// What becomes of an exception that a call throws.
+/// The fate of an exception that leaves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// Nothing of the function handles it.
+    /// It leaves the function.
     Passed,
-    /// The code of this scope handles it, and goes on.
+    /// Code of this scope catches it, and execution continues there.
     Caught(u32),
-    /// Its executions had several ends, or code of several scopes is where it is handled.
+    /// It had several outcomes, or the handler's block has code of several scopes.
     Unknown,
 }
 
-/// Follows the executed blocks from a landing pad to where exceptions are caught, or passed on.
+/// Follows the executed blocks from a landing pad to where exceptions are caught or leave the function.
 pub fn handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
@@ -46,12 +46,12 @@ pub fn handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Ha
     }
 }
 
-/// Whether a block begins to handle an exception, as C++ does.
+/// Returns true if a block begins a C++ exception handler.
 fn catches(map: &FunctionMap, block: Node) -> bool {
     map.calls.iter().any(|call| call.block == block && call.callee.as_deref() == Some("__cxa_begin_catch"))
 }
 
-/// The scope of all code of a block; `None` if it has several, or none.
+/// The scope of a block's code; `None` if there are several, or no code.
 fn scope_of(function: &Function, block: Node) -> Option<u32> {
     let block = function.map.blocks.get(block.index())?;
     let mut scopes: BTreeSet<u32> = block.positions.iter().map(|position| position.scope).collect();

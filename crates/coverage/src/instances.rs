@@ -1,10 +1,9 @@
-//! Which counters belong to which function of which program.
+//! Assigns counters to the functions of each program.
 //!
-//! LLVM's profiles know a function by its name and a hash of its graph, so the `main`s of two programs may be one function to them. And
-//! `llvm-cov` shows one of the functions that have one name and the same files: of a source that was compiled in two ways it shows the
-//! build that it meets first. Here a function of a source, compiled in one way, is an *instance*. It has the executions of all programs
-//! that have it, and those only. Its record gets a hash of the graph that no other instance of its name has. The second of one name
-//! and its files gets a further empty file, which makes its list of files another, and an object file in which its name occurs once.
+//! LLVM's profiles identify a function by its name and a hash of its graph, so they cannot distinguish the `main` functions of two similar
+//! programs. And `llvm-cov` shows only the first of several functions with the same name and files. Here, a function compiled in one way is
+//! an *instance*, which has the executions of exactly those programs that contain it. Each instance of a name gets a unique graph hash.
+//! Instances of the same name and files get different numbers of additional empty files, and object files in which the name occurs once.
 
 use crate::region_code::{Counter, CounterKind, FunctionRegions};
 use crate::sections::{Mapping, Record, hash};
@@ -14,17 +13,17 @@ use trodden_profile::edges::FunctionEdges;
 
 /// A function of a source, compiled in one way.
 pub struct Instance {
-    /// Its counters, with the hash of its graph that its records are given.
+    /// The counters, with the unique graph hash.
     pub edges: FunctionEdges,
-    /// The programs that have it, by their places in the list of images.
+    /// The programs that contain the instance, as indices into the list of images.
     pub images: BTreeSet<usize>,
-    /// Instances of its name and files before it.
+    /// The number of earlier instances with the same name and files.
     variant: usize,
 }
 
 impl Instance {
-    /// The regions of its records, in which a variant has as many further files.
-    pub fn with_files(&self, function: &mut FunctionRegions) -> bool {
+    /// Adds the empty files that distinguish a variant to its regions. Returns true if there are any.
+    pub fn add_variant_files(&self, function: &mut FunctionRegions) -> bool {
         let first = function.files.first().copied();
         function.files.extend(first.into_iter().cycle().take(self.variant));
         function.regions.resize_with(function.files.len(), Vec::new);
@@ -32,26 +31,27 @@ impl Instance {
     }
 }
 
-/// Name and files of a function.
+/// The name's hash and the files of a function.
 type Source = (u64, Vec<String>);
 
-/// The functions of all programs.
+/// The instances of all programs.
 #[derive(Default)]
 pub struct Instances {
     all: Vec<Instance>,
-    /// By image, and the hashes of the name and of the graph.
+    /// Instance numbers by image and the hashes of name and graph.
     of_image: HashMap<(usize, u64, u64), usize>,
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
     names: HashSet<u64>,
-    /// Instances of a name and files, and of a name and graph.
+    /// The number of instances with the same name and files.
     variants: HashMap<Source, usize>,
+    /// Instance numbers by the hashes of name and graph.
     graphs: HashMap<(u64, u64), Vec<usize>>,
-    /// Names of executed functions without a record, of which another has one.
+    /// Names of executed functions without a record, while another function of the same name has one.
     pub not_shown: BTreeSet<String>,
 }
 
 impl Instances {
-    /// Of images, each with its counters if it was executed.
+    /// Assigns the counters of images to instances. `counters` has those of the executed images, which come first.
     ///
     /// # Errors
     /// A mapping is damaged.
@@ -65,19 +65,19 @@ impl Instances {
             for record in mapping.records()? {
                 let key = (record.name(), record.graph());
                 let is_known = instances.of_image.contains_key(&(image, key.0, key.1));
-                // Of a function that a unit does not use it has a record without counters.
+                // A unit has a record without counters for a function that it does not use.
                 if is_known || (record.graph() == 0 && counters_of(&record.regions()?) == 0) {
                     continue;
                 }
                 let own = counters.get_mut(image).and_then(|all| all.remove(&key));
-                // Of functions of one name `llvm-cov` takes a program's first. Others matter if they were executed.
+                // `llvm-cov` takes a program's first function of a name. Others matter only if they were executed.
                 let is_executed = own.as_ref().is_some_and(|function| function.counts.iter().any(|count| *count > 0));
                 if met.insert(record.name()) || is_executed {
                     instances.add(image, mapping, &record, own, &names)?;
                 }
             }
         }
-        // Code that was inlined into another program, which has no record of it.
+        // The remaining counters are of code inlined into a program that has no record of it.
         for (key, function) in counters.into_iter().flatten() {
             match instances.graphs.get(&key).and_then(|all| all.first()) {
                 Some(first) => instances.all[*first].edges.add(&function),
@@ -106,14 +106,14 @@ impl Instances {
             (None, None) => return Ok(()),
             (None, Some(known)) => {
                 let of_graph = self.graphs.entry((name, graph)).or_default();
-                // Nothing is known of it, and nothing would be taken for it.
+                // No counters are known for it, and no other instance can be confused with it.
                 if own.is_none() && of_graph.is_empty() {
                     return Ok(());
                 }
                 let bits = of_graph.first().map_or(0, |first| self.all[*first].edges.bitmap.len());
                 let variants = self.variants.entry((name, source.2.clone())).or_default();
                 let counts = vec![0; counters_of(&function)];
-                let hash = graph ^ (of_graph.len() as u64) << DIFFERENT_BITS;
+                let hash = graph ^ (of_graph.len() as u64) << INSTANCE_SHIFT;
                 let edges = FunctionEdges { name: known.clone(), hash, counts, bitmap: vec![0; bits], values: Default::default() };
                 of_graph.push(self.all.len());
                 self.all.push(Instance { edges, images: BTreeSet::new(), variant: *variants });
@@ -129,22 +129,19 @@ impl Instances {
         Ok(())
     }
 
-    /// The number of a record's instance; `None` if nothing is known of its function.
+    /// The number of a record's instance; `None` if the function has no instance.
     pub fn of(&self, image: usize, record: &Record) -> Option<usize> {
         self.of_image.get(&(image, record.name(), record.graph())).copied()
     }
 
-    /// An instance by its number.
     pub fn get(&self, number: usize) -> &Instance {
         &self.all[number]
     }
 
-    /// The counters of an instance.
     pub fn edges_mut(&mut self, number: usize) -> &mut FunctionEdges {
         &mut self.all[number].edges
     }
 
-    /// The counters of all instances.
     pub fn into_edges(self) -> Vec<FunctionEdges> {
         let mut edges: Vec<FunctionEdges> = self.all.into_iter().map(|instance| instance.edges).collect();
         edges.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
@@ -152,10 +149,10 @@ impl Instances {
     }
 }
 
-/// Hashes of instances differ above this bit, and below LLVM's flags.
-const DIFFERENT_BITS: u32 = 32;
+/// The lowest bit in which the graph hashes of instances differ. It is below LLVM's flags.
+const INSTANCE_SHIFT: u32 = 32;
 
-/// Number of counters that regions refer to.
+/// The number of counters that the regions refer to, up to [`MAX_COUNTERS`].
 fn counters_of(function: &FunctionRegions) -> usize {
     let regions = function.regions.iter().flatten().flat_map(|region| region.counters.iter());
     let all = regions.chain(function.expressions.iter().flatten());
@@ -166,5 +163,5 @@ fn counters_of(function: &FunctionRegions) -> usize {
     all.map(number).max().unwrap_or(0).min(MAX_COUNTERS)
 }
 
-/// A damaged mapping may name any.
+/// Maximum number of counters of a function, because a damaged mapping may have any number.
 const MAX_COUNTERS: usize = 1 << 20;

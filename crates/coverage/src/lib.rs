@@ -1,25 +1,9 @@
-//! Coverage of the source by LLVM's own tools, from counts that follow from paths.
+//! Source coverage shown by LLVM's tools, with counts derived from paths.
 //!
-//! A program built with `--coverage` has clang's (or rustc's) mapping of counters to regions of its sources, but no counters: what these
-//! would hold follows from its paths ([`trodden_profile::edges`]). The profile becomes an indexed profile, and `llvm-cov` shows it with
-//! the mapping that it finds in the program, or in a copy with the counts of what was reached. Beside its numbers stand those that only
-//! paths say. What goes wrong here is read by people, so errors are texts with a remedy.
-//!
-//! | file | what |
-//! |---|---|
-//! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
-//! | `sections.rs`, `region_code.rs` | the mapping in a program's sections; the encoding of its regions |
-//! | `instances.rs` | which counters belong to which function of which program |
-//! | `not_executed.rs` | code after calls that did not return, in the mapping |
-//! | `stops.rs`, `true_counts.rs` | where executions ended; how often the regions of a function were executed, given that |
-//! | `handling.rs`, `tail_calls.rs`, `end_of_call.rs` | ends of exceptions; calls that became jumps; ends of calls in the source |
-//! | `second_returns.rs` | calls that returned twice |
-//! | `caveats.rs` | functions whose counts are LLVM's, and marks of them |
-//! | `files.rs`, `file_names.rs` | which source files are wanted; folders with two names |
-//! | `demangled.rs` | names in exports |
-//! | `lines.rs` | executions of lines, as `llvm-cov` has them |
-//! | `path_columns.rs`, `tables.rs` | numbers of paths by source file and function; tables |
-//! | `diff.rs`, `by_test.rs` | what one of two profiles has; of a suite, which test adds what |
+//! A program built with `--coverage` has clang's or rustc's mapping of counters to source regions, but no counters: their values follow
+//! from the paths ([`trodden_profile::edges`]). They are written as an indexed profile for `llvm-cov`, which reads the mapping from the
+//! program, or from a corrected copy (`not_executed`) where calls did not return. Numbers of paths are shown in addition. Errors are
+//! messages for people, with a remedy.
 #![forbid(unsafe_code)]
 
 pub mod by_test;

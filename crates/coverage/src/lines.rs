@@ -1,4 +1,4 @@
-//! Executions of source lines, as `llvm-cov` counts them: of the regions that begin on a line or reach into it, the most executed.
+//! Executions of source lines as `llvm-cov` counts them: the maximum over the regions that begin on a line or extend into it.
 
 use crate::CoverageMapping;
 use anyhow::{Result, bail};
@@ -7,15 +7,12 @@ use trodden_analysis::changes::{ChangedLines, plain};
 use trodden_report::View;
 use trodden_report::view::MappedLines;
 
-/// Executions by file and line. Lines without code are not there.
+/// Executions by file and line. Lines without code are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines(pub BTreeMap<String, BTreeMap<u32, u64>>);
 
 impl Lines {
-    /// Of the wanted files of a profile.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
+    /// Reads the counts of the selected files with `llvm-cov`.
     pub fn from_mapping(mapping: &CoverageMapping) -> Result<Lines> {
         let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
         Lines::read(&String::from_utf8_lossy(&text))
@@ -30,7 +27,7 @@ impl Lines {
             } else if let Some(data) = line.strip_prefix("DA:") {
                 let mut numbers = data.split(',').map(str::parse::<u64>);
                 let (Some(Ok(number)), Some(Ok(count)), Some(file)) = (numbers.next(), numbers.next(), file.as_mut()) else {
-                    bail!("llvm-cov exports a line that cannot be read: {line}");
+                    bail!("cannot parse a line of llvm-cov's export: {line}");
                 };
                 let known = file.entry(u32::try_from(number).unwrap_or(u32::MAX)).or_insert(0u64);
                 *known = known.saturating_add(count);
@@ -39,12 +36,12 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Those that were executed.
+    /// The executed lines.
     pub fn executed(&self) -> impl Iterator<Item = (&str, u32)> {
         self.0.iter().flat_map(|(file, lines)| lines.iter().filter(|(_, n)| **n > 0).map(move |(line, _)| (file.as_str(), *line)))
     }
 
-    /// Leaves those that a change touches.
+    /// Keeps only lines that a change touches.
     pub fn keep_changed(&mut self, changes: &ChangedLines) {
         for (file, lines) in &mut self.0 {
             lines.retain(|line, _| changes.has(file, *line));
@@ -53,10 +50,7 @@ impl Lines {
     }
 }
 
-/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
-///
-/// # Errors
-/// `llvm-cov` fails.
+/// Executions of the source lines of those programs that have a mapping, by the files' names in debug information.
 pub fn mapped(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = Lines::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
@@ -67,7 +61,7 @@ pub fn mapped(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
         let file = plain(&file);
         let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
         let of_file = by_name.entry(name).or_default();
-        // Units of one file may have several names for it.
+        // The mapping may have several names for one file.
         counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
     }
     Ok(by_name)

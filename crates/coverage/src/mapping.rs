@@ -1,8 +1,7 @@
-//! Programs that hold a mapping of counters to source regions, and `llvm-cov` on them.
+//! Runs `llvm-cov` on programs with a mapping of counters to source regions.
 //!
-//! The mapping is in sections of the program that is not loaded (`__llvm_covmap`, `__llvm_covfun`) and one that is (`__llvm_prf_names`).
-//! `llvm-cov` would show a program that was built again since without a word, with whatever counts still fit; so the build id is compared
-//! first.
+//! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and one that is (`__llvm_prf_names`). `llvm-cov`
+//! does not notice that a program was rebuilt after the run and would show whatever counts still fit. So build IDs are compared first.
 
 use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
@@ -24,58 +23,59 @@ use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
 use trodden_report::View;
+use trodden_report::words::plural;
 
-/// Sections without which there is no coverage.
+/// The sections that make up the mapping.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
-/// Sources that belong to no project: Rust's standard library, and packages that cargo fetched.
+/// A regular expression for sources outside the project: Rust's standard library, and packages that cargo downloaded.
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
-/// Which source files coverage is shown of, and how.
+/// The source files whose coverage is shown, and the kind of counts.
 #[derive(Clone, Debug, Default)]
 pub struct CoveredSources {
-    /// Programs that were moved, or did not run.
+    /// Programs that were moved after the run, or did not run.
     pub objects: Vec<PathBuf>,
-    /// Patterns of files; if there is none, all.
+    /// Patterns of files to include; all files if empty.
     pub include: Vec<String>,
-    /// Patterns of other files.
+    /// Patterns of files to exclude.
     pub exclude: Vec<String>,
-    /// Also files that belong to no project.
+    /// Whether to include files outside the project.
     pub all_files: bool,
-    /// Counts are those of `llvm-cov`.
+    /// Whether to show the same counts as LLVM's own profiling, which assumes that all calls return.
     pub like_llvm_cov: bool,
 }
 
-/// LLVM's tools, and where temporary files may be.
+/// LLVM's tools, and a folder for temporary files.
 pub struct CoverageTools<'t> {
-    /// `llvm-cov`.
+    /// The path of `llvm-cov`.
     pub llvm_cov: &'t Path,
-    /// Counters as an indexed profile.
+    /// Converts counters to an indexed profile.
     pub index: &'t dyn Fn(EdgeCounts) -> Result<Vec<u8>>,
-    /// A folder that can be written.
+    /// A writable folder.
     pub temporary: &'t Path,
 }
 
-/// Programs, the counts of a profile, and which source files are wanted.
+/// The input of `llvm-cov`: programs, an indexed profile, and the selected source files.
 pub struct CoverageMapping {
     folder: TemporaryFolder,
     llvm_cov: PathBuf,
     like_llvm_cov: bool,
     images: Vec<PathBuf>,
-    /// A regular expression of files that are not wanted.
+    /// A regular expression for files to leave out.
     ignored: Option<&'static str>,
-    /// Names of the files that are, if not all others are.
+    /// Names of the selected files; `None` for all.
     sources: Option<Vec<String>>,
     /// Names of files in the mapping and in debug information.
     pub(crate) names: FileNames,
-    /// Functions of which some counts are LLVM's.
+    /// Functions some of whose counts are LLVM's.
     pub(crate) caveats: Vec<Caveat>,
 }
 
 impl CoverageMapping {
-    /// Of a profile, with LLVM's counters of it.
+    /// Prepares the input for a profile, whose edge counts are `counters`.
     ///
     /// # Errors
-    /// Its program is not there as it ran; no file of it is wanted; LLVM's tools fail.
+    /// A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
     pub fn new(profile: &Profile, mut counters: EdgeCounts, wanted: &CoveredSources, tools: &CoverageTools) -> Result<CoverageMapping> {
         let mut images = images(profile, &wanted.objects)?;
         let folder = folder_in(tools.temporary, "trodden-coverage-")?;
@@ -87,32 +87,29 @@ impl CoverageMapping {
             let corrected = correct(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
-        fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write into the temporary folder")?;
+        fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
         let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
             CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.like_llvm_cov, images, ignored, sources: None, names, caveats };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
-            mapping.sources = Some(mapping.chosen(wanted)?);
+            mapping.sources = Some(mapping.selected_files(wanted)?);
         }
         Ok(mapping)
     }
 
-    /// Says of which functions some counts are LLVM's; only of those without a place, if what is printed has marks of the others.
+    /// Logs which functions have counts of LLVM. If `has_marks`, the output marks the functions itself, so that only those without a line
+    /// are logged.
     pub fn note_caveats(&self, has_marks: bool) {
         note(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
     }
 
-    /// Whether some counts of a function are LLVM's.
+    /// Returns true if any function has counts of LLVM.
     pub fn has_caveats(&self) -> bool {
         !self.caveats.is_empty()
     }
 
-    /// Marks functions of which some counts are LLVM's on the pages that `llvm-cov show` wrote into a folder, and says of which no page has
-    /// a line.
-    ///
-    /// # Errors
-    /// A page cannot be read or written.
+    /// Marks functions with counts of LLVM on the pages that `llvm-cov show` wrote to a folder, and logs those that are on no page.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
         let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
@@ -132,19 +129,20 @@ impl CoverageMapping {
         Ok(())
     }
 
-    /// Files that match the patterns.
-    fn chosen(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
+    fn selected_files(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
         let files = Files::new(&wanted.include, &wanted.exclude, None)?;
         let all = self.files()?;
         let chosen: Vec<String> = all.iter().filter(|name| files.is_wanted(Path::new(name), Path::new(name))).cloned().collect();
-        ensure!(!chosen.is_empty(), "none of the {} source files matches --include and --exclude; the first is {}", all.len(), all[0]);
+        ensure!(
+            !chosen.is_empty(),
+            "--include and --exclude leave none of {}; the first of them is {}",
+            plural(all.len() as u128, "source file", "source files"),
+            all[0]
+        );
         Ok(chosen)
     }
 
-    /// The only file, if there is one; not asked for where no function has a caveat.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
+    /// The only source file; `None` if there are several, or if no function has a caveat.
     fn only_file(&self) -> Result<Option<String>> {
         if self.caveats.is_empty() {
             return Ok(None);
@@ -153,15 +151,12 @@ impl CoverageMapping {
         Ok(if let [only] = &files[..] { Some(plain(only)) } else { None })
     }
 
-    /// Sources that `llvm-cov show` printed, with marks of functions of which some counts are LLVM's.
-    ///
-    /// # Errors
-    /// `llvm-cov` fails.
+    /// The output of `llvm-cov show`, with marks at functions with counts of LLVM.
     pub fn marked(&self, shown: &str) -> Result<String> {
         Ok(mark_sources(shown, self.only_file()?.as_deref(), &self.caveats))
     }
 
-    /// What `llvm-cov export` wrote as a tracefile, with demangled names unless it shall be as LLVM's.
+    /// A tracefile of `llvm-cov export` with demangled names, unless output like `llvm-cov`'s was requested.
     pub fn lcov(&self, exported: Vec<u8>) -> Vec<u8> {
         match self.like_llvm_cov {
             true => exported,
@@ -169,46 +164,38 @@ impl CoverageMapping {
         }
     }
 
-    /// What `llvm-cov export` wrote as JSON, with demangled names and what is not exact, unless it shall be as LLVM's.
-    ///
-    /// # Errors
-    /// It is no JSON.
+    /// JSON of `llvm-cov export` with demangled names and caveats, unless output like `llvm-cov`'s was requested.
     pub fn json(&self, exported: Vec<u8>) -> Result<Vec<u8>> {
         if self.like_llvm_cov {
             return Ok(exported);
         }
-        let mut export = serde_json::from_slice(&exported).context("what llvm-cov exports is no JSON")?;
+        let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
         demangled::json(&mut export);
         export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
         serde_json::to_vec(&export).context("cannot write the export")
     }
 
-    /// Names of all files, of which there is one at least.
+    /// The names of all files, at least one.
     fn files(&self) -> Result<Vec<String>> {
         let summary = self.export(&["-summary-only"])?;
         let names = summary["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
         let names: Vec<String> = names.map(str::to_owned).collect();
         ensure!(
             !names.is_empty(),
-            "no source file is left to show: all are of cargo's packages or the standard library (--include '*' shows these, too)"
+            "there are no source files to show: all belong to downloaded packages or the standard library. Pass --include '*' to show these"
         );
         Ok(names)
     }
 
-    /// What `llvm-cov export` says, as JSON: its element `data`.
-    ///
-    /// # Errors
-    /// `llvm-cov` is missing or fails.
+    /// The element `data` of the JSON that `llvm-cov export` writes.
     pub fn export(&self, options: &[&str]) -> Result<Value> {
         let arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
-        let mut all: Value = serde_json::from_slice(&self.llvm_cov("export", &arguments)?).context("what llvm-cov exports is no JSON")?;
+        let mut all: Value =
+            serde_json::from_slice(&self.llvm_cov("export", &arguments)?).context("llvm-cov's export is not valid JSON")?;
         Ok(all["data"][0].take())
     }
 
-    /// Runs `llvm-cov`, and gives what it prints.
-    ///
-    /// # Errors
-    /// It is missing or fails.
+    /// Runs `llvm-cov` and returns its output.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
         let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
@@ -223,12 +210,12 @@ impl CoverageMapping {
         if !output.status.success() {
             let named: Vec<String> = self.images.iter().map(|i| i.display().to_string()).collect();
             let said = String::from_utf8_lossy(&output.stderr);
-            // It colours its errors wherever they go.
+            // Removes the colours that llvm-cov writes even if its errors do not go to a terminal.
             let mut pieces = said.split('\u{1b}');
             let first = pieces.next().into_iter();
             let said: String = first.chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
             let remedy = match said.contains("malformed") || said.contains("oad coverage") {
-                true => ": the file is damaged; build it again with --coverage, and record again",
+                true => ": the file is damaged; rebuild it with --coverage and record again",
                 false => "",
             };
             bail!("{} fails on {}: {}{remedy}", tool.display(), named.join(", "), said.trim().trim_end_matches('.'));
@@ -237,7 +224,6 @@ impl CoverageMapping {
     }
 }
 
-/// Says that counts of functions are not exact.
 fn note(caveats: &[&Caveat]) {
     let Some(first) = caveats.first() else { return };
     let more = match caveats.len() {
@@ -247,15 +233,15 @@ fn note(caveats: &[&Caveat]) {
     log::info!("{}: {}{more}", first.name(), first.remark());
 }
 
-/// The counters of all functions, and images with their mapping: copies in which each function has the counts of its own executions, and
-/// code behind calls that did not return has its own, where that makes a difference.
+/// Computes the counters of all functions, and replaces images by copies with a corrected mapping where functions of several programs must
+/// be distinguished or calls did not return.
 fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
     let executed = counted(view.profile);
     let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;
     let mut instances = Instances::new(mappings, counters)?;
     let mut not_executed = NotExecuted::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
-        not_executed.note_rests(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
+        not_executed.note_parts_after_stops(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
     }
     let mut corrected = Vec::new();
     for (image, mapping) in mappings.iter().enumerate() {
@@ -265,7 +251,7 @@ fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNa
         };
         for part in parts {
             let file = folder.join(format!("mapping-{}", corrected.len()));
-            fs::write(&file, part).context("cannot write into the temporary folder")?;
+            fs::write(&file, part).context("cannot write to the temporary folder")?;
             corrected.push(file);
         }
     }
@@ -275,7 +261,7 @@ fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNa
     Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
 }
 
-/// What takes the place of counters and images.
+/// The replacement for counters and images.
 struct Corrected {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
@@ -288,20 +274,20 @@ fn read_mapping(image: &Path) -> Result<Mapping> {
 }
 
 fn damaged(image: &Path) -> String {
-    format!("{}: build it again, and record again", image.display())
+    format!("{} is damaged: rebuild it and record again", image.display())
 }
 
-/// The images with counters of coverage.
+/// The images that count coverage.
 fn counted(profile: &Profile) -> Vec<&ImageProfile> {
     let is_counted =
         |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
     profile.images.iter().filter(is_counted).collect()
 }
 
-/// Name of the indexed profile in the temporary folder.
+/// The name of the indexed profile in the temporary folder.
 const PROFILE: &str = "coverage.profdata";
 
-/// The files of the images with counters of coverage, each as it ran; and those named that did not run.
+/// The files of the images that count coverage, checked against the profile, and those of `moved` that did not run.
 fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
     let images = counted(profile);
@@ -310,11 +296,11 @@ fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for (path, _) in &others {
         ensure!(
             !images.iter().any(|image| Path::new(&image.path).file_name() == path.file_name()),
-            "{} is not the program that was recorded: its build id is that of no image of the profile",
+            "{} is not the recorded program: no image of the profile has its build ID",
             path.display()
         );
         check_mapping(&fs::read(path)?, path)?;
-        log::info!("{} did not run: all of it counts as not executed", path.display());
+        log::info!("{} did not run: all of its code counts as not executed", path.display());
     }
     let others = others.into_iter().map(|(path, _)| Ok(path.clone()));
     let found = images.into_iter().map(|image| {
@@ -326,35 +312,29 @@ fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     found.chain(others).collect()
 }
 
-/// Whether a file is the image that ran, with its mapping.
+/// Checks that a file is the image that ran, and has its mapping.
 fn check(path: &Path, image: &ImageProfile) -> Result<()> {
     if path.as_os_str().is_empty() {
-        bail!("the profile does not say which file the program was: name it by --object");
+        bail!("the profile does not name the program's file: give it with --object");
     }
     if !path.is_file() {
-        bail!("{} is not there any more, and the mapping of its source regions is in it: name its new place by --object", path.display());
+        bail!("{} does not exist any more, but its source mapping is needed: give its new place with --object", path.display());
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let damaged = || format!("{} is damaged: build it again with --coverage, and record again", path.display());
+    let damaged = || format!("{} is damaged: rebuild it with --coverage and record again", path.display());
     let file = object::File::parse(&*bytes).with_context(damaged)?;
     let id = file.build_id().with_context(damaged)?.map(hexadecimal);
-    ensure!(
-        id == image.build_id,
-        "{} was built again since it ran: record it again, or name the file that ran by --object",
-        path.display()
-    );
+    ensure!(id == image.build_id, "{} was rebuilt after it ran: record it again, or give the file that ran with --object", path.display());
     check_mapping(&bytes, path)
 }
 
-/// Whether a program has its mapping.
 fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
-    let file = object::File::parse(bytes).with_context(|| format!("{} is no program", path.display()))?;
+    let file = object::File::parse(bytes).with_context(|| format!("{} is not a program", path.display()))?;
     for section in SECTIONS {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
-            "{} has no section {section}, without which there is no coverage: a tool removed it; give the file that the linker \
-                wrote by --object",
+            "{} has no section {section}, which coverage needs and a tool removed: give the file that the linker wrote with --object",
             path.display()
         );
     }
@@ -363,7 +343,8 @@ fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
 
 fn build_id(path: &Path) -> Result<Option<String>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let file = object::File::parse(&*bytes).with_context(|| format!("{} is no program: --object names what ran", path.display()))?;
+    let file =
+        object::File::parse(&*bytes).with_context(|| format!("{} is not a program: give --object the program that ran", path.display()))?;
     Ok(file.build_id().ok().flatten().map(hexadecimal))
 }
 
@@ -371,7 +352,7 @@ fn hexadecimal(id: &[u8]) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Whether programs of a profile have a mapping.
+/// Returns true if any program of a profile has a mapping.
 pub fn is_mapped(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())

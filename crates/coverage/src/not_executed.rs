@@ -1,9 +1,9 @@
-//! Code behind calls that did not return, in LLVM's mapping of counters to source regions.
+//! Corrects LLVM's mapping of counters to source regions for code after calls that did not return.
 //!
-//! LLVM gives a whole region the count of its beginning, and computes the counts of some regions by subtraction, as if each call
-//! returned. Paths say which lines of a function with unfinished paths were not executed. The mapping that `llvm-cov` reads is a copy in
-//! which regions that begin on such lines count 0, and *gap regions*, which count for lines but not among the regions, cover the rest of
-//! a region behind the call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
+//! LLVM gives a whole region the count of its beginning, and computes the counts of some regions by subtraction, as if each call returned.
+//! Unfinished paths tell which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that begin on such lines
+//! have count 0, and *gap regions*, which set the counts of lines without being regions of their own, cover the rest of a region after the
+//! call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
 use crate::caveats::{CallEnds, Caveat, CaveatReason};
 use crate::demangled::linkage;
@@ -21,23 +21,22 @@ use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
-/// What paths say of functions with executions that did not reach their end.
+/// Facts from paths about functions with executions that did not reach their end.
 pub struct NotExecuted {
-    /// LLVM's hashes of the functions' names.
+    /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,
-    /// Those whose branches are as in the source, because they are not optimised.
+    /// Those of unoptimised functions, whose branches are the same as in the source.
     unoptimised: HashSet<u64>,
-    /// By the names of the mapping.
+    /// Counts of lines by the files' names in the mapping.
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
-    /// Parts of functions that are behind stops.
-    rests: HashMap<Declared, BTreeSet<Span>>,
-    /// Functions of which some counts are LLVM's.
+    /// The parts of functions after stops.
+    parts_after_stops: HashMap<Declared, BTreeSet<Span>>,
+    /// Functions some of whose counts are LLVM's.
     caveats: BTreeSet<Caveat>,
 }
 
 impl NotExecuted {
-    /// Of all functions of images.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> NotExecuted {
         let (mut names, mut optimised) = (HashSet::new(), HashSet::new());
         for function in view.functions.iter().filter(|f| !f.paths.all_finished()) {
@@ -73,14 +72,11 @@ impl NotExecuted {
                 counts.entry(file).or_default().add(&of_file);
             }
         }
-        NotExecuted { functions, unoptimised, counts, stops, rests: HashMap::new(), caveats: BTreeSet::new() }
+        NotExecuted { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
     }
 
-    /// Notes which parts of functions are behind calls that did not return, so that all instances of a function have the same parts.
-    ///
-    /// # Errors
-    /// The mapping is damaged.
-    pub fn note_rests(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
+    /// Notes the parts of functions after calls that did not return, so that all instances of a function get the same parts.
+    pub fn note_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
         let mut ends = CallEnds::default();
         for record in mapping.records()? {
             let Some(instance) = instances.of(image, &record).map(|number| instances.get(number)) else { continue };
@@ -112,33 +108,30 @@ impl NotExecuted {
             for (file, name) in files.iter().enumerate() {
                 let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
-                let rests = counts.rests(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
-                // Without optimisation code of arguments only comes before a call.
-                if rests.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
+                let parts = counts.parts_after_stops(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
+                // In unoptimised code, only arguments are evaluated before a call.
+                if parts.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
                     mark(CaveatReason::Moved);
                 }
-                self.rests.entry(place.clone()).or_default().extend(rests.spans);
+                self.parts_after_stops.entry(place.clone()).or_default().extend(parts.spans);
             }
         }
         Ok(())
     }
 
-    /// Functions of which some counts are LLVM's.
     pub fn into_caveats(self) -> BTreeSet<Caveat> {
         self.caveats
     }
 
-    /// Object files with the mapping of an image in which each instance has its own counts, and so has code behind calls that did not
-    /// return; `None` if the image itself has that mapping. The first has one record of each name.
-    ///
-    /// # Errors
-    /// The mapping is damaged.
+    /// Writes object files with an image's mapping in which each instance, and code after calls that did not return, has its own counters.
+    /// The first record of an instance is in a file without other instances of its name; its further records are in the first file.
+    /// `None` if nothing had to be changed.
     pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
-        let (mut parts, mut changed) = (Vec::<Part>::new(), false);
+        let (mut objects, mut changed) = (Vec::<MappingObject>::new(), false);
         let mut corrected = BTreeMap::new();
         for record in mapping.records()? {
             let Some(number) = instances.of(image, &record) else {
-                part(&mut parts, None).add(&record, record.graph(), None);
+                object_for(&mut objects, None).add(&record, record.graph(), None);
                 continue;
             };
             let regions = match corrected.entry(number) {
@@ -146,64 +139,64 @@ impl NotExecuted {
                 Entry::Occupied(entry) => entry.into_mut(),
             };
             let hash = instances.get(number).edges.hash;
-            let is_again = parts.iter().any(|part| part.instances.contains(&number));
-            let part = part(&mut parts, (!is_again).then_some(record.name()));
-            part.instances.insert(number);
-            part.add(&record, hash, regions.as_ref());
+            let is_again = objects.iter().any(|object| object.instances.contains(&number));
+            let object = object_for(&mut objects, (!is_again).then_some(record.name()));
+            object.instances.insert(number);
+            object.add(&record, hash, regions.as_ref());
             changed |= hash != record.graph() || regions.is_some();
         }
-        match changed || parts.len() > 1 {
-            true => parts.iter().map(|part| mapping.object(&part.records)).collect::<Result<_>>().map(Some),
+        match changed || objects.len() > 1 {
+            true => objects.iter().map(|object| mapping.object(&object.records)).collect::<Result<_>>().map(Some),
             false => Ok(None),
         }
     }
 
-    /// The regions of a record of an instance; `None` if they are as they were.
+    /// The corrected regions of an instance's record; `None` if nothing had to be changed.
     fn corrected(&self, mapping: &Mapping, record: &Record, number: usize, instances: &mut Instances) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
         let files = plain_files(mapping, record, &function);
         let instance = instances.get(number);
         let stops = self.stops.of(&instance.images, &instance.edges.name);
         let is_unfinished = self.functions.contains(&record.name());
-        let rests = declared(&function, &files).and_then(|place| self.rests.get(&place));
+        let parts = declared(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
         let mut changed = false;
-        if !stops.is_empty() || rests.is_some() {
+        if !stops.is_empty() || parts.is_some() {
             let values = &mut instances.edges_mut(number).counts;
-            changed = correct_counts(values, &mut function, &files, &stops, rests.into_iter().flatten());
+            changed = correct_counts(values, &mut function, &files, &stops, parts.into_iter().flatten());
         }
         for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
             let Some(counts) = self.counts.get(file) else { continue };
             changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name()));
         }
         if changed {
-            // A counter less itself: 0, where LLVM takes the constant 0 for a condition that the compiler knew.
+            // A counter minus itself is 0. LLVM interprets the constant 0 as a condition that the compiler folded.
             function.expressions.push([Counter::FIRST, Counter::FIRST]);
         }
-        changed |= instances.get(number).with_files(&mut function);
+        changed |= instances.get(number).add_variant_files(&mut function);
         Ok(changed.then_some(function))
     }
 }
 
 /// The records of an object file.
 #[derive(Default)]
-struct Part {
+struct MappingObject {
     records: Vec<u8>,
     names: BTreeSet<u64>,
     instances: BTreeSet<usize>,
 }
 
-impl Part {
+impl MappingObject {
     fn add(&mut self, record: &Record, graph: u64, regions: Option<&FunctionRegions>) {
         self.names.insert(record.name());
         record.append(&mut self.records, graph, regions);
     }
 }
 
-/// The part of a record: the first without a function of its name, or the very first.
-fn part(parts: &mut Vec<Part>, name: Option<u64>) -> &mut Part {
-    let number = name.map_or(0, |name| parts.iter().position(|part| !part.names.contains(&name)).unwrap_or(parts.len()));
-    parts.resize_with(parts.len().max(number + 1), Part::default);
-    &mut parts[number]
+/// The first object file without a record of this name; the very first one if `name` is `None`.
+fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut MappingObject {
+    let number = name.map_or(0, |name| objects.iter().position(|object| !object.names.contains(&name)).unwrap_or(objects.len()));
+    objects.resize_with(objects.len().max(number + 1), MappingObject::default);
+    &mut objects[number]
 }
 
 /// A function's files, without `.` and `..`.
@@ -211,21 +204,21 @@ fn plain_files(mapping: &Mapping, record: &Record, function: &FunctionRegions) -
     mapping.files_of(record, function).iter().map(|file| plain(file)).collect()
 }
 
-/// A function's place: its file, and where its first region begins. Instances of a template have the same.
+/// The file and the beginning of the first region of a function, which all instances of a template share.
 type Declared = (String, (u64, u64));
 
 fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
 }
 
-/// Corrects a function's regions, and adds the given parts of it that are behind calls; counts of these become further counters. Returns
-/// whether anything changed.
+/// Corrects the counters of a function's regions, and adds gap regions for the parts after calls. Corrected counts are appended to `values`
+/// as further counters. Returns true if anything changed.
 fn correct_counts<'r>(
     values: &mut Vec<u64>,
     function: &mut FunctionRegions,
     files: &[String],
     stops: &[Stop],
-    rests: impl Iterator<Item = &'r Span>,
+    parts: impl Iterator<Item = &'r Span>,
 ) -> bool {
     let (original, known) = (function.clone(), values.clone());
     let Some(counts) = TrueCounts::new(&original, &known, files, stops) else { return false };
@@ -244,28 +237,28 @@ fn correct_counts<'r>(
         for (at, region) in regions.iter_mut().enumerate() {
             let known: Vec<Option<i128>> = region.counters.iter().map(|counter| counts.value(*counter)).collect();
             if region.is_branch() {
-                let sides = counts.sides(file, at);
+                let sides = counts.direction_counts(file, at);
                 let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
                 region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
             } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
-                set(counter, counts.begun(file, at), *value);
+                set(counter, counts.entered(file, at), *value);
             }
         }
     }
-    for rest in rests {
+    for part in parts {
         let mut counter = Counter::FIRST;
-        set(&mut counter, counts.rest(rest), None);
-        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: rest.start, end: rest.end, others: Vec::new() };
-        function.regions[rest.file].extend((counter != Counter::FIRST).then_some(gap));
+        set(&mut counter, counts.reached_part(part), None);
+        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: part.start, end: part.end, others: Vec::new() };
+        function.regions[part.file].extend((counter != Counter::FIRST).then_some(gap));
     }
     function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
     changed
 }
 
-/// Sets what was not executed of a file's regions to 0, by an expression. Returns whether there is anything.
+/// Sets the counters of regions that were not executed to an expression, whose value is 0. Returns true if anything changed.
 fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
     let zero = Counter::difference(expression);
-    let dead = Dead::new(regions, counts, zero);
+    let dead = DeadCode::new(regions, counts, zero);
     let mut changed = !dead.gaps.is_empty();
     let conditions: BTreeMap<u64, usize> = regions.iter().filter(|r| r.is_branch()).fold(BTreeMap::new(), |mut lines, region| {
         *lines.entry(region.start.0).or_default() += 1;
@@ -288,7 +281,7 @@ fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64,
     changed
 }
 
-/// Whether the only branch on a line went in a direction; so does each of several, for all that is known.
+/// Returns true if the only branch on a line took a direction, or if there are several indistinguishable branches.
 fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
@@ -298,30 +291,31 @@ fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     }
 }
 
-/// Lines without executions, and lines without code after them in the same region.
-struct Dead {
-    /// From the beginning of a line on, within the region around it: another may begin on its last line, as an `else` does.
+/// Lines without executions, with the following lines of the same region that have no code.
+struct DeadCode {
+    /// Start and end of each area. An area ends with the region around it, since an `else`, for example, may begin on the last line.
     areas: Vec<((u64, u64), (u64, u64))>,
-    /// Regions that cover them, of regions that begin before.
+    /// Gap regions that cover the areas.
     gaps: Vec<Region>,
 }
 
-impl Dead {
-    fn new(regions: &[Region], counts: &FileCounts, zero: Counter) -> Dead {
+impl DeadCode {
+    fn new(regions: &[Region], counts: &FileCounts, zero: Counter) -> DeadCode {
         let code = || regions.iter().filter(|r| matches!(r.kind, RegionKind::Code));
-        let mut dead = Dead { areas: Vec::new(), gaps: Vec::new() };
+        let mut dead = DeadCode { areas: Vec::new(), gaps: Vec::new() };
         for line in counts.lines.iter().filter(|(_, count)| **count == 0).map(|(line, _)| u64::from(*line)) {
             let start = (line, 1);
             let around = code().filter(|region| region.start < start && start < region.end).max_by_key(|region| region.start);
             let Some(around) = around else { continue };
-            let goes_on = |line: &u64| *line <= around.end.0 && u32::try_from(*line).is_ok_and(|line| !counts.lines.contains_key(&line));
-            let last = (line + 1..).take_while(goes_on).last().unwrap_or(line);
+            let has_no_code =
+                |line: &u64| *line <= around.end.0 && u32::try_from(*line).is_ok_and(|line| !counts.lines.contains_key(&line));
+            let last = (line + 1..).take_while(has_no_code).last().unwrap_or(line);
             let end = around.end.min((last + 1, 1));
             dead.areas.push((start, end));
             match dead.gaps.last_mut() {
                 Some(gap) if gap.end == start && end <= around.end && around.start < gap.start => gap.end = end,
                 _ => {
-                    let start = behind(line - 1, regions).max(around.start);
+                    let start = end_of_line(line - 1, regions).max(around.start);
                     dead.gaps.push(Region { kind: RegionKind::Gap, counters: vec![zero], start, end, others: Vec::new() });
                 }
             }
@@ -330,19 +324,19 @@ impl Dead {
     }
 }
 
-impl Dead {
-    /// Whether a region begins there, and no line within it was executed.
+impl DeadCode {
+    /// Returns true if a region begins in one of the areas and none of its lines was executed.
     fn has(&self, region: &Region, counts: &FileCounts) -> bool {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let within = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
-        let is_executed = counts.lines.range(within).any(|(_, count)| *count > 0);
+        let lines = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
+        let is_executed = counts.lines.range(lines).any(|(_, count)| *count > 0);
         !is_executed && self.areas.iter().any(|(start, end)| *start <= region.start && region.start < *end)
     }
 }
 
-/// A place behind all that is on a line: a line has the count of what begins on a line before, and reaches into it.
-fn behind(line: u64, regions: &[Region]) -> (u64, u64) {
-    const LONG_LINE: u64 = 4096;
+/// A position after everything on a line. A gap region has to begin there to determine the count of the next line.
+fn end_of_line(line: u64, regions: &[Region]) -> (u64, u64) {
+    const MIN_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);
-    (line, ends.max().unwrap_or(0).max(LONG_LINE))
+    (line, ends.max().unwrap_or(0).max(MIN_COLUMN))
 }

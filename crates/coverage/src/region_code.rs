@@ -1,27 +1,25 @@
-//! The encoding of a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`): numbers in LEB128, regions by file
-//! and line.
+//! The encoding of a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`): numbers are in LEB128, regions are
+//! ordered by file and line.
 
-/// A counter, as it is encoded: two bits of kind, and a number.
+/// An encoded counter: two bits for the kind, and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counter(u64);
 
 impl Counter {
-    /// The constant 0.
     pub const ZERO: Counter = Counter(0);
     /// The function's first counter.
     pub const FIRST: Counter = Counter(1);
 
-    /// An expression by its number: a difference.
+    /// The difference of the expression with this number.
     pub fn difference(expression: u64) -> Counter {
         Counter(expression << 2 | 2)
     }
 
-    /// A counter of the function, by its number.
+    /// The function's counter with this number.
     pub fn plain(number: u64) -> Counter {
         Counter(number << 2 | 1)
     }
 
-    /// What it stands for.
     pub fn kind(self) -> CounterKind {
         match self.0 & 3 {
             0 => CounterKind::Zero,
@@ -32,75 +30,69 @@ impl Counter {
     }
 }
 
-/// What a counter stands for.
+/// A decoded counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// The constant 0.
     Zero,
-    /// A counter of the function.
+    /// The function's counter with this number.
     Plain(u64),
-    /// The first operand of an expression less the second.
+    /// The first operand of an expression minus the second.
     Difference(u64),
     /// The sum of an expression's operands.
     Sum(u64),
 }
 
-/// What a region is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
-    /// Code.
     Code,
-    /// What lies between pieces of code: it counts for lines without other regions.
+    /// The space between pieces of code, which determines the counts of lines without other regions.
     Gap,
-    /// The place of a macro; the number of the file with its text.
+    /// The expansion of a macro, with the number of the file with its text.
     Expansion(u64),
-    /// Another of LLVM's kinds, by its number.
+    /// Another kind, by LLVM's number.
     Other(u64),
 }
 
-/// A region of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// What it is.
     pub kind: RegionKind,
-    /// One counter, or of a branch those of both sides.
+    /// One counter; for a branch, those of both directions.
     pub counters: Vec<Counter>,
-    /// Line and column of its beginning.
+    /// Line and column of the beginning.
     pub start: (u64, u64),
-    /// Line and column behind its end.
+    /// Line and column after the end.
     pub end: (u64, u64),
-    /// What else is encoded: numbers of conditions and decisions.
+    /// Further encoded numbers of conditions and decisions.
     pub others: Vec<u64>,
 }
 
-/// LLVM's numbers of kinds.
+/// LLVM's numbers for kinds of regions.
 const BRANCH: u64 = 4;
 const DECISION: u64 = 5;
 const CONDITION: u64 = 6;
-/// In the column of the end: the region is a gap.
+/// The flag in the end column that marks a gap.
 const GAP: u64 = 1 << 31;
 const EXPANSION: u64 = 1 << 2;
 
 impl Region {
-    /// Whether it is a condition.
+    /// Returns true if the region is a branch, including conditions of decisions.
     pub fn is_branch(&self) -> bool {
         matches!(self.kind, RegionKind::Other(BRANCH | CONDITION))
     }
 }
 
-/// The regions of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionRegions {
-    /// Its files, by their numbers in the unit's list.
+    /// The function's files, as indices into the unit's list.
     pub files: Vec<u64>,
-    /// Operands of its expressions.
+    /// The operands of each expression.
     pub expressions: Vec<[Counter; 2]>,
-    /// Regions of each file.
+    /// The regions in each file.
     pub regions: Vec<Vec<Region>>,
 }
 
 impl FunctionRegions {
-    /// Reads them; `None` if they are damaged.
+    /// Decodes the regions; `None` if they are damaged.
     pub fn read(bytes: &[u8]) -> Option<FunctionRegions> {
         let mut bytes = Bytes(bytes);
         let files: Vec<u64> = bytes.list(Bytes::number)?;
@@ -113,7 +105,7 @@ impl FunctionRegions {
         Some(FunctionRegions { files, expressions, regions })
     }
 
-    /// Encodes them; regions of a file are in the order of their first lines.
+    /// Encodes the regions. Those of each file must be ordered by their first lines.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, self.files.len() as u64);
@@ -176,7 +168,7 @@ fn write_region(out: &mut Vec<u8>, region: &Region, line_before: u64) {
     put(out, region.end.1 | if region.kind == RegionKind::Gap { GAP } else { 0 });
 }
 
-/// The names in a list of files, the first of which is the folder of relative ones; `None` if it is damaged or compressed.
+/// Decodes a list of file names, the first of which is the folder of relative names; `None` if the list is damaged or compressed.
 pub fn file_names(bytes: &[u8]) -> Option<Vec<String>> {
     let mut bytes = Bytes(bytes);
     let (count, _, compressed) = (bytes.number()?, bytes.number()?, bytes.number()?);
@@ -192,7 +184,7 @@ pub fn file_names(bytes: &[u8]) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// Bytes that are read from the front.
+/// The bytes that remain to be read.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -214,10 +206,10 @@ impl<'a> Bytes<'a> {
         None
     }
 
-    /// A number of items, and the items.
+    /// Reads a number of items, and then the items.
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.number()?;
-        // An item takes a byte at least, so a damaged number ends at the end of the bytes.
+        // Each item takes at least a byte, so the loop ends even if the number is damaged.
         (0..count).map(|_| item(self)).collect()
     }
 }
@@ -234,9 +226,9 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 mod tests {
     use super::*;
 
-    /// `main` of a file: code, a gap, a branch, a condition of a decision, the decision, a macro's place, and a skipped line.
+    /// Regions of `main`: code, a gap, a branch, a condition of a decision, the decision, a skipped line, and a macro expansion.
     #[test]
-    fn what_was_read_is_written_the_same() {
+    fn encoded_regions_can_be_decoded() {
         let bytes = [
             1, 1, 1, 1, 5, // one file; one expression of the first two counters
             1, 1, 11, 33, 17, 2, // one region, of code

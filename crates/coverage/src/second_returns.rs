@@ -6,20 +6,20 @@ use trodden_profile::{Beginning, PathEnd, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
 
-/// Says which functions have a call that returned more often than it was made, in one process (`setjmp`). LLVM computes regions as
-/// differences of counters, as if each call returned once, so executed code behind it may have 0.
+/// Warns about functions with a call that returned more often than it was made in one process. LLVM computes counts of regions as
+/// differences of counters, as if each call returned once, so that executed code after such a call may have count 0.
 pub fn warn_of_second_returns(profile: &Profile) {
     let view = View::from_profile(profile);
     let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
     let Some(first) = names.first() else { return };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     log::warn!(
-        "a call in {first}{more} returned twice (setjmp, vfork): LLVM computes the executions of some regions by subtraction, so code that \
-        ran behind the call may be shown as not executed; `trodden report` has its paths"
+        "a call in {first}{more} returned twice (setjmp, vfork), so LLVM's counts of code after it may be too low, or 0. `trodden report` \
+        shows the paths"
     );
 }
 
-/// Whether a call of a function returned more often than it was made, apart from forks.
+/// Returns true if a call in a function returned more often than it was made, apart from forks.
 pub fn returned_again(function: &Function) -> bool {
     let forks = || {
         Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?))

@@ -1,4 +1,4 @@
-//! The sections of a program with LLVM's mapping of counters to source regions: read, and written to an object file of their own.
+//! Reads the sections of a program with LLVM's mapping of counters to source regions, and writes them to object files.
 
 use crate::region_code::{self, FunctionRegions};
 use anyhow::{Context, Result};
@@ -10,9 +10,9 @@ use std::collections::HashMap;
 const MAPPING: &str = "__llvm_covmap";
 const FUNCTIONS: &str = "__llvm_covfun";
 const NAMES: &str = "__llvm_prf_names";
-/// Size of a record's head: hash of the name, size of the regions, hash of the graph, hash of the file names.
-const RECORD_HEAD: usize = 28;
-/// Records and lists of file names begin at multiples of this.
+/// Size of a record's header: hash of the name, size of the regions, hash of the graph, hash of the file names.
+const RECORD_HEADER: usize = 28;
+/// Alignment of records and lists of file names.
 const ALIGNMENT: usize = 8;
 
 /// The sections of an image with its coverage mapping.
@@ -27,7 +27,7 @@ pub struct Mapping {
 /// A function's record in the coverage mapping.
 #[derive(Clone, Copy)]
 pub struct Record<'m> {
-    head: &'m [u8; RECORD_HEAD],
+    head: &'m [u8; RECORD_HEADER],
     code: &'m [u8],
 }
 
@@ -44,33 +44,26 @@ impl Mapping {
         Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
-    /// The records of its functions, in their order.
-    ///
-    /// # Errors
-    /// The mapping is damaged.
+    /// The records of the functions in order.
     pub fn records(&self) -> Result<Vec<Record<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
-        while at + RECORD_HEAD <= self.functions.len() {
-            let head: &[u8; RECORD_HEAD] = self.functions[at..at + RECORD_HEAD].try_into().expect("as long");
+        while at + RECORD_HEADER <= self.functions.len() {
+            let head: &[u8; RECORD_HEADER] = self.functions[at..at + RECORD_HEADER].try_into().expect("the size of a header");
             let size = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
-            let code =
-                self.functions.get(at + RECORD_HEAD..at + RECORD_HEAD + size).context("a record of the coverage mapping is cut off")?;
+            let code = self.functions.get(at + RECORD_HEADER..at + RECORD_HEADER + size).context("the coverage mapping is truncated")?;
             records.push(Record { head, code });
-            at = (at + RECORD_HEAD + size).next_multiple_of(ALIGNMENT);
+            at = (at + RECORD_HEADER + size).next_multiple_of(ALIGNMENT);
         }
         Ok(records)
     }
 
-    /// Names of the files that a function's regions are in.
+    /// The names of the files that a function's regions are in; empty for a file that is missing from the mapping.
     pub fn files_of(&self, record: &Record, function: &FunctionRegions) -> Vec<String> {
         let files = self.files.get(&record.word(20)).map_or(&[][..], Vec::as_slice);
         function.files.iter().map(|file| files.get(*file as usize).cloned().unwrap_or_default()).collect()
     }
 
-    /// An object file with the mapping, but with other records.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// An object file with the mapping and the given records.
     pub fn object(&self, records: &[u8]) -> Result<Vec<u8>> {
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         for (name, content) in [(MAPPING, &*self.mapping), (FUNCTIONS, records), (NAMES, &*self.names)] {
@@ -86,25 +79,21 @@ impl Record<'_> {
         u64::from_le_bytes(self.head[from..from + 8].try_into().expect("eight bytes"))
     }
 
-    /// The hash of its function's name.
+    /// The hash of the function's name.
     pub fn name(&self) -> u64 {
         self.word(0)
     }
 
-    /// The hash of its function's graph.
+    /// The hash of the function's graph.
     pub fn graph(&self) -> u64 {
         self.word(12)
     }
 
-    /// Its regions.
-    ///
-    /// # Errors
-    /// They are damaged.
     pub fn regions(&self) -> Result<FunctionRegions> {
         FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are damaged")
     }
 
-    /// Appends the record with another hash of the graph, and other regions if there are any.
+    /// Appends the record to `out` with the given hash of the graph, and with other regions if they are given.
     pub fn append(&self, out: &mut Vec<u8>, graph: u64, regions: Option<&FunctionRegions>) {
         let code = regions.map(FunctionRegions::write);
         let code = code.as_deref().unwrap_or(self.code);
@@ -117,20 +106,20 @@ impl Record<'_> {
     }
 }
 
-/// File names by the hash of their list.
+/// The lists of file names by their hashes; `None` if one is damaged.
 fn file_names(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
-    const HEAD: usize = 16;
+    const HEADER: usize = 16;
     let (mut at, mut lists) = (0, HashMap::new());
-    while at + HEAD <= mapping.len() {
+    while at + HEADER <= mapping.len() {
         let size = u32::from_le_bytes(mapping[at + 4..at + 8].try_into().ok()?) as usize;
-        let list = mapping.get(at + HEAD..at + HEAD + size)?;
+        let list = mapping.get(at + HEADER..at + HEADER + size)?;
         lists.insert(hash(list), region_code::file_names(list)?);
-        at = (at + HEAD + size).next_multiple_of(ALIGNMENT);
+        at = (at + HEADER + size).next_multiple_of(ALIGNMENT);
     }
     Some(lists)
 }
 
-/// LLVM's hash of names.
+/// LLVM's hash of names: the first eight bytes of MD5.
 pub fn hash(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(Md5::digest(bytes)[..8].try_into().expect("sixteen bytes"))
 }

@@ -1,7 +1,7 @@
-//! Places in the source where executions of a function ended before its end: calls that did not return, and loops that a signal left.
+//! Source positions where executions of a function ended early: calls that did not return, and loops that a signal left.
 //!
-//! A place belongs to the function that has the code, and to those that it was inlined into, each at its call. Where an exception is
-//! caught in a function, callers of it go on.
+//! A stop belongs to the function with the code, and to those that it was inlined into, at the position of the inlined call. If a function
+//! catches an exception, its callers continue.
 
 use crate::caveats::CaveatReason;
 use crate::demangled::linkage;
@@ -16,27 +16,26 @@ use trodden_flow::Edge;
 use trodden_profile::forks::with_paths_of_children;
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
-use trodden_report::inlined::{returns, stopped};
+use trodden_report::inlined::{call_returns, stops_by_block};
 use trodden_report::view::{Function, file_of};
 use trodden_unit::{EdgeKind, Position};
 
-/// Executions that ended at a place.
+/// Executions that ended at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Source file, as the mapping names it, without `.` and `..`.
+    /// The source file, as the mapping names it, without `.` and `..`.
     pub file: String,
     /// Line and column of the call.
     pub place: (u64, u64),
-    /// Lines and columns behind the call at which its arguments may be: those of code that came before it.
+    /// Positions after the call, in source order, of code that was executed before it. They may be arguments of the call.
     pub before: Vec<(u64, u64)>,
-    /// How many executions.
     pub count: i128,
 }
 
 /// The stops of a function, by file, line and column.
 type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
 
-/// Places by the image's place in the profile and LLVM's name of the function (`main`, `file.c;local`).
+/// The stops of all functions, by the image's index and LLVM's name of the function (`main`, `file.c;local`).
 #[derive(Debug, Default)]
 pub struct Stops {
     functions: HashMap<(usize, String), StopsOfFunction>,
@@ -44,7 +43,7 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// Of all functions. Images have their places among those given.
+    /// Collects the stops of all functions. Images are identified by their index in `images`.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
         let mut stops = Stops::default();
         let tail_calls = TailCalls::new(view);
@@ -55,9 +54,9 @@ impl Stops {
             let Some(number) = number else { continue };
             let names = edges.names.iter().map(|name| (linkage(name), name.as_str())).collect();
             let forks: Vec<Edge> = edges.forks_of(number).collect();
-            // As for the counters: each process that continues has the whole of the function's execution.
+            // Like the counters, the paths of each process that continues the function include the execution before the fork.
             let paths = with_paths_of_children(function.map, &function.paths, &forks).ok().flatten();
-            // The fork may have been in a callee.
+            // True also if the fork was in a callee.
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
             let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| plain(file));
@@ -67,13 +66,13 @@ impl Stops {
         stops
     }
 
-    /// What is not known of a function in images.
+    /// The caveats of a function in the given images.
     pub fn caveats(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
         let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
         all.flatten().copied().collect()
     }
 
-    /// Those of a function in images.
+    /// The stops of a function in the given images.
     pub fn of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
         let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
         all.flat_map(|stops| stops.values().cloned()).collect()
@@ -86,7 +85,7 @@ struct Collector<'v, 'a> {
     image: usize,
     /// LLVM's names of the unit's functions by linkage name.
     names: HashMap<&'v str, &'v str>,
-    /// A file of debug information, as the mapping names it.
+    /// Translates a file name in debug information to that in the mapping.
     file_of: &'v dyn Fn(&str) -> String,
     tail_calls: &'v TailCalls,
     stops: &'v mut Stops,
@@ -94,15 +93,15 @@ struct Collector<'v, 'a> {
 
 impl Collector<'_, '_> {
     fn collect(&mut self, is_continued: bool) {
-        self.mark(is_continued);
+        self.add_caveats(is_continued);
         let function = self.function;
         let paths = self.paths.clone();
-        let stopped = stopped(function, &paths);
+        let stopped = stops_by_block(function, &paths);
         for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
             let left = entered.saturating_sub(stopped[at]);
             let (mut before, mut first, mut previous) = (entered, 0, None);
-            for (call, returned) in returns(function, at, entered, left) {
-                // Calls in arguments come first. Code before them may be of an iteration that was unrolled.
+            for (call, returned) in call_returns(function, at, entered, left) {
+                // Calls in arguments come first. Code before those may belong to an unrolled iteration.
                 let up_to_call = call.up_to_call as usize;
                 let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
                 let near: Vec<Position> = near.iter().copied().chain(previous).collect();
@@ -116,15 +115,15 @@ impl Collector<'_, '_> {
             if let Some((edge, count)) = edges.find(|(edge, count)| edge.kind == EdgeKind::Unwind && *count > 0) {
                 let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
                 let handler = handler.map(|position| position.scope);
-                let goes_on = match handling(function, &paths, edge.to) {
+                let catching_scope = match handling(function, &paths, edge.to) {
                     Handling::Passed => None,
                     Handling::Caught(scope) => Some(scope),
                     Handling::Unknown => {
-                        handler.into_iter().for_each(|scope| self.mark_around(scope));
+                        handler.into_iter().for_each(|scope| self.mark_callers(scope));
                         handler
                     }
                 };
-                self.add(block.branch, &block.positions, count, goes_on);
+                self.add(block.branch, &block.positions, count, catching_scope);
             }
         }
         for lost in paths.lost.iter().filter(|lost| lost.count > 0) {
@@ -133,12 +132,12 @@ impl Collector<'_, '_> {
         }
     }
 
-    /// Marks the function with what is known to spoil its counts.
-    fn mark(&mut self, is_continued: bool) {
+    /// Adds the caveats of the function that follow from forks, second returns and tail calls.
+    fn add_caveats(&mut self, is_continued: bool) {
         let function = self.function;
         if is_continued {
             self.caveat(function.map.plain_name(), CaveatReason::Forked);
-            // What was inlined before the fork is part of the function, and counts for each process, too.
+            // Code inlined into the function counts for each process, too.
             let map = function.units_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
@@ -159,8 +158,8 @@ impl Collector<'_, '_> {
         }
     }
 
-    /// Marks the functions around inlined code that handles an exception: whether they go on is not known.
-    fn mark_around(&mut self, handler: u32) {
+    /// Adds a caveat to the functions around inlined code that handles an exception, because it is unknown whether they continue.
+    fn mark_callers(&mut self, handler: u32) {
         let map = self.function.units_map();
         let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
         while let Some(scope) = next.and_then(|call| map.scopes.get(call.scope as usize)) {
@@ -175,23 +174,23 @@ impl Collector<'_, '_> {
         }
     }
 
-    /// Adds executions that ended at a call, with the positions before it in its block, to its function and the callers up to the scope
-    /// that goes on.
-    fn add(&mut self, call: Option<Position>, before: &[Position], count: u64, goes_on: Option<u32>) {
+    /// Adds executions that ended at a call to its function and to the callers up to the scope that catches the exception, if any. `before`
+    /// has the positions before the call in its block.
+    fn add(&mut self, call: Option<Position>, before: &[Position], count: u64, catching_scope: Option<u32>) {
         if count == 0 {
             return;
         }
         let Some(call) = call else { return self.add_unknown() };
         let mut next = Some(call);
         while let Some(position) = next {
-            self.add_in(position, before, count.into());
+            self.add_stop(position, before, count.into());
             let scope = self.function.units_map().scopes.get(position.scope as usize);
-            next = scope.filter(|_| goes_on != Some(position.scope)).and_then(|scope| scope.inlined_at);
+            next = scope.filter(|_| catching_scope != Some(position.scope)).and_then(|scope| scope.inlined_at);
             next = next.filter(|call| call.scope < position.scope);
         }
     }
 
-    /// Adds a stop at no known place to the function.
+    /// Adds a stop at an unknown position to the function.
     fn add_unknown(&mut self) {
         if let Some(name) = self.names.get(self.function.map.plain_name()) {
             let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };
@@ -199,7 +198,7 @@ impl Collector<'_, '_> {
         }
     }
 
-    fn add_in(&mut self, position: Position, before: &[Position], count: i128) {
+    fn add_stop(&mut self, position: Position, before: &[Position], count: i128) {
         let map = self.function.units_map();
         let (Some(scope), Some(file)) = (map.scopes.get(position.scope as usize), file_of(map, position)) else { return };
         let name = match scope.inlined_at {

@@ -1,4 +1,4 @@
-//! Tables of coverage: a row for each file or function, with the paths beside LLVM's numbers.
+//! Coverage tables with a row for each file or function, which has numbers of paths in addition to LLVM's numbers.
 
 use crate::by_test::changed;
 use crate::caveats::Caveat;
@@ -14,10 +14,7 @@ use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
 use trodden_report::words::plural;
 use trodden_report::{Name, View};
 
-/// A row for each file.
-///
-/// # Errors
-/// `llvm-cov` fails.
+/// The coverage of each file.
 pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = path_columns::by_file(&all_code(view, &mapping.names));
@@ -27,7 +24,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
         let own = paths.get(&plain(name)).copied();
         let mut row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
         mark(&mut row, mapping, &plain(name));
-        // Headers without code are in the mapping, too.
+        // Leaves out headers without code, which are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
         }
@@ -39,17 +36,17 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     Ok(table)
 }
 
-/// Adds what is not exact of a file to its row.
+/// Adds the caveats of a file to its row.
 fn mark(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
     let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == file);
     row.remarks.extend(of_file().map(Caveat::remark_with_name));
     row.caveats.extend(of_file().map(Caveat::json));
 }
 
-/// The numbers of `llvm-cov` for a file, or for all.
+/// Reads a summary of `llvm-cov` for a file or in total.
 fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
     let share = |what: &str| -> Result<CoverageRatio> {
-        let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov exports no {key} of {what} for {name}"));
+        let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov's export has no {key} of {what} for {name}"));
         Ok(CoverageRatio { all: of("count")?, hit: of("covered")? })
     };
     let mcdc = share("mcdc")?;
@@ -64,11 +61,8 @@ fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
     })
 }
 
-/// A row for each function of the source, with at most so many untested combinations. Instances of one template are several.
-///
-/// # Errors
-/// `llvm-cov` fails.
-pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Result<CoverageTable> {
+/// The coverage of each function, with up to `max_examples` untested combinations. Each instance of a template has a row.
+pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let files_of = |function: &Value| -> Vec<String> {
@@ -90,7 +84,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Resul
         row.caveats = caveats().map(Caveat::json).collect();
         if met.insert((linkage, files.first().cloned())) {
             row.paths = own.iter().map(|code| code.combinations()).reduce(Combinations::plus);
-            row.remarks = own.iter().flat_map(|code| code.examples(most)).take(most).collect();
+            row.remarks = own.iter().flat_map(|code| code.examples(max_examples)).take(max_examples).collect();
         } else if !own.is_empty() {
             row.remarks = vec![VARIANT.to_owned()];
         }
@@ -103,17 +97,17 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Resul
     Ok(table)
 }
 
-/// Said of functions whose paths stand with another build of the same source.
-const VARIANT: &str = "compiled in several ways: paths of all are with the first row of this name";
+/// The remark for a function whose paths are shown with an earlier row.
+const VARIANT: &str = "compiled in several ways: the first row of this name has the paths of all";
 
-/// Regions that are code, as [first line, column, last line, column, count, file, expanded file, kind].
+/// Counts code regions, given as [first line, column, last line, column, count, file, expanded file, kind].
 fn regions(regions: &Value) -> CoverageRatio {
     const CODE: u64 = 0;
     let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
     code.fold(CoverageRatio::default(), |sum, r| add(sum, r[4].as_u64()))
 }
 
-/// Both directions of each branch, as [four places, times true, times false, ...].
+/// Counts both directions of each branch, given as [first line, column, last line, column, true count, false count, ...].
 fn branches(branches: &Value) -> CoverageRatio {
     let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
     all.fold(CoverageRatio::default(), add)
@@ -123,10 +117,7 @@ fn add(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
     CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
 }
 
-/// A row for each file with lines that differ from a commit.
-///
-/// # Errors
-/// git or `llvm-cov` fails.
+/// The coverage of the lines that differ from a commit, by file.
 pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed(commit)?;
     let mut lines = Lines::from_mapping(mapping)?;
@@ -145,11 +136,11 @@ pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<Cover
     }
     table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
     let all = plural(changes.lines().0 as u128, "line", "lines");
-    log::info!("{all} changed since {commit}; with code: {}", total.all);
+    log::info!("{all} changed since {commit}, {} of them with code", total.all);
     Ok(table)
 }
 
-/// Length of the folder that all names begin with.
+/// The length of the longest common folder of the names, including the slash.
 fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
     let Some(first) = names.next() else { return 0 };
     let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();

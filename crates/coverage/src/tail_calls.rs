@@ -1,21 +1,21 @@
-//! Functions that end in a call which the optimiser turned into a jump, so that whether it returned is unknown.
+//! Functions whose last call became a jump, so that it is unknown whether the call returned.
 //!
-//! Such a call replaces its function: the caller of that function sees what became of it. So it matters only in functions that were called
-//! where executions ended, in `main`, and in functions that these jump to. A callee of which all executions returned is harmless.
+//! The callee's frame replaces that of the function, so that the function's caller observes whether it returned. Tail calls matter only in
+//! functions that were called where executions ended, in `main`, and in functions that these jump to. A callee all of whose executions
+//! returned is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_report::inlined::stopped;
+use trodden_report::inlined::stops_by_block;
 use trodden_report::{Function, View};
 use trodden_unit::EdgeKind;
 
-/// Functions by their maps' addresses.
+/// Functions with unknown tail calls, by the addresses of their maps.
 pub struct TailCalls(BTreeSet<usize>);
 
-/// What a function calls in its blocks with a property; `None` among the names: an indirect call.
+/// Names of called functions; `None` for an indirect call.
 type Callees<'v> = BTreeSet<Option<&'v str>>;
 
 impl TailCalls {
-    /// Of all functions of a profile.
     pub fn new(view: &View) -> TailCalls {
         let jumps: Vec<(&Function, Callees)> =
             view.executed().map(|function| (function, jumps_to(function))).filter(|(_, callees)| !callees.is_empty()).collect();
@@ -42,7 +42,7 @@ impl TailCalls {
         TailCalls(unknown.map(|(function, _)| key(function)).collect())
     }
 
-    /// Whether it is not known if a function's last call returned.
+    /// Returns true if it is unknown whether a function's last call returned.
     pub fn has(&self, function: &Function) -> bool {
         self.0.contains(&key(function))
     }
@@ -52,7 +52,7 @@ fn key(function: &Function) -> usize {
     std::ptr::from_ref(function.map).addr()
 }
 
-/// What a function calls where its executed tail calls are.
+/// The callees in the blocks of a function's executed tail calls.
 fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
     let edges = function.map.edges.iter().zip(&function.paths.edges);
     let blocks: BTreeSet<_> =
@@ -60,9 +60,9 @@ fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
     function.map.calls.iter().filter(|call| blocks.contains(&call.block)).map(|call| call.callee.as_deref()).collect()
 }
 
-/// What a function calls in the blocks in which executions of it ended.
+/// The callees in the blocks in which executions of a function ended.
 fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
-    let stopped = stopped(function, &function.paths);
+    let stopped = stops_by_block(function, &function.paths);
     let unwound = function.map.edges.iter().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
     let unwound: BTreeSet<usize> = unwound.map(|(edge, _)| edge.from.index()).collect();
     let ended = |block: usize| stopped.get(block).is_some_and(|count| *count > 0) || unwound.contains(&block);
@@ -71,7 +71,7 @@ fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
     calls.map(|call| call.callee.as_deref()).chain(lost).collect()
 }
 
-/// Names of functions of which every execution returned.
+/// The names of functions all of whose executions returned.
 fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
@@ -92,7 +92,7 @@ fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTree
     }
 }
 
-/// Functions of the C library that return, as long as the process lives.
+/// Library functions that always return while the process lives.
 const LIBRARY: [&str; 32] = [
     "_ZdaPv", "_ZdaPvm", "_ZdlPv", "_ZdlPvm", "abs", "calloc", "close", "fclose", "fflush", "fputc", "fputs", "free", "fwrite", "malloc",
     "memchr", "memcmp", "memcpy", "memmove", "memset", "printf", "putc", "putchar", "puts", "realloc", "snprintf", "strchr", "strcmp",

@@ -1,9 +1,9 @@
-//! How often the regions of a function were executed, given where executions of it ended.
+//! Corrects the counts of a function's regions for executions that ended early.
 //!
-//! LLVM counts some regions at their beginning. Those counts are exact. It computes the others from them, as if every execution went on to
-//! the end of each region. An execution that ended in a region is missing from all that follows there. A region whose count is computed
-//! has it too much if the execution is in the sum of the counters and did not reach the region: if it ended before the region within a
-//! region that contains both, or anywhere in another region that leads to this one, such as the body of a loop to its condition.
+//! LLVM counts some regions at their beginning; these counts are exact. It computes the others from them, as if every execution continued
+//! to the end of each region. A computed count includes an ended execution wrongly if the execution is part of the sum but did not reach
+//! the region: because it ended before the region within a region that contains both, or anywhere in another region that leads to this
+//! one, as the body of a loop leads to its condition.
 
 use crate::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
 use crate::stops::Stop;
@@ -12,14 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 /// A line and a column.
 pub type Place = (u64, u64);
 
-/// A part of a file of the function; files are those that no macro or inclusion of the function leads to.
+/// A part of a file. Code of macros and included files is located where it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The file's number in the function.
     pub file: usize,
-    /// Where it begins.
     pub start: Place,
-    /// Where it ends.
+    /// The end, exclusive.
     pub end: Place,
 }
 
@@ -37,44 +36,45 @@ impl Span {
 pub struct TrueCounts<'f> {
     function: &'f FunctionRegions,
     counts: &'f [u64],
-    /// Where each region is, by file and number: code of macros and included files is where they are used.
+    /// The span of each region, by file and number.
     spans: Vec<Vec<Span>>,
-    /// Regions of code that have the value of a counter.
+    /// The code regions whose count is that of a counter.
     owners: HashMap<u64, Vec<Span>>,
-    /// The one of them at whose beginning it is counted.
+    /// The region at whose beginning a counter is incremented.
     counted: HashMap<u64, Span>,
-    /// Files and places of stops, with their executions and the lines before.
+    /// The stops with their files and places.
     stops: Vec<(usize, Place, &'f Stop)>,
-    /// The regions around each of them whose counts are computed, with their sums.
+    /// For each stop, the regions around it whose counts are computed, with their sums.
     computed: Vec<Vec<(Span, Terms)>>,
 }
 
-/// Counters of the function, and how often each is in a sum.
+/// A sum of counters: the factor of each.
 type Terms = BTreeMap<u64, i128>;
 
 impl<'f> TrueCounts<'f> {
-    /// Of a function by its counters and the names of its files; `None` if a stop is at no known place, or a count would be negative.
+    /// Computes the counts of a function from its counters. `files` has the names of its files. `None` if the position of a stop is
+    /// unknown, a corrected count would be negative, or the mapping is damaged.
     pub fn new(function: &'f FunctionRegions, counts: &'f [u64], files: &[String], stops: &'f [Stop]) -> Option<TrueCounts<'f>> {
         let spans = spans(function)?;
         let (owners, counted) = counted(function, &spans);
         let mut all = TrueCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
         for stop in stops {
-            let (file, place) = all.located(files, stop)?;
+            let (file, place) = all.locate(files, stop)?;
             all.computed.push(all.computed_around(file, place)?);
             all.stops.push((file, place, stop));
         }
-        let is_possible = |(file, number): (usize, usize)| all.begun(file, number).is_some_and(|count| count >= 0);
+        let is_possible = |(file, number): (usize, usize)| all.entered(file, number).is_some_and(|count| count >= 0);
         let numbers = function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
         let is_sound = numbers.filter(|(file, number)| is_code(&function.regions[*file][*number])).all(is_possible);
         is_sound.then_some(all)
     }
 
-    /// Whether the function has regions besides that of all its code.
+    /// Returns true if the function has more than one code region.
     pub fn has_branches(&self) -> bool {
         self.function.regions.iter().flatten().filter(|region| is_code(region)).count() > 1
     }
 
-    /// The regions around a place whose counts are computed, with their sums.
+    /// The regions around a place whose counts are computed, with their sums; `None` if the mapping is damaged.
     fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(Span, Terms)>> {
         let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
         let around = regions.filter(|(region, span)| is_code(region) && span.has(file, place));
@@ -82,27 +82,27 @@ impl<'f> TrueCounts<'f> {
         computed.map(|(region, span)| Some((*span, self.terms(region.counters[0])?))).collect()
     }
 
-    /// The file and place of a stop.
-    fn located(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
+    /// The file and place of a stop; `None` if it is in no region.
+    fn locate(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
         let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.has(*file, stop.place)));
-        // Code of an included file is where that is included.
+        // Code of an included file is located at the inclusion.
         let included = || (0..files.len()).filter(is_of).find_map(|file| self.spans[file].first().filter(|span| span.file != file));
         direct.map(|file| (file, stop.place)).or_else(|| included().map(|span| (span.file, span.start)))
     }
 
-    /// The value that LLVM gives a counter.
+    /// LLVM's value of a counter; `None` if the mapping is damaged.
     pub fn value(&self, counter: Counter) -> Option<i128> {
         self.terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
     }
 
-    /// A counter as a sum of the function's.
+    /// A counter as a sum of the function's counters; `None` if the mapping is damaged.
     fn terms(&self, counter: Counter) -> Option<Terms> {
-        let (mut terms, mut left) = (Terms::new(), vec![(counter, 1)]);
-        // Expressions refer to other expressions; a damaged mapping may have a circle of them.
+        let (mut terms, mut worklist) = (Terms::new(), vec![(counter, 1)]);
+        // The expressions of a damaged mapping may refer to each other in a cycle.
         let mut steps = 0;
-        while let Some((counter, times)) = left.pop() {
+        while let Some((counter, times)) = worklist.pop() {
             steps += 1;
             if steps > MAX_TERMS {
                 return None;
@@ -117,13 +117,13 @@ impl<'f> TrueCounts<'f> {
                 CounterKind::Sum(expression) => (expression, 1),
             };
             let [first, second] = *self.function.expressions.get(usize::try_from(expression).ok()?)?;
-            left.extend([(first, times), (second, times * sign)]);
+            worklist.extend([(first, times), (second, times * sign)]);
         }
         terms.retain(|_, times| *times != 0);
         Some(terms)
     }
 
-    /// Executions that are in a counter's value and did not reach a span.
+    /// The number of ended executions that are part of a counter's value but did not reach a span.
     fn missing(&self, counter: Counter, span: &Span) -> Option<i128> {
         let terms = self.terms(counter)?;
         let is_counted = |number: &u64, file: usize, place: Place| {
@@ -133,8 +133,8 @@ impl<'f> TrueCounts<'f> {
                 false => !span.has(file, place) && others().any(|owner| owner.has(file, place)),
             }
         };
-        let times = |file, place, without: &Terms| -> i128 {
-            let counted = terms.iter().filter(|(number, _)| !without.contains_key(number) && is_counted(number, file, place));
+        let times = |file, place, excluded: &Terms| -> i128 {
+            let counted = terms.iter().filter(|(number, _)| !excluded.contains_key(number) && is_counted(number, file, place));
             counted.map(|(_, times)| *times).sum()
         };
         // A computed region before this one, or around it, leads to it if its sum is part of this one's.
@@ -150,8 +150,8 @@ impl<'f> TrueCounts<'f> {
         Some(missing.sum())
     }
 
-    /// How often a region was entered; `None` if the mapping is damaged.
-    pub fn begun(&self, file: usize, number: usize) -> Option<i128> {
+    /// The number of executions that entered a region; `None` if the mapping is damaged.
+    pub fn entered(&self, file: usize, number: usize) -> Option<i128> {
         let (region, span) = (&self.function.regions[file][number], &self.spans[file][number]);
         let counter = *region.counters.first()?;
         // A gap leads to the region that it touches.
@@ -164,15 +164,15 @@ impl<'f> TrueCounts<'f> {
         Some(if is_exact { value } else { value - self.missing(counter, span)? })
     }
 
-    /// How often a place in a region was reached.
+    /// The number of executions that reached a place in a region; `None` if the mapping is damaged.
     fn reached(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
         let span = &self.spans[file][number];
         let ended = self.stops.iter().filter(|(file, stop, _)| span.has(*file, *stop) && *stop < place);
-        Some(self.begun(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
+        Some(self.entered(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
     }
 
     /// The smallest region of code around a span.
-    fn around(&self, span: &Span) -> Option<(usize, usize)> {
+    fn enclosing_region(&self, span: &Span) -> Option<(usize, usize)> {
         let contains =
             |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
         let numbers = self.function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
@@ -183,14 +183,14 @@ impl<'f> TrueCounts<'f> {
         numbers.filter(contains).min_by_key(extent)
     }
 
-    /// How often the sides of a branch were taken; `None` if that is not known.
-    pub fn sides(&self, file: usize, number: usize) -> Option<[i128; 2]> {
+    /// The counts of both directions of a branch; `None` if they are unknown.
+    pub fn direction_counts(&self, file: usize, number: usize) -> Option<[i128; 2]> {
         let (region, span) = (&self.function.regions[file][number], self.spans[file][number]);
         let [yes, no] = [*region.counters.first()?, *region.counters.get(1)?];
         let values = [self.value(yes)?, self.value(no)?];
-        let around = self.around(&span)?;
+        let around = self.enclosing_region(&span)?;
         let is_condition = self.value(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
-        let sides = match (self.leads_on(yes, &span), self.leads_on(no, &span)) {
+        let sides = match (self.is_counted_at_target(yes, &span), self.is_counted_at_target(no, &span)) {
             (true, _) if is_condition => [values[0], self.reached(around, span.end)? - values[0]],
             (_, true) if is_condition => [self.reached(around, span.end)? - values[1], values[1]],
             (exact, other) => {
@@ -201,41 +201,46 @@ impl<'f> TrueCounts<'f> {
         (sides[0] >= 0 && sides[1] >= 0).then_some(sides)
     }
 
-    /// Whether a branch's counter is counted where the branch leads to.
-    fn leads_on(&self, counter: Counter, branch: &Span) -> bool {
+    /// Returns true if a branch's counter is incremented where the branch leads to.
+    fn is_counted_at_target(&self, counter: Counter, branch: &Span) -> bool {
         match counter.kind() {
             CounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
             _ => false,
         }
     }
 
-    /// Parts of regions behind stops, each from the end of a line on to the end of the region. `ends` gives the last line of the call at a
-    /// place, if the source says it. Otherwise lines without code belong to the call before them, and to its arguments what has code before
-    /// it.
-    pub fn rests(&self, file: usize, is_code_line: impl Fn(u64) -> bool, mut ends: impl FnMut(Place) -> Option<u64>) -> Rests {
-        let mut rests = Rests::default();
+    /// The parts of regions after stops, from the end of a line to the end of the region. `ends` returns the last line of the call at a
+    /// place if the source shows it. Otherwise, lines without code are assumed to belong to the call before them, and code that was
+    /// executed before the call to its arguments.
+    pub fn parts_after_stops(
+        &self,
+        file: usize,
+        is_code_line: impl Fn(u64) -> bool,
+        mut ends: impl FnMut(Place) -> Option<u64>,
+    ) -> PartsAfterStops {
+        let mut parts = PartsAfterStops::default();
         for (number, span) in self.spans[file].iter().enumerate().filter(|(_, span)| span.file == file) {
             if !is_code(&self.function.regions[file][number]) {
                 continue;
             }
             for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.has(*of, *place)) {
-                let is_argument = |before: &&Place| self.around(&at(file, **before)) == self.around(&at(file, *place));
+                let is_argument = |before: &&Place| self.enclosing_region(&at(file, **before)) == self.enclosing_region(&at(file, *place));
                 let last = stop.before.iter().rev().find(is_argument).map_or(place.0, |before| before.0.max(place.0));
                 let next = (last + 1..=span.end.0).find(|line| is_code_line(*line)).unwrap_or(span.end.0.max(last + 1));
                 let end = ends(*place).map(|end| end + 1);
-                rests.has_unknown_lines |= end.is_none() && next > place.0 + 1;
-                if let Some(start) = self.start_of_rest(file, span, *place, end.unwrap_or(next)) {
-                    rests.spans.push(Span { file, start, end: span.end });
+                parts.has_unknown_lines |= end.is_none() && next > place.0 + 1;
+                if let Some(start) = self.start_of_part(file, span, *place, end.unwrap_or(next)) {
+                    parts.spans.push(Span { file, start, end: span.end });
                 }
             }
         }
-        rests.spans.sort();
-        rests.spans.dedup();
-        rests
+        parts.spans.sort();
+        parts.spans.dedup();
+        parts
     }
 
-    /// Where the rest of a region from a line on begins: behind all that is on the line before, and behind regions that begin there.
-    fn start_of_rest(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
+    /// The beginning of the rest of a region from a line on: after everything on the line before, including regions that begin there.
+    fn start_of_part(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
         let mut start = (line - 1, END_OF_LINE).max(stop);
         loop {
             let other = |other: &&Span| span != *other && span.contains(other) && other.has(file, start) && !other.has(file, stop);
@@ -246,53 +251,52 @@ impl<'f> TrueCounts<'f> {
         }
     }
 
-    /// How often the beginning of the rest of a region was reached.
-    pub fn rest(&self, rest: &Span) -> Option<i128> {
-        let regions = self.function.regions.get(rest.file)?;
-        let is_its = |number: &usize| {
-            let span = self.spans[rest.file][*number];
-            is_code(&regions[*number]) && span.has(rest.file, rest.start) && span.end == rest.end
+    /// The number of executions that reached the rest of a region; `None` if it is unknown.
+    pub fn reached_part(&self, part: &Span) -> Option<i128> {
+        let regions = self.function.regions.get(part.file)?;
+        let is_around_part = |number: &usize| {
+            let span = self.spans[part.file][*number];
+            is_code(&regions[*number]) && span.has(part.file, part.start) && span.end == part.end
         };
-        let number = (0..regions.len()).filter(is_its).max_by_key(|number| self.spans[rest.file][*number].start)?;
-        self.reached((rest.file, number), rest.start).filter(|count| *count >= 0)
+        let number = (0..regions.len()).filter(is_around_part).max_by_key(|number| self.spans[part.file][*number].start)?;
+        self.reached((part.file, number), part.start).filter(|count| *count >= 0)
     }
 }
 
-/// Parts of regions behind stops.
+/// The parts of regions after stops.
 #[derive(Debug, Default)]
-pub struct Rests {
-    /// The parts.
+pub struct PartsAfterStops {
     pub spans: Vec<Span>,
-    /// Lines after a call may belong to the call.
+    /// Whether lines after a call may belong to the call.
     pub has_unknown_lines: bool,
 }
 
-/// Steps of computing one counter.
+/// Maximum number of steps to compute one counter.
 const MAX_TERMS: usize = 1 << 16;
-/// A column behind all code of a line.
+/// A column after all code of a line.
 const END_OF_LINE: u64 = 1 << 20;
 
 fn at(file: usize, place: Place) -> Span {
     Span { file, start: place, end: place }
 }
 
-/// Whether a region is code that counts.
+/// Returns true if a region is code with a counter.
 fn is_code(region: &Region) -> bool {
     region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != Counter::ZERO)
 }
 
-/// Where each region is. A region leads to each file that is not the function's own; `None` if they lead in circles.
+/// The span of each region. Regions in macros and included files get the span of the expansion; `None` if expansions form a cycle.
 fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
-    let mut leads: HashMap<usize, (usize, &Region)> = HashMap::new();
+    let mut expansions: HashMap<usize, (usize, &Region)> = HashMap::new();
     for (file, region) in function.regions.iter().enumerate().flat_map(|(file, regions)| regions.iter().map(move |r| (file, r))) {
         if let RegionKind::Expansion(to) = region.kind {
-            leads.insert(usize::try_from(to).ok()?, (file, region));
+            expansions.insert(usize::try_from(to).ok()?, (file, region));
         }
     }
     let of_file = |file: usize| -> Option<Option<Span>> {
         let (mut at, mut span) = (file, None);
         for _ in 0..=function.regions.len() {
-            let Some((to, region)) = leads.get(&at) else { return Some(span) };
+            let Some((to, region)) = expansions.get(&at) else { return Some(span) };
             span = Some(Span { file: *to, start: region.start, end: region.end });
             at = *to;
         }
@@ -306,17 +310,17 @@ fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
     all.collect()
 }
 
-/// For each counter the regions that have its value, and the one where it is counted: the outermost. Where several have it, such as the
-/// step of a loop and its body, a gap leads to the one that follows the branch.
+/// For each counter, the code regions with its value, and the one where it is incremented: the outermost. If there are several, such as the
+/// step of a loop and its body, it is the one that a gap leads to.
 fn counted(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
     let mut owners: HashMap<u64, Vec<Span>> = HashMap::new();
-    let mut entered = Vec::new();
+    let mut gap_targets = Vec::new();
     for (regions, spans) in function.regions.iter().zip(spans) {
         for (region, span) in regions.iter().zip(spans) {
             let Some(CounterKind::Plain(number)) = region.counters.first().map(|counter| counter.kind()) else { continue };
             match region.kind {
                 RegionKind::Code => owners.entry(number).or_default().push(*span),
-                RegionKind::Gap => entered.push((number, span.file, span.end)),
+                RegionKind::Gap => gap_targets.push((number, span.file, span.end)),
                 _ => {}
             }
         }
@@ -324,7 +328,7 @@ fn counted(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec
     let choose = |(number, spans): (&u64, &Vec<Span>)| {
         let is_outer = |span: &&Span| !spans.iter().any(|other| other != *span && other.contains(span));
         let outer: Vec<Span> = spans.iter().filter(is_outer).copied().collect();
-        let follows = |span: &&Span| entered.contains(&(*number, span.file, span.start));
+        let follows = |span: &&Span| gap_targets.contains(&(*number, span.file, span.start));
         Some((*number, *outer.iter().find(follows).or_else(|| outer.iter().min())?))
     };
     let counted = owners.iter().filter_map(choose).collect();

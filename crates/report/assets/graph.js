@@ -1,8 +1,8 @@
 // Draws a function's control-flow graph as SVG: pan by dragging, zoom by wheel, the chosen path in colour.
 
 const SVG = "http://www.w3.org/2000/svg";
-// Graphs with more blocks are drawn without what was never executed.
-const MOST_BLOCKS = 600;
+// In graphs with more blocks, those that were never executed are hidden.
+const MAX_BLOCKS = 600;
 
 function svg(name, attributes, ...children) {
   const element = document.createElementNS(SVG, name);
@@ -22,24 +22,24 @@ class GraphView {
     new ResizeObserver(() => { if (!this.touched) this.fit(); }).observe(host);
   }
 
-  // Returns a note on what is not drawn.
+  // Draws the graph of a function and returns a note for the user, for example about hidden blocks.
   show(detail, executedOnly) {
     const exit = detail.blocks.length;
-    const large = detail.blocks.length > MOST_BLOCKS;
+    const large = detail.blocks.length > MAX_BLOCKS;
     const hide = executedOnly || large;
     const keep = detail.blocks.map((b) => !hide || Number(b[0]) > 0);
     const edges = detail.edges.map((e, i) => ({ from: e[0], to: e[1], label: e[2], count: e[3], style: e[4], number: i }))
       .filter((e) => e.style !== 2 && keep[e.from] && (e.to === exit || keep[e.to]) && (!hide || Number(e.count) > 0));
     const nodes = detail.blocks.map((b, i) => ({ id: i, h: 38, w: this.nodeWidth(b, i) })).filter((n) => keep[n.id]);
     if (edges.some((e) => e.to === exit)) nodes.push({ id: exit, w: 18, h: 18 });
-    if (nodes.length > 4 * MOST_BLOCKS) { this.host.replaceChildren(); return `${nodes.length} executed blocks are too many to draw`; }
+    if (nodes.length > 4 * MAX_BLOCKS) { this.host.replaceChildren(); return `${nodes.length} executed blocks are too many to draw`; }
     this.layout = layoutGraph(nodes, edges, 0);
     this.draw(detail, nodes, edges, exit);
     this.touched = false;
     this.fit();
     const hidden = keep.filter((k) => !k).length;
-    return hidden ? `${hidden} blocks that were never executed are hidden` :
-      `${detail.blocks.length} blocks, ${detail.edges.filter((e) => e[4] !== 2).length} edges`;
+    return hidden ? `${plural(hidden, "block")} never executed, hidden` :
+      `${plural(detail.blocks.length, "block")}, ${plural(detail.edges.filter((e) => e[4] !== 2).length, "edge")}`;
   }
 
   nodeWidth(block, number) {
@@ -69,7 +69,7 @@ class GraphView {
     const middle = { x: (before.x + after.x) / 2, y: (before.y + after.y) / 2 };
     const text = svg("text", { x: middle.x, y: middle.y + 3 });
     text.textContent = `${e.label} ${brief(e.count)}`.trim();
-    group.append(text, title(`${e.count} times${e.style === 1 ? "; paths are cut here" : ""}`));
+    group.append(text, title(`${plural(e.count, "time")}${e.style === 1 ? "; paths are cut here" : ""}`));
     this.edges.set(e.number, group);
     return group;
   }
@@ -87,7 +87,8 @@ class GraphView {
     cnt.textContent = brief(count);
     const below = (lines[0] || `${instructions} instr.`) + (lines.length > 1 ? " +" : "");
     sub.textContent = below.length > 30 ? `…${below.slice(-29)}` : below;
-    group.append(name, cnt, sub, title(`block ${n.id}: executed ${full(count)} times, ${instructions} instructions\n${lines.join("\n")}`));
+    const executed = `executed ${plural(full(count), "time")}, ${plural(instructions, "instruction")}`;
+    group.append(name, cnt, sub, title(`block ${n.id}: ${executed}\n${lines.join("\n")}`));
     group.addEventListener("click", () => { if (!this.moved) this.onBlock(n.id); });
     this.nodes.set(n.id, group);
     return group;
@@ -114,7 +115,7 @@ class GraphView {
     }
   }
 
-  // Moves the drawing if none of these blocks is in sight.
+  // Scrolls to the first of these blocks if none of them is visible.
   reveal(blocks) {
     const places = this.layout ? blocks.map((b) => this.layout.nodes.get(b)).filter(Boolean) : [], { x, y, k } = this.box;
     const seen = (n) => n.x * k + x > 0 && n.x * k + x < this.host.clientWidth && n.y * k + y > 0 && n.y * k + y < this.host.clientHeight;
@@ -128,7 +129,7 @@ class GraphView {
     if (!this.layout || !this.host.clientWidth) return;
     const w = this.host.clientWidth, h = this.host.clientHeight, k = Math.min(1.25, (w - 30) / this.layout.width,
       (h - 30) / this.layout.height);
-    // A drawing that would be too small to read starts at its top instead.
+    // A drawing that would be too small to read when it fits is shown larger, from its top.
     const scale = k < 0.5 ? 0.62 : k;
     const centre = this.layout.nodes.get(0) ? this.layout.nodes.get(0).x : this.layout.width / 2;
     this.box = { k: scale, x: scale > k ? w / 2 - centre * scale : (w - this.layout.width * scale) / 2, y: scale > k ?
@@ -170,9 +171,9 @@ function title(text) {
   return element;
 }
 
-// A curve through points that leaves and enters vertically; what runs upwards has rounded corners instead.
+// A curve that leaves its first point and enters its last vertically; upward edges are polylines with rounded corners.
 function smooth(points) {
-  if (points.turned) return rounded(points, 10);
+  if (points.upward) return rounded(points, 10);
   let d = `M${points[0].x} ${points[0].y}`;
   for (let i = 1; i < points.length; i++) {
     const a = points[i - 1], b = points[i], bend = (b.y - a.y) / 2;

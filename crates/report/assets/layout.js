@@ -1,6 +1,6 @@
-// Layered drawing of a control-flow graph, after Sugiyama, Tagawa and Toda (1981): edges that close cycles are turned round, nodes get
-// layers by longest path, edges over several layers get waypoints, layers are ordered to cross little, and x coordinates follow the
-// medians of neighbours.
+// Layered drawing of a control-flow graph, after Sugiyama, Tagawa and Toda (1981): edges that close cycles are reversed, nodes are
+// assigned to layers by longest path, edges that span several layers get waypoints, layers are ordered to reduce crossings, and x
+// coordinates follow the medians of neighbours.
 //
 // Input: nodes [{id, w, h}], edges [{from, to}] with nodes by id, entry id.
 // Output: {nodes: Map id -> {x, y, w, h}, edges: [[{x, y}, ...]], width, height}.
@@ -9,7 +9,7 @@ function layoutGraph(nodes, edges, entry) {
   const GAP_X = 26, GAP_Y = 36;
   const items = new Map(nodes.map((n) => [n.id, { ...n, out: [], into: [], layer: 0 }]));
   const reversed = findReversed(items, edges, entry);
-  const real = edges.map((e, i) => ({ ...e, i, turned: reversed.has(i), a: reversed.has(i) ? e.to : e.from,
+  const real = edges.map((e, i) => ({ ...e, i, reversed: reversed.has(i), a: reversed.has(i) ? e.to : e.from,
     b: reversed.has(i) ? e.from : e.to }));
   assignLayers(items, real.filter((e) => e.from !== e.to));
   const { layers, chains } = addWaypoints(items, real);
@@ -32,7 +32,7 @@ function layoutGraph(nodes, edges, entry) {
   };
 }
 
-// Edges to a node that is still open in a depth-first search.
+// Returns the numbers of the edges that lead to an open node in a depth-first search.
 function findReversed(items, edges, entry) {
   const out = new Map([...items.keys()].map((id) => [id, []]));
   edges.forEach((e, i) => { if (e.from !== e.to) out.get(e.from).push(i); });
@@ -148,7 +148,8 @@ function placeX(layers, gap) {
   }
 }
 
-// The places nearest to the wished ones, in order and without overlap: groups that would overlap are joined and share their mean.
+// Moves each node as close as possible to the x it wants, without overlap or change of order: groups that would overlap are merged and
+// share their weighted mean.
 function relax(layer, gap) {
   const groups = [];
   let offset = 0;
@@ -168,18 +169,18 @@ function relax(layer, gap) {
 function routeEdge(e, items, chain) {
   const from = items.get(e.from), to = items.get(e.to);
   const bottom = (n) => n.y + n.h / 2, top = (n) => n.y - n.h / 2;
-  const upwards = (points) => Object.assign(points, { turned: true });
+  const upwards = (points) => Object.assign(points, { upward: true });
   if (e.from === e.to) {
     const x = from.x + from.w / 2;
     return upwards([{ x: x - 12, y: bottom(from) }, { x: x - 12, y: bottom(from) + 12 }, {
       x: x + 12, y: bottom(from) + 12 }, { x: x + 12, y: top(from) - 12 }, { x: x - 12, y: top(from) - 12 }, { x: x - 12, y: top(from) }]);
   }
   const inner = chain.slice(1, -1).map((n) => ({ x: n.x, y: n.y }));
-  if (!e.turned) {
+  if (!e.reversed) {
     return [{ x: port(from, from.out, chain[1]), y: bottom(from) }, ...inner, {
       x: port(to, to.into, chain[chain.length - 2]), y: top(to) }];
   }
-  // A turned edge runs upwards: out at the bottom, round the side, in at the top.
+  // A reversed edge runs upwards: out at the bottom, round the side, in at the top.
   inner.reverse();
   const side = inner.length ? Math.sign(inner[0].x - from.x) || 1 : 1;
   const start = { x: from.x + side * from.w * 0.32, y: bottom(from) }, end = { x: to.x + side * to.w * 0.32, y: top(to) };
@@ -191,7 +192,7 @@ function routeEdge(e, items, chain) {
     x: clear(to, back), y: end.y - 13 }, { x: end.x, y: end.y - 13 }, end]);
 }
 
-// Where an edge leaves or enters a node: spread over its width in the order of the neighbours.
+// The x coordinate at which an edge leaves or enters a node: edges are spread over its width in the order of the neighbours.
 function port(node, neighbours, next) {
   const order = [...neighbours].sort((p, q) => p.x - q.x), place = order.indexOf(next);
   return node.x + node.w * 0.5 * ((place + 1) / (order.length + 1) * 2 - 1) * 0.8;

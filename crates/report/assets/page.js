@@ -1,5 +1,5 @@
-// The page: list of functions, paths of the chosen one, source and graph with the chosen path.
-// All text of the program is shown as text, never as markup.
+// The page: the list of functions, the paths of the chosen one, and its source and graph with the chosen path.
+// Text from the program is inserted as text, never as markup.
 
 const summary = JSON.parse(document.getElementById("summary").textContent);
 const $ = (id) => document.getElementById(id);
@@ -44,7 +44,7 @@ function showHeader() {
   const total = (name, value, hint) => element("div", { title: hint }, element("dt", {}, name), element("dd", {}, value));
   $("totals").append(total("paths executed", t.executions, "executions of complete paths"), total("different paths", t.paths),
     total("functions", `${t.executed} of ${t.instrumented}`, "executed, of those instrumented"),
-      total("unfinished", t.unfinished, "paths that control did not come back to"));
+      total("unfinished", t.unfinished, "executions that stopped in a call that did not return"));
 }
 
 // ---- functions
@@ -65,7 +65,7 @@ function sortFunctions() {
   drawFunctions();
 }
 
-// Only rows in sight are in the document: programs have thousands of functions.
+// Only visible rows are in the document: programs have thousands of functions.
 function drawFunctions() {
   const host = $("functions"), first = Math.max(0, Math.floor(host.scrollTop / ROW) - 5),
     last = Math.min(state.list.length, first + Math.ceil(host.clientHeight / ROW) + 11);
@@ -102,7 +102,7 @@ function chooseFunction(number, path) {
   showHead();
   const has = state.detail !== null;
   document.querySelector(".paths").hidden = document.querySelector(".panes").hidden = !has;
-  if (!has) { remember(); return; }
+  if (!has) { saveToAddress(); return; }
   $("executed").checked = state.detail.blocks.length > 60;
   showGraph();
   showPaths();
@@ -115,8 +115,8 @@ function showHead() {
   const chips = element("div", { class: "chips" });
   if (f.x) chips.append(chip(`of all ${summary.measure}`, percent(f.w)), chip(String(f.c) === "1" ? "call" : "calls", full(f.c)));
   if (d) chips.append(chip(`of ${full(d.possible)} possible paths executed`, full(d.executed)));
-  if (f.u) chips.append(chip("paths that did not come back", "unfinished", true));
-  if (f.k) chips.append(chip("into pieces: too many paths", "cut", true));
+  if (f.u) chips.append(chip("paths: a call did not return", "unfinished", true));
+  if (f.k) chips.append(chip("into pieces, having too many paths", "cut", true));
   if (!f.x) chips.append(element("span", { class: "chip" }, "never executed"));
   else if (!d) chips.append(element("span", { class: "chip warn" },
     "details left out of this page to keep it small; use trodden report --function"));
@@ -143,7 +143,7 @@ function showPaths() {
   };
   const note = (text) => body.append(element("tr", { class: "note" }, element("td", { colspan: 7 }, text)));
   d.paths.forEach((p, at) => row(p, at, percent(p.w), p.w / top, null));
-  if (d.more) note(`... and ${full(d.more)} paths of less weight (trodden report --function shows them)`);
+  if (d.more) note(`... and ${plural(full(d.more), "path")} of smaller share (trodden report --function shows them)`);
   d.unfinished.forEach((p, at) => row(p, d.paths.length + at, "unfinished", 0, "unfinished"));
   if (d.more_unfinished) note(`... and ${full(d.more_unfinished)} more unfinished paths`);
   for (const [count, line,
@@ -160,10 +160,10 @@ function choosePath(at) {
     if (is) row.scrollIntoView({ block: "nearest" });
   }
   showSource(path);
-  showStory(path);
+  showListing(path);
   graph.mark(path ? path.n : [], path ? path.g : []);
   graph.reveal(path ? path.n : []);
-  remember();
+  saveToAddress();
 }
 
 // ---- source
@@ -216,7 +216,7 @@ function showSource(path) {
     appendInlined(host, steps.filter((s) => d.places[s[0]].k.length));
   });
   if (source.cut) host.append(element("p", { class: "empty" }, "The rest of this function's source is left out."));
-  // Where the path begins, which need not be its uppermost line.
+  // The first line that the path executes, which need not be its uppermost one.
   const begins = (path ? path.s : []).map((step) => d.places[step[0]]).find((place) => place && place.o !== null);
   const first = (begins && host.querySelector(`[data-line="${begins.o}"]`)) || host.querySelector(".row.on");
   host.scrollTop = first ? Math.max(0, first.offsetTop - host.offsetTop - 90) : 0;
@@ -234,7 +234,7 @@ function appendInlined(host, steps) {
   }
 }
 
-// Indentation of the function's own line that a place is on or was called from.
+// The indentation of the function's own line: that of the place itself, or of the call that inlined it.
 function indentOf(place) {
   const source = state.detail.source, line = source && source.lines && place.o !== null ? source.lines[place.o - source.first] : null;
   return line ? line[0].length - line[0].trimStart().length : 0;
@@ -249,7 +249,7 @@ function blockCount(blocks) {
   return most;
 }
 
-function showStory(path) {
+function showListing(path) {
   const host = $("listing"), d = state.detail;
   host.replaceChildren();
   if (!path) return;
@@ -302,13 +302,13 @@ function redrawGraph() {
   graph.mark(path ? path.n : [], path ? path.g : []);
 }
 
-// The address names what is shown, so that it can be bookmarked and reloaded.
-function remember() {
+// The page's address names the chosen function and path, so that the view can be bookmarked and reloaded.
+function saveToAddress() {
   const path = state.detail && allPaths()[state.path];
   history.replaceState(null, "", `#f=${state.function}${path ? `&p=${path.id}` : ""}`);
 }
 
-function recall() {
+function restoreFromAddress() {
   const words = new URLSearchParams(location.hash.slice(1)), wanted = Number(words.get("f") ?? NaN);
   if (summary.functions[wanted]) chooseFunction(wanted, words.get("p") ?? undefined);
   else if (state.list.length) chooseFunction(state.list[0]);
@@ -374,4 +374,4 @@ setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 showHeader();
 listen();
 sortFunctions();
-recall();
+restoreFromAddress();

@@ -1,8 +1,8 @@
 //! A function's source with one of its paths marked.
 //!
-//! Counts in the margin are those of the whole function. If the program has a coverage mapping, they are those of the source line, summed
-//! over all copies ([`crate::view::View::mapped`]). The path's lines are marked, with the direction of each branch at their end. Inlined
-//! code on the path is shown under the line that called it.
+//! The margin shows execution counts of the whole function, not of the path. If the program has a coverage mapping, they are those of the
+//! source line, summed over all copies ([`crate::view::View::mapped`]). The path's lines are marked, with the direction of each branch at
+//! their end. Inlined code on the path is shown under the line that called it.
 
 use crate::error::ReportError;
 use crate::escape;
@@ -25,18 +25,18 @@ use trodden_unit::experiment::Spelling;
 /// What to annotate.
 #[derive(Clone, Debug)]
 pub struct AnnotateRequest {
-    /// A function's name, or a regular expression; of several functions the most executed is shown.
+    /// A function's name, or a regular expression; if several functions match, the most executed one is shown.
     pub function: String,
-    /// A path's number; else the path of greatest weight.
+    /// A path's number; `None` for the path of greatest weight.
     pub path: Option<u64>,
-    /// The measure of paths.
+    /// The measure of a path's weight.
     pub measure: Measure,
 }
 
 /// Writes the annotated source.
 ///
 /// # Errors
-/// No such function; a path that it does not have.
+/// No function matches, or the function has no path with that number.
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
@@ -44,7 +44,7 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, o
     let shown = ShownPath::find(function, request)?;
     let mut out = title(view, function, shown.as_ref(), request.measure, page);
     match LineRange::from_function(function, sources).filter(|e| sources.file(&e.file).is_some()) {
-        Some(range) => out.push_str(&Sheet::new(view, function, shown.as_ref(), sources, page).lay(&range)),
+        Some(range) => out.push_str(&MarkedSource::new(view, function, shown.as_ref(), sources, page).render(&range)),
         None => out.push_str(&without_source(function, shown.as_ref(), sources, page)),
     }
     if let Some(shown) = &shown {
@@ -53,7 +53,7 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, o
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|f| f.name.full.as_str()).collect();
         let (note, request) = (page.paint(paint::WARNING, "note:"), escape::line(&request.function));
-        out.push_str(&format!("{note} `{request}` also means {}\n", words::listed(&names, 5)));
+        out.push_str(&format!("{note} `{request}` also matches {}\n", words::listed(&names, 5)));
     }
     Ok(out)
 }
@@ -122,31 +122,32 @@ fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &Sour
     format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))
 }
 
-/// A function's source with marks of a path.
-struct Sheet<'a> {
+/// A function's source with one path marked.
+struct MarkedSource<'a> {
     view: &'a View<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
     /// Steps of the path by their line in the function; for inlined code, the line of the call.
     steps: BTreeMap<(&'a str, u32), Vec<&'a ListingStep>>,
+    /// Executions by scope, file and line, for inlined code.
     instances: BTreeMap<(u32, u32, u32), u64>,
     sources: &'a SourceCache<'a>,
     page: &'a Page,
-    /// Column of the directions.
+    /// The column at which branch directions are printed.
     column: usize,
 }
 
-/// Columns left of the source text.
+/// Columns to the left of the source text.
 const MARGIN: usize = 25;
 
-impl<'a> Sheet<'a> {
+impl<'a> MarkedSource<'a> {
     fn new(
         view: &'a View<'a>,
         function: &'a Function<'a>,
         shown: Option<&'a ShownPath>,
         sources: &'a SourceCache<'a>,
         page: &'a Page,
-    ) -> Sheet<'a> {
+    ) -> MarkedSource<'a> {
         let mut steps: BTreeMap<(&str, u32), Vec<&ListingStep>> = BTreeMap::new();
         for step in shown.iter().flat_map(|c| &c.listing.steps) {
             let Some(first) = step.chain.first() else { continue };
@@ -164,10 +165,10 @@ impl<'a> Sheet<'a> {
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
         let turns = all().map(|s| paint::width(&words::turns(&s.turns))).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
-        Sheet { view, function, counts: LineCounts::from_functions([function]), steps, instances, sources, page, column }
+        MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, sources, page, column }
     }
 
-    fn lay(&self, range: &LineRange) -> String {
+    fn render(&self, range: &LineRange) -> String {
         let mut out = String::new();
         let text = self.sources.file(&range.file);
         for number in range.first..=range.last {
@@ -185,13 +186,12 @@ impl<'a> Sheet<'a> {
         out + &self.elsewhere(range)
     }
 
-    /// Count of one of the function's own lines: the coverage mapping's, or that of the line's most executed block.
-    /// Inlined calls do not count.
+    /// The count of one of the function's own lines: the coverage mapping's, or that of the line's most executed block.
     fn own_count(&self, file: &str, line: u32) -> Option<u64> {
         self.view.line(&self.counts, file, line)
     }
 
-    /// Inlined code on the path, under the line that called it, which is indented by `base`.
+    /// Inlined code on the path, below the line that called it, which is indented by `base` columns.
     fn inlined(&self, before: &[Position], step: &ListingStep, base: usize) -> String {
         let map = self.function.units_map();
         let mut out = String::new();
@@ -229,7 +229,7 @@ impl<'a> Sheet<'a> {
         format!("{}\n", line.trim_end())
     }
 
-    /// Lines of the path that are not within the shown source (by `#include` or `#line`).
+    /// A note on lines of the path that are outside the shown source, because of `#include` or `#line`.
     fn elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =

@@ -1,36 +1,36 @@
-//! What copies of a program cost that share its counting: sentences, lines for a terminal, and a self-contained page with a chart of bars.
+//! The costs of copies of a program, each of which counts a part of the paths: sentences, lines for a terminal, and a self-contained page
+//! with a bar chart.
 
 use crate::words::plural;
 use std::fmt::Write;
 use trodden_analysis::copies::{Baseline, CopyCosts, Costs};
 
-const BAR: u32 = 26;
-const LEFT: u32 = 150;
-const WIDTH: f64 = 560.0;
-/// Colours of bars: of copies, of what bounds them, of one program that counts all.
-const COPY: &str = "#4477aa";
-const BOUND: &str = "#bbbbbb";
-const WHOLE: &str = "#ccbb44";
+const BAR_HEIGHT: u32 = 26;
+const LABEL_WIDTH: u32 = 150;
+const MAX_BAR_WIDTH: f64 = 560.0;
+/// Bar colours: of copies, of bounds, and of one program that counts everything.
+const COPY_COLOUR: &str = "#4477aa";
+const BOUND_COLOUR: &str = "#bbbbbb";
+const WHOLE_COLOUR: &str = "#ccbb44";
 
-/// One bar.
-struct Row {
+struct Bar {
     name: String,
     value: f64,
     text: String,
     colour: &'static str,
 }
 
-/// The slowest copy beside one program that counts all, and beside the ideal: sentences.
+/// Sentences that compare the slowest copy with the ideal and with one program that counts everything.
 pub fn summary(costs: &Costs) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
     let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, seconds(costs.slowest().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
-        // Labels of all copies together may be fewer than those of one program: then even most is below.
+        // The copies may execute fewer labels in total than one program would, so even the largest may be below the ideal.
         let side = if distance < 0.0 { "below" } else { "above" };
         out.push(format!(
-            "the copy with most hits has {:.1} % of the hits of one program that counts all: {:.1} % {side} the ideal, an equal \
-                share ({:.1} %); no plan can be below {:.1} %",
+            "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \
+                equal shares ({:.1} %); no plan can get below {:.1} %",
             share(costs.hits_of_slowest),
             100.0 * distance.abs(),
             share(costs.ideal_hits),
@@ -43,40 +43,40 @@ pub fn summary(costs: &Costs) -> Vec<String> {
             let verb = if saving < 0.0 { "takes" } else { "saves" };
             let than = if saving < 0.0 { "longer than that" } else { "of that" };
             out.push(format!(
-                "without counting {:.3} s, one program that counts all {:.3} s (overhead {over:.1} %); the slowest copy {verb} {:.1} \
-                    % {than}",
+                "without counting {:.3} s, one program that counts everything {:.3} s (overhead {over:.1} %); the slowest copy {verb} \
+                    {:.1} % {than}",
                 seconds(*plain_ns),
                 seconds(*sequential_ns),
                 100.0 * saving.abs()
             ));
         }
-        _ => out.push("what one program that counts all would take is not known: `trodden-lab with --baseline` runs it".into()),
+        _ => out.push("the time of one program that counts everything is unknown: `trodden-lab with --baseline` measures it".into()),
     }
     out
 }
 
-/// A copy that counted its hits itself, and otherwise than they were computed from what all copies counted.
+/// A warning if the hits that a copy counted itself differ from those computed from the counts of all copies.
 fn miscounted(at: usize, copy: &CopyCosts) -> Option<String> {
     let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
-    Some(format!("copy {at} counted {all} hits and {labels} of labels, computed were {} and {}", copy.hits, copy.label_hits))
+    Some(format!("copy {at} counted {all} hits and {labels} label hits, but {} and {} were computed", copy.hits, copy.label_hits))
 }
 
 /// A line of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostLine {
-    /// What copies cost.
+    /// Information about costs.
     Note(String),
-    /// Something is wrong.
+    /// A discrepancy.
     Warning(String),
 }
 
-/// What each copy cost, a line each, and the summary.
+/// One line for each copy, and the summary.
 pub fn lines(costs: &Costs) -> Vec<CostLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
     if costs.knows_hits() {
         out.push(CostLine::Note(format!(
-            "{} ({}), hits in per cent of one program that counts all",
+            "{} ({}), hits as percentages of those of one program that counts everything",
             plural(costs.copies.len() as u128, "copy", "copies"),
             costs.strategy
         )));
@@ -94,27 +94,28 @@ pub fn lines(costs: &Costs) -> Vec<CostLine> {
     out
 }
 
-/// The page.
+/// The costs as an HTML page.
 pub fn page(costs: &Costs) -> String {
     let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Copies</title>\n");
     out += "<style>body{font:15px sans-serif;margin:2em;max-width:55em}svg text{font:13px sans-serif}table{border-collapse:collapse}";
     out += "th,td{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right}tr.most{font-weight:bold}</style></head><body>\n";
-    let _ = writeln!(out, "<h1>{}</h1><p>{} copies, strategy {}.</p><ul>", escape(&costs.program), costs.copies.len(), costs.strategy);
+    let copies = plural(costs.copies.len() as u128, "copy", "copies");
+    let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);
     summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
     let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", table(costs), bars(&times(costs)));
     if let Some(rows) = hits(costs) {
         let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
-        let _ = writeln!(out, "<h2>Hits of {what}, in per cent of one program that counts all</h2>\n{}", bars(&rows));
+        let _ = writeln!(out, "<h2>Hits of {what}, as percentages of one program that counts everything</h2>\n{}", bars(&rows));
     }
     if !costs.diverged.is_empty() {
-        out += "<h2>The copies were not the same execution</h2><ul>";
+        out += "<h2>The copies executed differently</h2><ul>";
         costs.diverged.iter().for_each(|d| _ = write!(out, "<li>{}</li>", escape(d)));
         out += "</ul>";
     }
     out + "</body></html>\n"
 }
 
-/// What each copy cost; what is not known is a dash.
+/// A table with a row for each copy; a dash stands for an unknown value.
 fn table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<table><tr><th>copy</th><th>wall time</th><th>processor time</th><th>overhead</th><th>hits</th>");
@@ -133,27 +134,27 @@ fn table(costs: &Costs) -> String {
     out + "</table>\n"
 }
 
-fn times(costs: &Costs) -> Vec<Row> {
-    let row = |name: String, ns: u64, colour| Row { name, value: ns as f64, text: seconds(ns), colour };
-    let mut rows: Vec<Row> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY)).collect();
+fn times(costs: &Costs) -> Vec<Bar> {
+    let row = |name: String, ns: u64, colour| Bar { name, value: ns as f64, text: seconds(ns), colour };
+    let mut rows: Vec<Bar> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
     if let Some(base) = &costs.baseline {
-        rows.push(row("without counting".into(), base.plain_ns, BOUND));
-        rows.push(row("all in one".into(), base.sequential_ns, WHOLE));
+        rows.push(row("without counting".into(), base.plain_ns, BOUND_COLOUR));
+        rows.push(row("one program".into(), base.sequential_ns, WHOLE_COLOUR));
     }
     rows
 }
 
-/// None where hits are not known.
-fn hits(costs: &Costs) -> Option<Vec<Row>> {
+/// Bars of hits; `None` if the hits of a copy are unknown.
+fn hits(costs: &Costs) -> Option<Vec<Bar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);
-        Row { name, value, text: format!("{:.1} %", 100.0 * value), colour }
+        Bar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
     };
     let all = costs.copies.iter().enumerate();
-    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY))).collect::<Option<Vec<Row>>>()?;
-    rows.push(row("ideal".into(), costs.ideal_hits, BOUND));
-    rows.push(row("no plan below".into(), costs.proven_hits, BOUND));
-    rows.push(row("all in one".into(), costs.sequential_hits, WHOLE));
+    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<Bar>>>()?;
+    rows.push(row("ideal".into(), costs.ideal_hits, BOUND_COLOUR));
+    rows.push(row("lower bound".into(), costs.proven_hits, BOUND_COLOUR));
+    rows.push(row("one program".into(), costs.sequential_hits, WHOLE_COLOUR));
     Some(rows)
 }
 
@@ -165,24 +166,24 @@ fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-fn bars(rows: &[Row]) -> String {
-    let most = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
-    let height = BAR * rows.len() as u32;
-    let mut out =
-        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{height}\" role=\"img\">", LEFT + WIDTH as u32 + 90);
+fn bars(rows: &[Bar]) -> String {
+    let longest = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
+    let height = BAR_HEIGHT * rows.len() as u32;
+    let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;
+    let mut out = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" role=\"img\">");
     for (at, row) in rows.iter().enumerate() {
-        let (top, width) = (BAR * at as u32, row.value / most * WIDTH);
+        let (top, width) = (BAR_HEIGHT * at as u32, row.value / longest * MAX_BAR_WIDTH);
         let _ = write!(
             out,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LEFT}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LABEL_WIDTH}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
                 fill=\"{}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
-            LEFT - 8,
+            LABEL_WIDTH - 8,
             top + 17,
             escape(&row.name),
             top + 3,
-            BAR - 6,
+            BAR_HEIGHT - 6,
             row.colour,
-            f64::from(LEFT) + width + 6.0,
+            f64::from(LABEL_WIDTH) + width + 6.0,
             top + 17,
             escape(&row.text)
         );

@@ -1,4 +1,4 @@
-//! What is said of programs that count segments: their counters, how callees learn their contexts, and comparisons with streams.
+//! Reports on programs that count segments: their counters, how callees learn their contexts, and comparisons with streams.
 
 use crate::Name;
 use crate::words::plural;
@@ -7,10 +7,10 @@ use trodden_analysis::segments::{ComparedSegments, NamedPath, ObservedSegments};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{CountedSegments, FunctionCounters, map, unit};
 
-/// Differences that are named.
-const NAMED: usize = 10;
+/// Maximum number of differences listed.
+const MAX_DIFFERENCES: usize = 10;
 
-/// How many counters each function has for how many segments (figure 3.20 of the thesis).
+/// The numbers of counters and of interesting segments of each function, as JSON (figure 3.20 of the thesis).
 pub fn counters(observed: &ObservedSegments) -> Value {
     let of = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |of: &FunctionCounters| {
@@ -28,20 +28,20 @@ pub fn counters(observed: &ObservedSegments) -> Value {
     Value::Array(observed.profile.images.iter().zip(&observed.images).flat_map(of).collect())
 }
 
-/// Remarks on how many counters there are for how many segments, and on how callees learn their contexts.
+/// Remarks on the numbers of counters and segments, and on calls that were inlined or made to copies.
 pub fn compactness(observed: &ObservedSegments) -> Vec<String> {
     let all = || observed.images.iter().flat_map(|f| &f.counters);
     let (words, interesting) = all().fold((0, 0), |sum, of| (sum.0 + of.words, sum.1 + of.interesting));
     let (inlined, duplicated) = all().fold((0u64, 0u64), |sum, of| (sum.0 + u64::from(of.inlined), sum.1 + u64::from(of.duplicated)));
     let others: u64 = observed.images.iter().map(|f| f.others).sum();
     let mut remarks = vec![format!(
-        "{} for {}; paths of callees were counted {} in contexts that are not interesting",
+        "{} for {}; paths of callees were counted {} in uninteresting contexts",
         plural(words.into(), "counter", "counters"),
         plural(interesting.into(), "interesting segment", "interesting segments"),
         plural(others.into(), "time", "times")
     )];
     if inlined + duplicated > 0 {
-        let copies = plural(duplicated.into(), "call is of a copy", "calls are of copies");
+        let copies = plural(duplicated.into(), "call goes to a copy", "calls go to copies");
         remarks.push(format!("{} inlined, {copies}", plural(inlined.into(), "call is", "calls are")));
     }
     remarks
@@ -49,17 +49,18 @@ pub fn compactness(observed: &ObservedSegments) -> Vec<String> {
 
 /// The first differences of a comparison, each as a warning.
 pub fn differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
-    compared.differing.iter().take(NAMED).map(|(segment, found, expected)| {
+    compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
             segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short)).collect();
-        format!("{} was counted {found} times, and executed {expected}", words.join(" > "))
+        let times = plural((*found).into(), "time", "times");
+        format!("{} was counted {times}, but executed {}", words.join(" > "), plural((*expected).into(), "time", "times"))
     })
 }
 
-/// A comparison in one line.
+/// A comparison as one line of text.
 pub fn comparison(compared: &ComparedSegments) -> String {
     format!(
-        "{} of depth {} compared, executed {}: {} counted differently; {} left out, since no code of the caller makes the call\n",
+        "{} of depth {} compared, executed {}: {} counted differently; {} left out because the caller's code does not make the call\n",
         plural(compared.compared as u128, "segment", "segments"),
         compared.depth,
         plural(compared.executions, "time", "times"),

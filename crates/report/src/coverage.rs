@@ -1,7 +1,7 @@
-//! Coverage as a table: LLVM's numbers for files and functions, and numbers of paths.
+//! Coverage tables: LLVM's numbers for files and functions, and numbers of paths.
 //!
 //! Regions, functions, lines and branches are those of the source, as `llvm-cov` counts them. Paths are those of the optimised code. A
-//! function that was inlined everywhere has no paths of its own; paths of its callers run through it.
+//! function that was inlined everywhere has no paths of its own: it is part of its callers' paths.
 
 use crate::escape;
 use crate::paint;
@@ -15,17 +15,17 @@ use trodden_analysis::Combinations;
 use trodden_analysis::combinations::untested;
 use trodden_profile::FunctionPaths;
 
-/// A number of items, and the number of them that were executed.
+/// A number of items, and how many of them were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoverageRatio {
-    /// All.
+    /// The number of items.
     pub all: u64,
-    /// Those that were executed.
+    /// The number of executed items.
     pub hit: u64,
 }
 
 impl CoverageRatio {
-    /// Covered items in per cent; 100 if there are no items.
+    /// The percentage of executed items; 100 if there are no items.
     pub fn percent(self) -> f64 {
         if self.all == 0 { 100.0 } else { 100.0 * self.hit as f64 / self.all as f64 }
     }
@@ -35,42 +35,42 @@ impl CoverageRatio {
     }
 }
 
-/// A file, a function, or the whole.
+/// The coverage of a file, of a function, or in total.
 #[derive(Clone, Debug, Default)]
 pub struct CoverageRow {
-    /// Its name.
+    /// The name of the file or function.
     pub name: String,
     /// Regions of the source.
     pub regions: CoverageRatio,
-    /// Functions; none in a function's own row.
+    /// Functions; `None` in the row of a single function.
     pub functions: Option<CoverageRatio>,
-    /// Lines; unknown for a single function.
+    /// Lines; `None` in the row of a single function.
     pub lines: Option<CoverageRatio>,
     /// Directions of branches.
     pub branches: CoverageRatio,
-    /// Conditions that were shown to affect the decision independently (MC/DC), if the program counts that.
+    /// Conditions that were shown to affect the decision independently (MC/DC); `None` if the program does not count them.
     pub mcdc: Option<CoverageRatio>,
-    /// Paths of the optimised code, if it has any of its own.
+    /// Paths of the optimised code; `None` if there are none of its own.
     pub paths: Option<Combinations>,
-    /// What is not covered or not exact, in words.
+    /// Remarks on what is not covered or not exact.
     pub remarks: Vec<String>,
-    /// Functions of which some counts are not exact, for JSON.
+    /// Functions some of whose counts are not exact, for JSON.
     pub caveats: Vec<Value>,
 }
 
-/// A table.
+/// A coverage table.
 #[derive(Clone, Debug, Default)]
 pub struct CoverageTable {
-    /// What rows are: `file` or `function`.
+    /// What a row describes: `file` or `function`.
     pub of: &'static str,
-    /// Its rows.
+    /// A row for each file or function.
     pub rows: Vec<CoverageRow>,
-    /// All of them together.
+    /// The sum over all rows.
     pub total: CoverageRow,
 }
 
 impl CoverageTable {
-    /// As JSON.
+    /// The table as JSON.
     pub fn json(&self) -> Value {
         json!({
             "schema_version": SCHEMA_VERSION, "kind": "coverage", "of": self.of,
@@ -78,7 +78,7 @@ impl CoverageTable {
         })
     }
 
-    /// As text.
+    /// The table as text.
     pub fn text(&self, options: &TextOptions) -> String {
         let page = Page::new(options);
         let rows: Vec<&CoverageRow> = self.rows.iter().chain([&self.total]).collect();
@@ -103,7 +103,7 @@ impl CoverageTable {
     }
 }
 
-/// Tables as one page for browsers, without scripts.
+/// Tables as an HTML page without scripts.
 pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out =
         format!("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{}</title>\n<style>{STYLE}</style>\n", escaped(title));
@@ -129,7 +129,7 @@ const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#
     font-variant-numeric:tabular-nums;vertical-align:top}th:first-child{text-align:left;font-weight:500}thead th{font-weight:600}\
     tbody tr:last-child{font-weight:600}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
 
-/// Text within HTML.
+/// Escapes text for HTML.
 pub fn escaped(text: &str) -> String {
     escape::line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -155,10 +155,10 @@ fn share(share: CoverageRatio) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
-/// Large numbers of paths are written with an exponent.
+/// A number of paths; large ones in scientific notation.
 fn amount(number: u128) -> String {
-    const EXACT: u128 = 1_000_000_000;
-    if number < EXACT { number.to_string() } else { format!("{:.1e}", number as f64) }
+    const EXACT_BELOW: u128 = 1_000_000_000;
+    if number < EXACT_BELOW { number.to_string() } else { format!("{:.1e}", number as f64) }
 }
 
 fn row_json(row: &CoverageRow) -> Value {
@@ -173,8 +173,8 @@ fn row_json(row: &CoverageRow) -> Value {
     })
 }
 
-/// Untested combinations of a function in words: where each begins, and the direction of each branch.
-pub fn examples(function: &Function, paths: &FunctionPaths, most: usize) -> Vec<String> {
+/// Descriptions of up to `limit` untested combinations of a function: where each begins, and the direction of each branch.
+pub fn examples(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
@@ -187,10 +187,10 @@ pub fn examples(function: &Function, paths: &FunctionPaths, most: usize) -> Vec<
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
-    untested(function.map, &function.dag, paths, most).iter().map(text).collect()
+    untested(function.map, &function.dag, paths, limit).iter().map(text).collect()
 }
 
-/// Numbers of paths of a function.
+/// The numbers of possible, taken and untested paths of a function.
 pub fn combinations_of(function: &Function, paths: &FunctionPaths) -> Combinations {
     Combinations::new(function.map, &function.dag, paths)
 }

@@ -9,7 +9,6 @@ use std::fmt::Write;
 use std::path::Path;
 use trodden_profile::{Diff, FunctionDiff, PathChange, PathDiff};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
 fn change(change: PathChange) -> &'static str {
@@ -21,7 +20,7 @@ fn change(change: PathChange) -> &'static str {
     }
 }
 
-/// What differs, as JSON.
+/// The difference as JSON.
 #[must_use]
 pub fn json(found: &Diff) -> Value {
     let path = |p: &PathDiff| {
@@ -47,8 +46,8 @@ pub fn json(found: &Diff) -> Value {
     })
 }
 
-/// What differs, of so many instrumented `functions` (a function of which several units have a copy counts once, as in other reports), with
-/// at most `top` paths a function.
+/// The difference as text, with at most `top` paths per function. `functions` is the number of instrumented functions, where copies in
+/// several units count once, as in other reports.
 #[must_use]
 pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     let mut out = String::new();
@@ -88,20 +87,20 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     out
 }
 
-/// The file in which a function is declared, if debug information says: units include files that have functions, too.
+/// The file in which a function is declared, which may be a header; `None` without debug information.
 fn declared_in(function: &FunctionDiff) -> Option<&str> {
     function.map().position.and_then(|position| file_of(&function.unit, position))
 }
 
-/// The same as the unit's source is spelled, if it is that.
+/// The file to show for a function: spelled like the unit's source if it is that file, otherwise by base name.
 fn shown_file(function: &FunctionDiff) -> &str {
     let source = function.unit.source.as_str();
     declared_in(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
 }
 
-/// The lines of a path, each block's first. The function's file is not named, another one where it begins.
+/// The lines of a path, the first one of each block. A file is named where it differs from the previous line's file.
 fn lines(function: &FunctionDiff, path: &PathDiff) -> String {
-    const SHOWN: usize = 12;
+    const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
     for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {
         let position = block.positions.iter().find(|p| p.line > 0);
@@ -110,11 +109,11 @@ fn lines(function: &FunctionDiff, path: &PathDiff) -> String {
     }
     let mut file = declared_in(function);
     let mut shown = Vec::new();
-    for (of, line) in lines.iter().take(SHOWN) {
+    for (of, line) in lines.iter().take(MAX_LINES) {
         let name = of.filter(|of| file.is_some_and(|file| file != *of)).map_or(String::new(), |of| format!("{}:", base_name(of)));
         shown.push(format!("{name}{line}"));
         file = of.or(file);
     }
-    let more = if lines.len() > SHOWN { " ..." } else { "" };
+    let more = if lines.len() > MAX_LINES { " ..." } else { "" };
     format!("lines {}{more}", shown.join(" "))
 }

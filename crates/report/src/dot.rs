@@ -1,6 +1,6 @@
 //! A function's control-flow graph as DOT or JSON.
 //!
-//! `trodden graph number` reads this JSON: it uses `entry`, `exit` and `edges`. The other fields describe blocks and edges.
+//! `trodden graph number` can read this JSON: it uses `entry`, `exit` and `edges`. The other fields describe blocks and edges.
 
 use crate::names::Name;
 use crate::words;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{FunctionMap, UnitBlock, UnitMap};
 
-/// Counts shown at blocks and edges.
+/// Execution counts shown at blocks and edges.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeLabels<'a> {
     /// Executions of each block.
@@ -19,7 +19,7 @@ pub struct EdgeLabels<'a> {
     pub edges: &'a [u64],
 }
 
-/// The graph in the language of Graphviz. Cut edges are dashed; edges to calls that might not return are dotted.
+/// The graph in Graphviz's DOT language. Cut edges are dashed; edges to calls that may not return are dotted.
 pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
     let cuts = cuts(function);
     let mut out = String::new();
@@ -49,7 +49,7 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
         }
         writeln!(out, "}}")
     };
-    write().expect("strings take whatever is written");
+    write().expect("writing to a string cannot fail");
     out
 }
 
@@ -96,7 +96,7 @@ fn node(function: &FunctionMap, node: Node) -> String {
     if node == function.exit() { "exit".into() } else { format!("b{}", node.0) }
 }
 
-/// A block's lines, by file: `foo.c:12-14`.
+/// The source lines of a block, by file: `foo.c:12-14`.
 pub fn lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
     let mut files: Vec<(u32, u32, u32)> = Vec::new();
     for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {

@@ -1,6 +1,6 @@
-//! Errors of reports.
+//! Errors that prevent a report.
 
-/// Why there is no report. (Damaged functions do not prevent one: they are listed in [`crate::View::damaged`].)
+/// An error that prevents a report. Damaged functions do not: they are listed in [`crate::View::damaged`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
@@ -13,13 +13,13 @@ pub enum ReportError {
         /// Functions that it was inlined into.
         inlined_into: Vec<String>,
     },
-    /// A place of a path expression is in no block.
-    #[error("{place} is in no block of these functions: {}", where_code_is(.place))]
+    /// A place in a path expression has no code.
+    #[error("{place} is in no block of these functions: {}", place_hint(.place))]
     NoSuchPlace {
-        /// The place, in words.
+        /// The place as it is shown to the user.
         place: String,
     },
-    /// The pattern for functions is no regular expression.
+    /// A function pattern is not a valid regular expression.
     #[error("`{pattern}` is neither a function's name nor a regular expression: {reason}")]
     Pattern {
         /// The pattern.
@@ -34,13 +34,13 @@ pub enum ReportError {
         function: String,
         /// The given path.
         path: u64,
-        /// How many it has.
+        /// The number of possible paths.
         paths: u64,
-        /// Paths that it did execute, most frequent first.
+        /// Executed paths, most frequent first.
         known: Vec<u64>,
     },
-    /// Paths are to be weighed by events, and the profile has none.
-    #[error("the profile has no events (or different ones, of different programs): build the program with --events tsc, for example")]
+    /// Paths shall be weighted by events, but the profile has no events of one kind.
+    #[error("the profile has no events, or its programs count different ones: build with --events, for example --events tsc")]
     NoEvents,
     /// The function's map is damaged.
     #[error(transparent)]
@@ -51,10 +51,10 @@ pub enum ReportError {
 }
 
 fn did_you_mean(similar: &[String], inlined_into: &[String]) -> String {
-    const NAMED: usize = 3;
+    const MAX_NAMED: usize = 3;
     if let Some(first) = inlined_into.first() {
-        let names: Vec<String> = inlined_into.iter().take(NAMED).map(|name| format!("`{name}`")).collect();
-        let more = if inlined_into.len() > NAMED { " and others" } else { "" };
+        let names: Vec<String> = inlined_into.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+        let more = if inlined_into.len() > MAX_NAMED { " and others" } else { "" };
         return format!(": it was inlined into {}{more}, whose paths have its code (`trodden annotate {first}`)", names.join(", "));
     }
     match similar {
@@ -74,8 +74,8 @@ fn executed(known: &[u64]) -> String {
     }
 }
 
-/// How to find places that exist, for one that does not.
-fn where_code_is(place: &str) -> &'static str {
+/// A hint for finding places that have code.
+fn place_hint(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",
         false => "`trodden graph show` shows a function's blocks",

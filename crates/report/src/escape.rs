@@ -1,9 +1,9 @@
-//! Painted text made fit for a terminal; text without colours is [`trodden_text::escape`]'s.
+//! Escapes text with colours for a terminal. [`trodden_text::escape`] does so for text without colours.
 
 use crate::paint::PALETTE;
 pub use trodden_text::escape::{REPLACEMENT, is_unprintable, line, lines};
 
-/// The same of text that is painted, if `color`: the sequences of [`PALETTE`] stay.
+/// Replaces unprintable characters. With `color`, the escape sequences of [`PALETTE`] are kept.
 pub fn styled(text: &str, color: bool) -> String {
     if !color || !text.contains('\u{1b}') {
         return lines(text);
@@ -30,7 +30,7 @@ mod tests {
     use crate::paint::NAME;
 
     #[test]
-    fn only_own_colours_stay_and_only_where_they_are_wanted() {
+    fn only_palette_colours_are_kept_and_only_with_color() {
         let text = format!("{NAME}name{NAME:#} \u{1b}[2J\u{1b}]0;x\u{7} \u{1b}[5m\u{1b}");
         assert_eq!(styled(&text, true), format!("{NAME}name{NAME:#} \u{fffd}[2J\u{fffd}]0;x\u{fffd} \u{fffd}[5m\u{fffd}"));
         assert!(!styled(&text, false).contains('\u{1b}'));

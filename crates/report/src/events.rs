@@ -1,4 +1,4 @@
-//! Events that were summed for each path, in reports.
+//! Event counts of paths (such as cycles) in reports.
 
 use crate::error::ReportError;
 use crate::measure::Measure;
@@ -11,8 +11,8 @@ use trodden_profile::events::PathEvents;
 use trodden_unit::EventSource;
 use trodden_unit::experiment::Spelling;
 
-/// The event that a profile's units sum. `None` if units sum different events (merged profiles of different programs): their sum would
-/// mean nothing.
+/// The event that all units of a profile count; `None` if there is none, or if units count different events, whose sum would be
+/// meaningless.
 pub fn source(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
     let mut events = units.filter_map(|u| u.map.events());
@@ -20,27 +20,27 @@ pub fn source(profile: &Profile) -> Option<EventSource> {
     events.all(|event| event == first).then_some(first)
 }
 
-/// Whether a profile has what a measure needs.
+/// Checks that a profile has the data that a measure needs.
 ///
 /// # Errors
-/// The measure is events, and the profile has none.
+/// The measure is events, and [`source`] is `None`.
 pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
     if measure == Measure::Events && source(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
 }
 
-/// Events of a path, if its unit sums some up.
-fn of_path(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
+/// The event and its sums for a path; `None` if the path's unit counts no event.
+fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
-/// A line about a path: mean, deviation, total.
+/// A line about a path's events: mean, deviation, total, share.
 pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
-    let (event, events) = of_path(ranked)?;
+    let (event, events) = path_events(ranked)?;
     let count = ranked.path.count;
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
     Some(format!(
-        "own {}: {} ± {} each, {} in all ({})",
+        "own {}: {} ± {} each, {} in total ({})",
         event.about(),
         decimal(events.mean(count)),
         decimal(events.deviation(count)),
@@ -49,15 +49,15 @@ pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
     ))
 }
 
-/// A line about all paths.
+/// A line about the events of all paths.
 pub fn summary(view: &View) -> Option<String> {
     let event = source(view.profile)?;
-    Some(format!("{} {} of {}, each path's own: without what it called", signed(view.totals.events), event.about(), event.name()))
+    Some(format!("{} {} of {}; each path's own, without its callees", signed(view.totals.events), event.about(), event.name()))
 }
 
 /// Adds a path's events to its JSON.
 pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
-    if let Some((event, events)) = of_path(ranked) {
+    if let Some((event, events)) = path_events(ranked) {
         let count = ranked.path.count;
         let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
         let value = json!({
@@ -71,12 +71,12 @@ pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
     }
 }
 
-/// Event and sum of all paths; null where there are none.
+/// The event and the sum over all paths as JSON; null if [`source`] is `None`.
 pub fn totals(view: &View) -> Value {
     source(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": number(view.totals.events) }))
 }
 
-/// As [`crate::schema::number`]; sums may be a little below zero.
+/// Like [`crate::schema::number`], but also for sums that are slightly negative.
 fn number(value: i128) -> Value {
     match u128::try_from(value) {
         Ok(value) => crate::schema::number(value),
@@ -88,7 +88,7 @@ fn signed(value: i128) -> String {
     format!("{}{}", if value < 0 { "-" } else { "" }, words::count(value.unsigned_abs()))
 }
 
-/// Small numbers with one or two decimals, large ones without.
+/// Formats a number with two decimals below 10, one below 1,000 and none above.
 fn decimal(value: f64) -> String {
     match value.abs() {
         tiny if tiny < 10.0 => format!("{value:.2}"),

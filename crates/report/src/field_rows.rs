@@ -1,8 +1,8 @@
-//! A row for each path of each user, as CSV (RFC 4180) or Parquet.
+//! Tables of field reports with a row for each path of each user, as CSV (RFC 4180) or Parquet.
 //!
-//! Columns: `build`, `unit` (hexadecimal identities), `function` (linkage name) and `path` (its number), both null
-//! where the unit's map is not at hand, `counter` (the path's place in the unit, which identifies it without a map),
-//! `user` (hexadecimal; null: unknown), `reports`, `executions`.
+//! Columns: `build` and `unit` (hexadecimal identities); `function` (linkage name) and `path` (number), both null
+//! if the unit's map is not available; `counter` (the path's index in the unit, which identifies it without a map);
+//! `user` (hexadecimal, null if unknown); `reports`; `executions`.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -17,7 +17,7 @@ use trodden_analysis::field::maps::UnitMaps;
 use trodden_profile::whole_file::WholeFile;
 use trodden_unit::UnitMap;
 
-/// A row of the report.
+/// A row of the table.
 #[derive(Clone, Debug)]
 struct FieldRow {
     pub build: String,
@@ -30,7 +30,7 @@ struct FieldRow {
     pub executions: u64,
 }
 
-/// A file of rows while it is written.
+/// Writes a table to a file, which appears under its name when it is complete.
 pub struct Rows {
     table: Table,
     whole: WholeFile,
@@ -43,25 +43,22 @@ enum Table {
 }
 
 impl Rows {
-    /// Begins a file, whose name begins with `begun` until it is whole.
+    /// Creates a temporary file whose name begins with `temporary_prefix`, and which is renamed to `file` when it is complete.
     ///
     /// # Errors
-    /// It cannot be made, or is to be Parquet, and this program was built without.
-    pub fn create(file: &Path, begun: &str) -> Result<Rows> {
+    /// The file cannot be created, or it is a Parquet file and this program was built without the feature.
+    pub fn create(file: &Path, temporary_prefix: &str) -> Result<Rows> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
                 "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
                     in .csv"
             );
         }
-        let whole = WholeFile::create(file, begun).with_context(|| format!("cannot write {}", file.display()))?;
+        let whole = WholeFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(Rows { table: table(file, whole.file().try_clone()?)?, whole })
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, one: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
         let map = maps.of(one.unit);
         let place = map.as_deref().and_then(|map| place(map, one.counter));
@@ -82,10 +79,7 @@ impl Rows {
         }
     }
 
-    /// Ends the file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Completes the file.
     pub fn finish(self) -> io::Result<()> {
         match self.table {
             Table::Csv(mut out) => out.flush()?,
@@ -112,18 +106,18 @@ fn csv_table(to: File) -> io::Result<Table> {
     Ok(Table::Csv(out))
 }
 
-/// Whether a file is to be Parquet.
+/// Returns true if the file's extension asks for Parquet.
 fn is_parquet(file: &Path) -> bool {
     file.extension().is_some_and(|e| e == "parquet")
 }
 
-/// The function of a counter, and the number of the path there.
+/// The linkage name of the function that a counter belongs to, and the number of the path in it.
 fn place(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
     let function = map.functions.iter().find(|f| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter))?;
     Some((function.plain_name().to_owned(), counter - function.first_counter))
 }
 
-/// A text as CSV has it.
+/// Quotes a CSV field if necessary.
 pub fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

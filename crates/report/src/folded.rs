@@ -1,31 +1,32 @@
-//! Folded stacks: one line for each path, as flame graph tools read them.
+//! Folded stacks for flame graph tools: one line for each path.
 //!
-//! Format: frames from the outermost, joined by `;`, a space, a number. A function is the outer frame, its path the inner one.
+//! Format: frames from the outermost to the innermost, joined by `;`, then a space and a number. The function is the outer frame, the path
+//! the inner one.
 
 use crate::path_listing::PathListing;
 use crate::select::{Ranking, Selection};
 use crate::view::View;
 use std::fmt::Write;
 
-/// Lines of a path that its frame names.
-const OUTLINE: usize = 12;
+/// Maximum number of source lines in the name of a path's frame.
+const MAX_OUTLINE: usize = 12;
 
-/// Writes the selected paths, weighed by the selection's measure.
+/// Writes the selected paths, weighted by the selection's measure.
 ///
 /// # Errors
-/// The selection names no function.
+/// No function matches the selection.
 pub fn folded(view: &View, selection: &Selection) -> Result<String, crate::ReportError> {
     let ranking: Ranking = selection.rank(view)?;
     let mut out = String::new();
     for ranked in ranking.paths.iter().filter(|r| r.weight > 0) {
         let (function, path) = (frame(&ranked.function.name.full), ranked.path.id);
-        let outline = frame(&PathListing::from_path(ranked.function, ranked.path).outline(OUTLINE));
-        writeln!(out, "{function};path {path} ({outline}) {}", ranked.weight).expect("strings take whatever is written");
+        let outline = frame(&PathListing::from_path(ranked.function, ranked.path).outline(MAX_OUTLINE));
+        writeln!(out, "{function};path {path} ({outline}) {}", ranked.weight).expect("writing to a string cannot fail");
     }
     Ok(out)
 }
 
-/// A name without what separates frames and lines.
+/// A name without the characters that separate frames and lines.
 fn frame(name: &str) -> String {
     name.replace(';', ":").replace(['\n', '\r'], " ")
 }

@@ -1,4 +1,4 @@
-//! Paths that a path expression matches, on a terminal and as JSON.
+//! The paths that match a path expression, as text and JSON.
 
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
@@ -16,24 +16,24 @@ use trodden_analysis::expression::{BlockSet, Expression, Matcher};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
-/// The answer where it is unknown whether the pieces that match together were executed one after the other.
+/// The text for [`FoundAnswer::Unknown`] if the pieces of cut paths match, but may not have been executed in sequence.
 pub const UNKNOWN: &str = "unknown: paths are cut";
-/// The answer where no path matches of those that were counted, and others may have been executed.
-const LACKING: &str = "unknown: no counted path, and not all executions are counted";
+/// The text for [`FoundAnswer::Unknown`] if no counted path matches, but some executions may not have been counted.
+const UNKNOWN_INCOMPLETE: &str = "unknown: no counted path matches, but not all executions were counted";
 
-/// Whether a path matches.
+/// Whether an executed path matches an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundAnswer {
     /// A path matches.
     Yes,
     /// No path matches.
     No,
-    /// Paths are cut, and it is unknown which pieces followed each other; or not all executions are counted.
+    /// Paths are cut and it is unknown in which order the pieces were executed, or not all executions were counted.
     Unknown,
 }
 
 impl FoundAnswer {
-    /// The answer as in JSON.
+    /// The answer as it is written in JSON.
     pub fn word(self) -> &'static str {
         match self {
             FoundAnswer::Yes => "yes",
@@ -46,35 +46,35 @@ impl FoundAnswer {
 /// A path that matches.
 struct Match {
     function: usize,
-    /// Its number. If the path is cut: the numbers of its pieces, in order.
+    /// The path's number, or, if the path is cut, the numbers of its pieces in order.
     ids: Vec<u64>,
     complete: bool,
-    /// Executions. For a path of several pieces: the least possible number.
+    /// Executions; a lower bound if the path has several pieces.
     count: u64,
     weight: u128,
     blocks: Vec<Node>,
     listing: PathListing,
 }
 
-/// What was found.
+/// The result of a search for an expression.
 pub struct FoundPaths<'v, 'a> {
     expression: &'v str,
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Functions whose paths are cut, and which may have executed further matching paths.
+    /// Functions with cut paths that may have executed further matches.
     open: Vec<usize>,
-    /// Functions of which executions may be missing in the counts.
+    /// Functions some of whose executions may not have been counted.
     lacking: Vec<usize>,
-    /// Executions of paths of functions with a match, matching or not.
+    /// Executions of all paths, matching or not, of the functions with a match.
     executions: u128,
 }
 
 impl<'v, 'a> FoundPaths<'v, 'a> {
-    /// Finds the paths of a profile that an expression matches. `text` is the expression as it was written.
+    /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it.
     ///
     /// # Errors
-    /// No function has the name, or a place of the expression is in no block of the functions.
+    /// No function matches the expression's function name, or a place of the expression is in no block of the functions.
     pub fn new(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => matching(view, name)?,
@@ -90,7 +90,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
-                matches.extend(single(at, function, &matcher));
+                matches.extend(single_paths(at, function, &matcher));
             }
             if is_cut {
                 let found = joined::join(&matcher, function.map, &function.paths);
@@ -111,7 +111,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         Ok(FoundPaths { expression: text, view, functions, matches, open, lacking, executions })
     }
 
-    /// Whether a path matches.
+    /// Returns whether a path matches.
     pub fn answer(&self) -> FoundAnswer {
         match (self.matches.is_empty(), self.open.is_empty() && self.lacking.is_empty()) {
             (false, _) => FoundAnswer::Yes,
@@ -120,12 +120,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    /// Names of functions whose paths are cut so that others may match than those that were found.
+    /// Names of functions whose paths are cut, so that further paths may match.
     pub fn open(&self) -> Vec<&str> {
         self.names(&self.open)
     }
 
-    /// Names of functions that have what the expression names, and of which executions may be missing in the counts.
+    /// Names of functions that contain the expression's places, and some of whose executions may not have been counted.
     pub fn lacking(&self) -> Vec<&str> {
         self.names(&self.lacking)
     }
@@ -134,13 +134,13 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         functions.iter().map(|at| self.functions[*at].name.short.as_str()).collect()
     }
 
-    /// Number of paths.
+    /// The number of matching paths.
     pub fn paths(&self) -> usize {
         self.matches.len()
     }
 
-    /// The functions of the matches, in words.
-    fn holders(&self) -> &str {
+    /// The function of all matches by name, or a phrase if there are several.
+    fn matched_functions(&self) -> &str {
         let first = self.matches.first().map(|m| m.function);
         match first.filter(|first| self.matches.iter().all(|m| m.function == *first)) {
             Some(at) => &self.functions[at].name.short,
@@ -156,21 +156,21 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         share(found.weight, self.view.total(Measure::Instructions))
     }
 
-    /// For a terminal: at most `top` paths.
+    /// The result as text, with at most `top` paths.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, top: usize) -> String {
         let page = &Page::new(options);
         let weight: u128 = self.matches.iter().map(|m| m.weight).sum();
         let paths = plural(self.matches.len() as u128, "path", "paths");
         let all = match self.matches.is_empty() {
-            true if self.view.functions.is_empty() => "the profile has no executed path".to_owned(),
+            true if self.view.functions.is_empty() => "the profile has no executed paths".to_owned(),
             true if !self.open.is_empty() => UNKNOWN.to_owned(),
-            true if !self.lacking.is_empty() => LACKING.to_owned(),
+            true if !self.lacking.is_empty() => UNKNOWN_INCOMPLETE.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of {}, {} of the instructions of {}",
                 count(self.counted()),
                 count(self.executions),
-                self.holders(),
+                self.matched_functions(),
                 percent(share(weight, self.view.total(Measure::Instructions))),
                 whole(self.view)
             ),
@@ -192,7 +192,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         out
     }
 
-    /// As JSON; the schema is described in the user guide.
+    /// The result as JSON, with at most `top` paths; the user guide describes the schema.
     pub fn json(&self, top: usize) -> Value {
         let path = |m: &Match| {
             let function = self.functions[m.function];
@@ -220,8 +220,8 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     }
 }
 
-/// The paths that match by themselves.
-fn single(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+/// The single paths that match, as opposed to sequences of pieces.
+fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| Match {
         function: at,
@@ -235,7 +235,7 @@ fn single(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     function.paths.all().filter(fits).map(found).collect()
 }
 
-/// A path of several pieces.
+/// The match for a path of several pieces.
 fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
@@ -250,7 +250,7 @@ fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
     }
 }
 
-/// A place, in words.
+/// A place of an expression as text.
 pub fn words(place: &BlockSet) -> String {
     match place {
         BlockSet::Any => "_".into(),

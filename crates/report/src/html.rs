@@ -1,9 +1,9 @@
-//! The report as one self-contained page: functions, their paths, the source under a path, the graph.
+//! The report as one self-contained HTML page: functions, their paths, the source along a path, the graph.
 //!
-//! The page loads nothing from outside and works from a file. Everything that comes from the program (names, source, command lines) is
-//! data: JSON in `<script type="application/json">` blocks, escaped so that no text can close the block, and shown by the page's script
-//! as text only. Each function's details are a block of their own, which is parsed when the function is selected. If all details together
-//! are larger than a budget, those of the functions with the least weight are left out, and the page says so.
+//! Everything that comes from the program (names, source, command lines) is embedded as JSON in `<script type="application/json">` blocks,
+//! escaped so that no text can close the block, and the page's script shows it as text only. The details of each function are a block of
+//! their own, which is parsed when the function is selected. If all details together exceed a budget, those of the functions with the
+//! least weight are left out, and the page says so.
 
 mod data;
 
@@ -15,9 +15,9 @@ use serde_json::Value;
 /// Limits of the page's content.
 #[derive(Clone, Copy, Debug)]
 pub struct HtmlOptions {
-    /// Bytes for the details of functions.
+    /// Maximum size of the details of all functions, in bytes.
     pub budget: usize,
-    /// Paths of each function, at most.
+    /// Maximum number of paths per function.
     pub paths: usize,
     /// The measure of shares.
     pub measure: crate::Measure,
@@ -38,7 +38,7 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
     page_with_section(view, sources, options, "")
 }
 
-/// The same with a section above the functions, which is HTML whose text the caller has escaped.
+/// Writes the page with an additional section above the functions. The caller has escaped the section's text.
 pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
     let details = data::details(view, sources, options);
     let summary = data::summary(view, &details, options);
@@ -53,7 +53,7 @@ pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptio
     fill(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
 }
 
-/// Replaces `{{name}}` in one pass: inserted text is not scanned again.
+/// Replaces each `{{name}}`. Inserted text is not scanned again.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -70,7 +70,7 @@ fn block(id: &str, json: &str) -> String {
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")
 }
 
-/// JSON with all characters escaped that have a meaning in HTML.
+/// JSON in which all characters with a meaning in HTML are escaped.
 fn embed(value: &Value) -> String {
     let text = value.to_string();
     let mut out = String::with_capacity(text.len());
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_closes_the_block_it_is_in() {
+    fn embedded_text_cannot_close_its_script_block() {
         let hostile = serde_json::json!({ "name": "</script><img src=x onerror=alert(1)>&\u{2028}" });
         let embedded = embed(&hostile);
         assert!(!embedded.contains(['<', '>', '&', '\u{2028}']));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_is_not_filled_again() {
+    fn placeholders_in_inserted_text_are_not_replaced() {
         assert_eq!(fill("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
     }
 }

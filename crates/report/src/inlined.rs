@@ -1,11 +1,10 @@
-//! How often inlined code was entered, from the paths of the function that it became part of.
+//! Entry counts of inlined code, from the paths of the function that contains it.
 //!
 //! An inlined body is a scope of the debug information: a function, and the call that it replaces. Its blocks are those with code of the
-//! body, or of bodies inlined into it. Every execution of a path that runs through one of its blocks is one entry, except of paths that
-//! begin inside it: in the next iteration of a loop of the body, or after a cut. A loop belongs to a body if all code of the loop does.
-//!
-//! Invariant: a body with an executed block has at least one entry. Complexity: O(paths x blocks x depth of inlining) and a search
-//! for each back edge.
+//! body or of bodies inlined into it. Every execution of a path through one of its blocks is one entry, unless the path begins inside the
+//! body: in a further iteration of one of the body's loops, or after a cut. A loop belongs to a body if all code of the loop does.
+//! Invariant: a body with an executed block has at least one entry. Complexity: O(paths x blocks x inlining depth) and a search for each
+//! back edge.
 
 use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +12,7 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::{Beginning, FunctionPaths};
 use trodden_unit::{Position, ReachedCall, UnitMap};
 
-/// Entries of the bodies that were inlined into a function, by scope; bodies that were not executed have 0.
+/// The entry counts of the bodies inlined into a function, by scope; 0 for bodies that were not executed.
 pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let map = function.units_map();
     let bodies_of = |at: usize, up_to_calls: bool| bodies(map, &positions(function, at, up_to_calls));
@@ -25,21 +24,21 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
         return BTreeMap::new();
     }
     let cuts = function.map.cuts.iter();
-    let within: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, around(function, &bodies, *cut, *why))).collect();
+    let inside: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, bodies_around(function, &bodies, *cut, *why))).collect();
     for path in function.paths.all() {
         let continued = match path.beginning {
             Beginning::Entry => None,
-            Beginning::After(edge) => within.get(&edge),
+            Beginning::After(edge) => inside.get(&edge),
         };
-        // A path that stopped in a call executed nothing behind it.
+        // A path that stopped in a call did not execute the code after it.
         let stops = |at: usize| !path.is_complete() && at + 1 == path.blocks.len();
         let of_block = |(at, block): (usize, &Node)| if stops(at) { before.get(&block.index()) } else { bodies.get(block.index()) };
         let entered: BTreeSet<u32> = path.blocks.iter().enumerate().filter_map(of_block).flatten().copied().collect();
-        for scope in entered.iter().filter(|s| continued.is_none_or(|inside| !inside.contains(s))) {
+        for scope in entered.iter().filter(|s| continued.is_none_or(|bodies| !bodies.contains(s))) {
             *entries.entry(*scope).or_default() += path.count;
         }
     }
-    let stopped = stopped(function, &function.paths);
+    let stopped = stops_by_block(function, &function.paths);
     let of_block = |at: usize| match function.paths.blocks.get(at) {
         Some(&count) if count > stopped[at] => bodies.get(at),
         Some(1..) => before.get(&at),
@@ -49,8 +48,8 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
 }
 
-/// How many of a function's paths stopped in a call of each block.
-pub fn stopped(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
+/// For each block of a function, the number of path executions that stopped in one of its calls.
+pub fn stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     let mut stopped = vec![0; function.map.blocks.len()];
     for path in &paths.unfinished {
         if let Some(block) = path.blocks.last().and_then(|block| stopped.get_mut(block.index())) {
@@ -60,27 +59,28 @@ pub fn stopped(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()
 }
 
-/// How often each call of a block in which paths may stop returned, of a block that `entered` paths entered and `left` left.
-pub fn returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
+/// The calls of a block that may not return, each with the number of times it did. The block was entered `entered` times and left `left`
+/// times; calls that are not counted separately get `left`.
+pub fn call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
     let unit = function.unit;
     let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
     let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_in(number));
-    // A process that a fork began has not counted what its parent did in the block before.
+    // A forked child has not counted what its parent executed in the block before the fork.
     let counted =
         |counter: u64| unit.counts.within(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 
-/// How often the code of a block was executed, which `entered` paths entered and `left` left: for each call that may not return and whose
-/// returns are known, the number of positions up to it and how often the code behind it was executed.
-pub fn passes(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
-    let counted = returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
-    let mut passes: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
-    passes.push((function.map.blocks[block].up_to_calls as usize, left));
-    passes
+/// Execution counts of the parts of a block that was entered `entered` times and left `left` times. Each element is the number of positions
+/// up to a call that may not return, and the number of executions of the code after it. Calls whose returns are not counted are missing.
+pub fn executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
+    let counted = call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
+    let mut executions: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
+    executions.push((function.map.blocks[block].up_to_calls as usize, left));
+    executions
 }
 
-/// Positions of a block, that of its branch among them; or only those up to its last call that may not return.
+/// The positions of a block including its branch, or only those up to its last call that may not return.
 fn positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Position> {
     let Some(block) = function.map.blocks.get(block) else { return Vec::new() };
     match up_to_calls {
@@ -89,29 +89,29 @@ fn positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Positi
     }
 }
 
-/// The inlined bodies that positions are in.
+/// The inlined bodies that contain the positions.
 fn bodies(map: &UnitMap, positions: &[Position]) -> BTreeSet<u32> {
     positions.iter().flat_map(|p| chain(map, p.scope)).collect()
 }
 
-/// A scope and those around it, without the function itself.
+/// A scope and its enclosing scopes, without the function itself.
 fn chain(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
     let call = move |scope: u32| map.scopes.get(scope as usize).and_then(|s| s.inlined_at).filter(|call| call.scope < scope);
-    // A scope refers to an earlier one; otherwise the map is damaged.
+    // Scopes refer to earlier ones only; a damaged map must not cause an endless loop.
     std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
 }
 
-/// For a path that begins after a cut edge: the bodies that control was in before the edge.
-fn around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
+/// The bodies that control was already in before a path begins after a cut edge.
+fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.edges.get(cut.index()) else { return BTreeSet::new() };
     if reason != CutReason::Back {
         return bodies.get(edge.from.index()).cloned().unwrap_or_default();
     }
-    // The branch that closes the loop belongs to the body that has the loop. The optimiser may have moved code of callers into the loop.
+    // The latch's branch belongs to the body with the loop, even if the optimiser moved code of callers into the loop.
     let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
     let owner: Option<BTreeSet<u32>> = branch.map(|p| chain(function.units_map(), p.scope).collect());
     let body = loop_body(&function.into, edge.from, edge.to);
-    // A loop with several entries has no head: then its ends are all that is known to be in it.
+    // An irreducible loop has no header: only the two ends of the edge are known to be in it.
     let is_natural = edge.to == Node(0) || !body.contains(&Node(0));
     let body = if is_natural { body } else { BTreeSet::from([edge.from, edge.to]) };
     let has_code = |block: &Node| function.map.blocks.get(block.index()).is_some_and(|b| !b.positions.is_empty() || b.branch.is_some());
@@ -119,13 +119,13 @@ fn around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutR
     each.chain(owner).reduce(|common, next| common.intersection(&next).copied().collect()).unwrap_or_default()
 }
 
-/// The blocks of the loop that a back edge closes: those from which the edge is reached without passing its head.
-fn loop_body(into: &[Vec<Node>], latch: Node, head: Node) -> BTreeSet<Node> {
-    let mut found = BTreeSet::from([head, latch]);
-    let mut left = if latch == head { Vec::new() } else { vec![latch] };
-    while let Some(block) = left.pop() {
-        let before = into.get(block.index()).into_iter().flatten();
-        left.extend(before.filter(|from| found.insert(**from)).copied().collect::<Vec<_>>());
+/// The blocks of the natural loop of a back edge: those from which the latch is reached without passing the header.
+fn loop_body(predecessors: &[Vec<Node>], latch: Node, header: Node) -> BTreeSet<Node> {
+    let mut found = BTreeSet::from([header, latch]);
+    let mut worklist = if latch == header { Vec::new() } else { vec![latch] };
+    while let Some(block) = worklist.pop() {
+        let before = predecessors.get(block.index()).into_iter().flatten();
+        worklist.extend(before.filter(|from| found.insert(**from)).copied().collect::<Vec<_>>());
     }
     found
 }

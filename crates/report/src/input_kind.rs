@@ -1,8 +1,7 @@
-//! What a name on the command line stands for: a run or suite, or a file or folder of one of the kinds that trodden reads. Every command
-//! that takes several kinds asks here.
+//! Detects what an argument of a command is: a run, a suite, or a file or folder of one of the kinds that trodden reads.
 //!
-//! Contents decide, not names, with two exceptions: OTF2 archives, which are several files, and raw and stream files whose program was
-//! killed before it wrote their header, which hold zeros.
+//! The content decides, not the name, with two exceptions: OTF2 archives, which consist of several files, and raw and stream files that
+//! hold zeros because the program was killed before it wrote the header.
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use std::fs::{self, File};
@@ -15,34 +14,34 @@ use trodden_stored::{decompress, named};
 use trodden_trace::perf_script::{self, ScriptLine};
 use trodden_waits_file::import;
 
-/// What commands can be given.
+/// The kind of a command's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// A stored profile, a run, or a suite of runs.
     Profile,
     /// An exact trace.
     Trace,
-    /// Logs of recorded streams: a file, or a folder of them.
+    /// Logs of recorded streams: a file, or a folder of such files.
     StreamLogs,
-    /// Files that programs built with `--stream` write: one, or a folder of them.
+    /// Files that programs built with `--stream` write: one, or a folder of such files.
     StreamFiles,
     /// A sequence of paths and calls as text.
     EventText,
-    /// A recording of waits, or a trace of another tool that waits can be read from.
+    /// A recording of waits, or another tool's trace from which waits can be imported.
     Waits,
-    /// Raw files of counts: one, or a folder of them.
+    /// Raw files of counts: one, or a folder of such files.
     RawFiles,
-    /// Text of `perf script` with branches.
+    /// Output of `perf script` with branches.
     Branches,
     /// An executable, a library or a core file.
     Program,
 }
 
-/// Kinds of files with trodden's head.
+/// Kinds of files with trodden's common file header.
 const KINDS: &[(FileKind, InputKind)] =
     &[(FileKind::PROFILE, InputKind::Profile), (FileKind::TRACE, InputKind::Trace), (FileKind::STREAM_LOG, InputKind::StreamLogs)];
-/// How other files begin, where that is enough. The first three are those of earlier versions, which readers refuse with the remedy.
-const BEGINNINGS: &[(&[u8], InputKind)] = &[
+/// Magic numbers of other files. The first three are those of earlier format versions, for which readers report what to do.
+const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
     (b"TRODWPP", InputKind::StreamLogs),
@@ -50,26 +49,26 @@ const BEGINNINGS: &[(&[u8], InputKind)] = &[
     (b"TRODRAW", InputKind::RawFiles),
     (b"\x7fELF", InputKind::Program),
 ];
-/// How a file of `perf record` begins.
+/// Magic number of files written by `perf record`.
 const PERF_DATA: &[u8] = b"PERFILE2";
-/// Bytes of a file that are read first.
+/// Bytes read from the beginning of a file.
 const BEGINNING: u64 = 4096;
-/// Bytes of a text in which its first event must be.
-const TEXT: u64 = 64 << 20;
-/// Bytes of a line that are looked at.
-const LINE: u64 = 1 << 16;
-/// Ending of raw files.
+/// Maximum number of bytes before the first event of a text.
+const MAX_TEXT: u64 = 64 << 20;
+/// Maximum number of bytes examined of a line.
+const MAX_LINE: u64 = 1 << 16;
+/// File name extension of raw files.
 const RAW: &str = "raw";
-/// Ending of the archives of OTF2.
+/// File name extension of OTF2 archives.
 const OTF2: &str = "otf2";
 
 impl InputKind {
-    /// Recognises a file, a folder, a run or a suite.
+    /// Detects the kind of a file, a folder, a run or a suite.
     ///
     /// # Errors
-    /// There is nothing of this name, it cannot be read, or it is of no kind that trodden reads.
+    /// Nothing has this name, it cannot be read, or its kind is unknown.
     pub fn of(wanted: &Path) -> Result<InputKind> {
-        // A suite may well have the name of a folder: `tests`.
+        // A suite may have the same name as a folder, for example `tests`.
         let is_run = |text: &str| named::files(text).is_ok();
         if wanted.is_dir() && wanted.to_str().is_some_and(is_run) {
             return Ok(InputKind::Profile);
@@ -81,24 +80,24 @@ impl InputKind {
         }
     }
 
-    /// Recognises a file or a folder; `None` if there is none, or if it is of no kind that trodden reads.
+    /// Detects the kind of a file or a folder; `None` if it does not exist or its kind is unknown.
     ///
     /// # Errors
-    /// It cannot be read, or is known and of no use to any command.
+    /// It cannot be read, or its kind is known but no command accepts it.
     pub fn of_file(path: &Path) -> Result<Option<InputKind>> {
         match fs::metadata(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-            Ok(found) if found.is_dir() => of_folder(path),
-            Ok(found) if found.is_file() => of_content(path),
+            Ok(found) if found.is_dir() => detect_folder(path),
+            Ok(found) if found.is_file() => detect_content(path),
             Ok(_) => bail!("{} is neither a file nor a folder", path.display()),
         }
     }
 
-    /// The same for what a program may have left damaged: a raw or stream file without its header is one by its name.
+    /// Like [`InputKind::of_file`], but also recognises raw and stream files with a damaged header, by their extension.
     ///
     /// # Errors
-    /// As of [`InputKind::of_file`].
+    /// As for [`InputKind::of_file`].
     pub fn of_import(path: &Path) -> Result<Option<InputKind>> {
         let named = |extension: &str| path.is_file() && path.extension().is_some_and(|e| e == extension);
         Ok(match InputKind::of_file(path)? {
@@ -108,39 +107,39 @@ impl InputKind {
         })
     }
 
-    /// What it is, with an article.
+    /// The kind as a noun phrase with an article.
     pub fn phrase(self) -> &'static str {
         match self {
             InputKind::Profile => "a profile",
             InputKind::Trace => "a trace",
             InputKind::StreamLogs => "a stream of paths",
-            InputKind::StreamFiles => "a stream file as programs write it",
+            InputKind::StreamFiles => "a stream file written by a program",
             InputKind::EventText => "a sequence of events as text",
             InputKind::Waits => "a recording of waits",
             InputKind::RawFiles => "a raw file of counts",
-            InputKind::Branches => "text of `perf script` with branches",
+            InputKind::Branches => "output of `perf script` with branches",
             InputKind::Program => "a program",
         }
     }
 
-    /// Which commands take it.
+    /// The commands that accept the kind.
     fn advice(self) -> &'static str {
         match self {
             InputKind::Profile => "`trodden report` shows it",
             InputKind::Trace => {
-                "`trodden report`, `show`, `find`, `diff` and `export` take traces, and `trodden import` makes a profile of one"
+                "`trodden report`, `show`, `find`, `diff` and `export` take traces, and `trodden import` turns one into a profile"
             }
             InputKind::StreamLogs => "`trodden info`, `show`, `find --events`, `diff --sequence`, `patterns` and `segments` take streams",
-            InputKind::StreamFiles => "`trodden import` makes a run of it, and `trodden show` shows its end",
+            InputKind::StreamFiles => "`trodden import` turns it into a run, and `trodden show` shows its last events",
             InputKind::EventText => "`trodden find --events`, `diff --sequence`, `patterns` and `segments` take such texts",
-            InputKind::Waits => "`trodden report` shows it, and `trodden export chrome` writes its time line",
-            InputKind::RawFiles => "`trodden import` makes a run of it",
-            InputKind::Branches => "`trodden import FILE --program PROGRAM` makes a profile of it",
-            InputKind::Program => "`trodden info` says what is known of it, and `trodden record -- PROGRAM` makes a profile",
+            InputKind::Waits => "`trodden report` shows it, and `trodden export chrome` writes its timeline",
+            InputKind::RawFiles => "`trodden import` turns it into a run",
+            InputKind::Branches => "`trodden import FILE --program PROGRAM` turns it into a profile",
+            InputKind::Program => "`trodden info` describes it, and `trodden record -- PROGRAM` records a profile",
         }
     }
 
-    /// The error for what is of no kind, or not there.
+    /// The error for an input whose kind is unknown or that does not exist.
     pub fn unknown(path: &Path) -> Error {
         let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         match fs::metadata(path) {
@@ -155,21 +154,21 @@ impl InputKind {
             Ok(found) if found.len() == 0 => anyhow!("{}: the file is empty", path.display()),
             Ok(_) => anyhow!(
                 "{} is neither a profile, a trace, a stream of paths nor a recording of waits, nor in a format that trodden imports (OTF2, \
-                 CTF, Chrome trace JSON, text of `perf script` or `babeltrace2`)",
+                 CTF, Chrome trace JSON, output of `perf script` or `babeltrace2`)",
                 path.display()
             ),
         }
     }
 
-    /// The error of a command that does not take this kind.
+    /// The error of a command that does not accept this kind.
     pub fn refused(self, wanted: &Path, command: &str) -> Error {
         anyhow!("{} is {}, which `trodden {command}` does not take: {}", wanted.display(), self.phrase(), self.advice())
     }
 
-    /// Refuses options that mean nothing for this kind: their names, and whether they were given.
+    /// Rejects options that do not apply to this kind. Each element is an option's name, and whether it was given.
     ///
     /// # Errors
-    /// Names the first one that was given.
+    /// One of the options was given; the error names the first one.
     pub fn refuse_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
             ensure!(!is_given, "{option} does not apply to {}: leave it out", self.phrase());
@@ -178,24 +177,24 @@ impl InputKind {
     }
 }
 
-/// The name of a run, a suite or a file as text, which the run store needs.
+/// The name of a run, a suite or a file as UTF-8, which the run store needs.
 ///
 /// # Errors
-/// It is not UTF-8.
+/// The name is not UTF-8.
 pub fn name_of(wanted: &Path) -> Result<&str> {
     wanted.to_str().with_context(|| format!("the name {} is not UTF-8: rename the file", wanted.display()))
 }
 
-fn of_folder(folder: &Path) -> Result<Option<InputKind>> {
-    // Other programs call files `.log` and `.raw`, too.
+fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
+    // Other programs use the extensions `.log` and `.raw`, too.
     let has = |folder: &Path, extension: &str, kind| -> Result<bool> {
         let files = with_extension(folder, extension)?;
-        Ok(files.iter().any(|file| beginning(file).is_ok_and(|bytes| of_beginning(file, &bytes) == Some(kind))))
+        Ok(files.iter().any(|file| beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
     };
     if !with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
         return Ok(Some(InputKind::Waits));
     }
-    // A recorder that was killed leaves logs beside the files that it made them of.
+    // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not finished converting.
     for (extension, kind) in [(STREAM, InputKind::StreamFiles), (LOG, InputKind::StreamLogs), (RAW, InputKind::RawFiles)] {
         if has(folder, extension, kind)? {
             return Ok(Some(kind));
@@ -204,20 +203,20 @@ fn of_folder(folder: &Path) -> Result<Option<InputKind>> {
     if folder.join(COPIES).is_dir() {
         return Ok(Some(InputKind::StreamLogs));
     }
-    // `.trodden/last`: which of the folders in it is meant, the reader asks.
+    // A folder with several recordings, such as `.trodden/last`: the reader asks which one is meant.
     let inner = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let has_inner =
         inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM, InputKind::StreamFiles).unwrap_or(false));
     Ok(has_inner.then_some(InputKind::StreamFiles))
 }
 
-fn of_content(path: &Path) -> Result<Option<InputKind>> {
+fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     let cannot = || format!("cannot read {}", path.display());
     if path.extension().is_some_and(|extension| extension == OTF2) {
         return Ok(Some(InputKind::Waits));
     }
     let beginning = beginning(path).with_context(cannot)?;
-    if let Some(kind) = of_beginning(path, &beginning) {
+    if let Some(kind) = detect_by_beginning(path, &beginning) {
         return Ok(Some(kind));
     }
     if beginning.is_empty() {
@@ -225,28 +224,28 @@ fn of_content(path: &Path) -> Result<Option<InputKind>> {
     }
     ensure!(
         !beginning.starts_with(PERF_DATA),
-        "{0} is the data of perf: give trodden its text, `perf script -i {0} > trace.txt`",
+        "{0} is a binary file of `perf record`: convert it to text with `perf script -i {0} > trace.txt`",
         path.display()
     );
     if let Some(kind) = FileKind::of(&beginning) {
         let only = match kind {
-            FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights take",
-            _ => "no command takes",
+            FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights accept",
+            _ => "no command accepts",
         };
         bail!("{} is {}, which {only}", path.display(), kind.phrase());
     }
-    of_text(BufReader::new(decompress::open(path)?.take(TEXT))).with_context(cannot)
+    detect_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT))).with_context(cannot)
 }
 
-/// How a file begins.
+/// The first bytes of a file.
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn of_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
-    // The header is written when the program begins to count; before that there are zeros, or what says that it gave up.
+fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
+    // The header is written when the program starts to count. Before that, the file holds zeros, or a note that the runtime gave up.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
             extension if extension == RAW => Some(InputKind::RawFiles),
@@ -257,15 +256,15 @@ fn of_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
     if let Some(found) = FileKind::of(bytes) {
         return KINDS.iter().find(|(kind, _)| *kind == found).map(|(_, kind)| *kind);
     }
-    BEGINNINGS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)
+    MAGIC_NUMBERS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)
 }
 
-/// The kind of a text, by its first line or its first event.
-fn of_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
+/// The kind of a text, from its first line or its first event.
+fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
     let (mut bytes, mut head, mut is_first) = (Vec::new(), String::new(), true);
     loop {
         bytes.clear();
-        if text.by_ref().take(LINE).read_until(b'\n', &mut bytes)? == 0 {
+        if text.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(import::is_header_alone(&head).then_some(InputKind::Waits));
         }
         if bytes.contains(&0) {
@@ -285,8 +284,8 @@ fn of_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
             Ok(ScriptLine::Branch(..)) => return Ok(Some(InputKind::Branches)),
             _ => {}
         }
-        // Only the header of `perf script --header` is needed whole.
-        if (head.len() as u64) < LINE {
+        // The whole head is needed only to recognise the header of `perf script --header`.
+        if (head.len() as u64) < MAX_LINE {
             head.push_str(line);
             head.push('\n');
         }
@@ -300,7 +299,7 @@ mod tests {
 
     #[test]
     fn texts_are_recognised_by_their_first_event() {
-        let kind = |text: &str| of_text(text.as_bytes()).unwrap();
+        let kind = |text: &str| detect_text(text.as_bytes()).unwrap();
         assert_eq!(kind("#trodden events 1\nenter\tf\n"), Some(EventText));
         assert_eq!(kind("7 0x1000 0110 call\n7 0x2000  return\n"), Some(EventText));
         assert_eq!(kind("\n {\"traceEvents\": []}"), Some(Waits));
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_another_kind_is_named() {
+    fn refused_option_is_named() {
         let error = InputKind::Trace.refuse_options(&[("--top", false), ("--measure", true)]).unwrap_err();
         assert_eq!(error.to_string(), "--measure does not apply to a trace: leave it out");
     }

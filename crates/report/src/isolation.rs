@@ -1,4 +1,4 @@
-//! Suspects of a bug, on a terminal and as JSON.
+//! Paths suspected of causing failures, as text and JSON.
 
 use crate::json::SCHEMA_VERSION;
 use crate::paint::{self, fit};
@@ -12,17 +12,17 @@ use trodden_analysis::isolate::{IsolatedFunction, Isolation, RunTally, Score, Su
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
-/// Which suspects are shown.
+/// Selects the suspects to show.
 pub struct SuspectSelection<'a> {
     /// The score that suspects are ranked by.
     pub by: Score,
-    /// At most this many; 0 for all.
+    /// Maximum number of suspects; 0 for all.
     pub top: usize,
-    /// Only paths of functions that match this name or pattern, if one is given.
+    /// A name or pattern of functions; all functions if `None`.
     pub function: Option<&'a str>,
 }
 
-/// Suspects with their functions, in the order of their ranks.
+/// The ranked suspects with their functions.
 pub struct Suspects<'v, 'a> {
     runs: RunTally,
     by: Score,
@@ -31,10 +31,10 @@ pub struct Suspects<'v, 'a> {
 }
 
 impl<'v, 'a> Suspects<'v, 'a> {
-    /// Ranks the paths of runs. The view is of all these runs, merged.
+    /// Ranks the paths of the compared runs. The view is of all these runs, merged.
     ///
     /// # Errors
-    /// No function has the selected name.
+    /// No function matches the selection.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
         let functions = view.by_place();
         let edges = |key: IsolatedFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
@@ -49,14 +49,14 @@ impl<'v, 'a> Suspects<'v, 'a> {
         Ok(Suspects { runs: isolation.runs(), by: selection.by, found, shown })
     }
 
-    /// For a terminal.
+    /// The suspects as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &Page::new(options);
         let runs =
             format!("{} failing and {} passing {}", count(self.runs.failing.into()), count(self.runs.passing.into()), runs_noun(self.runs));
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Suspicious paths"), page.paint(paint::DIM, &runs));
         if self.shown.is_empty() {
-            return out + "No failing run took a path of these functions.\n";
+            return out + "No failing run executed a path of these functions.\n";
         }
         let shown = format!("by {}; {} of {} shown\n\n", self.by.name(), self.shown.len(), plural(self.found as u128, "path", "paths"));
         out.push_str(&shown);
@@ -70,7 +70,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         out
     }
 
-    /// As JSON; the schema is described in the user guide.
+    /// The suspects as JSON; the user guide describes the schema.
     pub fn json(&self) -> Value {
         let suspects = self.shown.iter().enumerate().map(|(at, (s, function))| {
             json!({

@@ -1,7 +1,7 @@
-//! Reports as JSON. The schema is described in the user guide (`docs/book/src/json.md`).
+//! Reports as JSON. The user guide (`docs/book/src/json.md`) describes the schema.
 //!
-//! Numbers above 2^53 are strings, because many readers of JSON cannot hold them. A change that could break a reader raises
-//! [`SCHEMA_VERSION`].
+//! Numbers above 2^53 are strings, because many JSON parsers cannot represent them exactly. A change that could break a reader
+//! increments [`SCHEMA_VERSION`].
 
 use crate::annotate::AnnotateRequest;
 use crate::error::ReportError;
@@ -25,7 +25,7 @@ use trodden_unit::experiment::Spelling;
 /// The report of `trodden report --json`.
 ///
 /// # Errors
-/// The selection names no function.
+/// No function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Result<Value, ReportError> {
     let ranking = selection.rank(view)?;
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
@@ -54,7 +54,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
 /// The report of `trodden annotate --json`: the function's source with counts, and one path.
 ///
 /// # Errors
-/// No such function; a path that it does not have.
+/// No function matches, or the function has no path with that number.
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let shown = functions[0];
@@ -86,7 +86,7 @@ fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
     json!({ "file": range.file, "lines": (range.first..=range.last).map(line).collect::<Vec<_>>() })
 }
 
-/// A run, as every report has it.
+/// The description of a run that every report contains.
 #[must_use]
 pub fn run(run: &Run) -> Value {
     let ending = run.ending.map(|e| match e {

@@ -1,17 +1,17 @@
-//! Coverage of lines and branches as an lcov tracefile (`geninfo(1)`, section FILES).
+//! Line and branch coverage as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
-//! Counts of lines and branches are those of [`crate::lines`]: derived from paths, with inlined code counted at its own lines. If the
-//! program has a coverage mapping, counts of lines are the mapping's. Branches are those of the optimised code.
+//! The counts of lines and branches are derived from paths ([`crate::lines`]), with inlined code counted at its own lines. If the
+//! program has a coverage mapping, the counts of lines come from there. Branches are those of the optimised code.
 
 use crate::escape;
 use crate::lines::{FileCounts, LineCounts};
 use crate::view::{Function, MappedLines};
 use std::fmt::Write;
 
-/// The name in the tracefile of a file that the compiler knew by another; `None` leaves it out.
+/// Maps a file name in the debug information to the name in the tracefile; `None` leaves the file out.
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
-/// Writes a tracefile of functions.
+/// Writes a tracefile for the given functions.
 pub fn lcov<'v, 'a: 'v>(
     functions: impl IntoIterator<Item = &'v Function<'a>>,
     mapped: &MappedLines,
@@ -26,14 +26,14 @@ pub fn lcov<'v, 'a: 'v>(
     let mut out = String::new();
     for (file, counts) in counts.files.iter().filter(|(_, c)| !c.lines.is_empty()) {
         if let Some(file) = name(file) {
-            record(&mut out, &test, &file, counts).expect("strings take whatever is written");
+            record(&mut out, &test, &file, counts).expect("writing to a string cannot fail");
         }
     }
     out
 }
 
-/// Writes a tracefile of the executed lines of some functions only. A profile that has only some of the paths cannot say that a line was
-/// not executed: other paths may have executed it.
+/// Writes a tracefile with only the executed lines of the given functions. It is for profiles with a part of the paths, in which a line
+/// without executions may have been executed by other paths.
 pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();
@@ -42,7 +42,7 @@ pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) ->
         counts.functions.retain(|_, n| *n > 0);
         counts.branches.clear();
         if let Some(file) = name(file).filter(|_| !counts.lines.is_empty()) {
-            record(&mut out, test_name, &file, counts).expect("strings take whatever is written");
+            record(&mut out, test_name, &file, counts).expect("writing to a string cannot fail");
         }
     }
     out

@@ -1,17 +1,9 @@
-//! Path profiles, traces, waiting time and simulations to what people see.
+//! Presents path profiles, traces, waiting time and simulations, for people and in exchange formats.
 //!
-//! Functions from a [`trodden_profile::Profile`] and the like to strings and bytes. Nothing here reads the environment or the clock, or a
-//! file but the recording that is shown: source text comes from a [`Sources`] provider ([`source_files`] has one of files), widths and
-//! colour are options. [`trace`] has traces, [`waits`] waiting time, [`simulation`] the hardware path profiler's model, [`streams`] and
-//! [`sequences`] recorded streams. The journey of a profile:
-//!
-//! 1. [`View`]: every function decoded, with readable names and its share of the program ([`view`], [`names`]);
-//! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
-//! 3. [`PathListing`]: a path as source lines with the direction of each branch ([`path_listing`]);
-//! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
-//!    [`advice`] (what counts of paths show and counts of edges cannot), [`difference`] (of two profiles);
-//!    What is printed of names passes [`escape`];
-//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`]; graphs of functions: [`dot`].
+//! The input is a [`trodden_profile::Profile`] or a recording; the output is a string or bytes. Terminal width and colour are options,
+//! source text comes from a [`Sources`] provider, and nothing here reads the environment or the clock. A profile is decoded into a
+//! [`View`], filtered and ordered by a [`Selection`], turned into source lines by [`PathListing`], and written as [`text`], [`annotate`],
+//! [`json`], [`html`] or an exchange format ([`folded`], [`pprof`], [`lcov`], [`dot`]). Names from programs pass through [`escape`].
 #![forbid(unsafe_code)]
 
 pub mod advice;

@@ -1,28 +1,28 @@
-//! Which lines of which file are a function's source.
+//! The range of source lines of a function.
 //!
 //! Debug information has the line of a function's declaration and the lines of its code, but not its last line. So the closing brace is
-//! searched for in the text.
+//! searched for in the source text.
 
 use crate::source::{SourceCache, SourceFile};
 use crate::view::{Function, chain, file_of};
 use std::collections::BTreeMap;
 
-/// The closing brace is searched for in this many lines after the last line with code.
-const BRACE_WITHIN: u32 = 12;
+/// Maximum distance, in lines, of the closing brace from the last line with code.
+const MAX_BRACE_DISTANCE: u32 = 12;
 
 /// A range of lines of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineRange {
-    /// The file, as the compiler knew it.
+    /// The file, as named in the debug information.
     pub file: String,
-    /// First line.
+    /// The first line, counted from 1.
     pub first: u32,
-    /// Last line.
+    /// The last line, inclusive.
     pub last: u32,
 }
 
 impl LineRange {
-    /// The source lines of a function; `None` if there is no debug information for it.
+    /// The source lines of a function; `None` without debug information.
     pub fn from_function(function: &Function, sources: &SourceCache) -> Option<LineRange> {
         let (file, lines) = own_lines(function)?;
         let (lowest, highest) = (*lines.first()?, *lines.last()?);
@@ -32,7 +32,8 @@ impl LineRange {
     }
 }
 
-/// The file with most of the function's own lines, and these lines in order. (A function may have lines in several files by `#include`.)
+/// The file that declares the function, or else the one with most of its own lines, and these lines in order. A function may have lines in
+/// several files because of `#include`.
 fn own_lines<'a>(function: &Function<'a>) -> Option<(&'a str, Vec<u32>)> {
     let map = function.units_map();
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
@@ -56,5 +57,5 @@ fn closing_brace(text: &SourceFile, first: u32, last: u32) -> u32 {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let outermost = text.line(first).map_or(0, indent);
     let closes = |l: &u32| text.line(*l).is_some_and(|t| t.trim_start().starts_with('}') && indent(t) <= outermost);
-    (last..=last.saturating_add(BRACE_WITHIN)).find(closes).unwrap_or(last)
+    (last..=last.saturating_add(MAX_BRACE_DISTANCE)).find(closes).unwrap_or(last)
 }

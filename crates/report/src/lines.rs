@@ -1,24 +1,21 @@
 //! Execution counts of source lines and branches, from counts of blocks, edges and paths.
 //!
 //! **What a line's count means.** Code of a line may be in several blocks and, once inlined, in several functions. Each function or inlined
-//! body that has the line is an *instance* of it. The line's count is the sum over instances. An instance's count is the greatest of two:
-//! that of its most executed block, and that of the most entered body that was inlined at a call on the line ([`crate::inlined`]). So a
-//! line of several blocks is not counted twice, a call is counted whether it is made or inlined, and inlined code counts wherever it ran.
+//! body with the line is an *instance* of it, and the line's count is the sum over its instances. An instance's count is the maximum of the
+//! counts of its blocks and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line with several blocks
+//! is not counted twice, and calls count whether or not they are inlined.
 //!
-//! Counts are those of the optimised code. A line without code has no count (which is not 0). If the optimiser unrolled a loop, each copy
-//! has some of the iterations; if it vectorised the loop, one iteration stands for several. A function is entered at the line of its
-//! declaration.
+//! Counts are those of the optimised code. A line without code has no count, which differs from a count of 0. If the optimiser unrolled a
+//! loop, each copy has some of the iterations; if it vectorised the loop, one iteration stands for several.
 //!
-//! A line counts as not executed (0) only if its own code proves it. Four kinds of code prove nothing, and lines with no other code are
-//! left out: 1. a jump at the end of other lines, such as that of a closing brace, because what follows the brace may be executed;
-//! 2. code that the optimiser moved into a later branch that was never taken; 3. a body of a function that was never entered, if another
-//! body of the function was (the code may have been removed there), or may have been without leaving code; 4. cleanup for a passing
-//! exception, which is at closing braces.
-//! Of code that clang compiled, the graph before the optimiser finds more: lines that must have been executed for others to be
-//! ([`implied`]).
+//! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
+//! code get no count: 1. a jump at the end of other lines, such as that of a closing brace; 2. code that the optimiser moved into a later
+//! branch that was never taken; 3. a body that was never entered, if another body of the same function was, or may have been without
+//! leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the graph before
+//! optimisation finds further lines that must have been executed ([`implied`]).
 //!
-//! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts
-//! of one source branch's copies are summed by line, column and direction.
+//! A function's calls are its entries and those of its inlined bodies. Branches are those of the optimised code; copies of one source
+//! branch are summed by line, column and direction.
 
 use crate::inlined;
 use crate::view::{Function, View, file_of};
@@ -33,7 +30,7 @@ mod unexecuted;
 /// Counts by source file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineCounts {
-    /// Files in the order of their names.
+    /// The counts of each file, by name.
     pub files: BTreeMap<String, FileCounts>,
 }
 
@@ -42,29 +39,29 @@ pub struct LineCounts {
 pub struct FileCounts {
     /// Executions of each line that has code.
     pub lines: BTreeMap<u32, u64>,
-    /// Calls of each function declared here, by line and linkage name.
+    /// Calls of each function declared in the file, by line and linkage name.
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
-    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, TakenBranch>>,
-    /// Lines with code behind a call in which all executions of the block stopped.
+    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
+    /// Lines with code after a call in which all executions of its block stopped.
     pub stopped: BTreeSet<u32>,
 }
 
 impl FileCounts {
-    /// Adds the counts of lines and branches that the file has under another name.
+    /// Adds the counts of lines and branches recorded for the same file under another name.
     pub fn add(&mut self, other: &FileCounts) {
         other.lines.iter().for_each(|(line, count)| *self.lines.entry(*line).or_default() += count);
         for (place, directions) in &other.branches {
             let own = self.branches.entry(*place).or_default();
             for (direction, counts) in directions {
                 let sum = own.entry(*direction).or_default();
-                *sum = TakenBranch { reached: sum.reached + counts.reached, taken: sum.taken + counts.taken };
+                *sum = OutcomeCount { reached: sum.reached + counts.reached, taken: sum.taken + counts.taken };
             }
         }
     }
 }
 
-/// The outcome of a branch, in the order of reports.
+/// The outcome of a branch. The order is that of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// The condition is true.
@@ -79,9 +76,9 @@ pub enum Direction {
     Indirect(u32),
 }
 
-/// Counts of one outcome of a branch.
+/// Counts for one outcome of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TakenBranch {
+pub struct OutcomeCount {
     /// Executions of the branch.
     pub reached: u64,
     /// Executions with this outcome.
@@ -89,7 +86,7 @@ pub struct TakenBranch {
 }
 
 impl View<'_> {
-    /// The count of a line: from the coverage mapping if its file has one; else derived from blocks by debug information.
+    /// The count of a line: from the coverage mapping if the file has one, otherwise derived from blocks. `None` if the line has no count.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
         match self.mapped.get(file).or_else(|| self.mapped.get(&plain(file))) {
             Some(lines) => lines.get(&line).copied(),
@@ -99,10 +96,10 @@ impl View<'_> {
 }
 
 impl LineCounts {
-    /// Counts of the given functions.
+    /// Computes the counts of the given functions.
     pub fn from_functions<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
-        let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_silent(f)).collect();
+        let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_empty_and_unentered(f)).collect();
         for function in &functions {
             let entries = inlined::entries(function);
             unentered.extend(counts.add_lines(function, &entries));
@@ -119,12 +116,12 @@ impl LineCounts {
         counts
     }
 
-    /// Count of a line; `None` if there is no code on it.
+    /// The count of a line; `None` if it has none.
     pub fn line(&self, file: &str, line: u32) -> Option<u64> {
         self.files.get(file)?.lines.get(&line).copied()
     }
 
-    /// Calls of the functions that are declared on a line; `None`: there are none.
+    /// Calls of the functions declared on a line; `None` if there are no functions.
     fn calls(&self, (file, line): (&str, u32)) -> Option<u64> {
         let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
@@ -138,7 +135,7 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds the lines of bodies that were entered. Returns the lines of other bodies, each with the line of its function's declaration.
+    /// Adds the lines of bodies that were entered. Returns the lines of the others, each with the place of its function's declaration.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -154,7 +151,7 @@ impl LineCounts {
     }
 
     fn add_stopped(&mut self, function: &Function) {
-        let stopped = inlined::stopped(function, &function.paths);
+        let stopped = inlined::stops_by_block(function, &function.paths);
         for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
             if count == 0 || stopped[at] < count {
                 continue;
@@ -174,7 +171,7 @@ impl LineCounts {
         }
     }
 
-    /// Lines of bodies that were not entered, where no other body of the function was.
+    /// Adds lines of bodies that were not entered, unless another body of the same function was.
     fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
         let calls =
             self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
@@ -222,24 +219,24 @@ impl LineCounts {
     }
 }
 
-/// The instances of lines in a function, each with its count.
+/// The instances of lines in a function with their counts.
 fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
-    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stopped(function, &function.paths));
+    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {
             continue;
         }
         let others = |jump: &Position| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
-        let jump = block.branch.filter(|jump| count == 0 && decides_nothing(function, at) && others(jump));
+        let jump = block.branch.filter(|jump| count == 0 && ends_unconditionally(function, at) && others(jump));
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
-        // Paths that stopped in a call of the block executed nothing behind it.
-        let passes = inlined::passes(function, at, count, count.saturating_sub(stopped[at]));
+        // Paths that stopped in a call of the block did not execute the code after it.
+        let after_calls = inlined::executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
         let count_of = |p: &Position| {
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
-            passes.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, passed)| *passed)
+            after_calls.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, executions)| *executions)
         };
         let shown = shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries));
         shown.for_each(|p| instances.add(Some(p), count_of(&p)));
@@ -252,7 +249,7 @@ fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position
     instances.0.into_values().collect()
 }
 
-/// The greatest count of each instance by scope, file and line.
+/// The maximum count of each instance, by scope, file and line.
 #[derive(Default)]
 struct Instances(BTreeMap<(u32, u32, u32), (Position, u64)>);
 
@@ -264,8 +261,8 @@ impl Instances {
     }
 }
 
-/// Whether a block ends in a jump or return.
-fn decides_nothing(function: &Function, block: usize) -> bool {
+/// Returns true if a block ends in an unconditional jump or a return.
+fn ends_unconditionally(function: &Function, block: usize) -> bool {
     let kinds =
         || function.out.get(block).into_iter().flatten().map(|e| function.map.edges[e.index()].kind).filter(|k| *k != EdgeKind::Reach);
     kinds().all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))

@@ -1,16 +1,16 @@
-//! Measures of paths.
+//! Measures that paths are weighted by.
 
-/// A measure of paths.
+/// A measure of a path's weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// Executed instructions of the intermediate code.
+    /// Executed instructions of LLVM IR.
     #[default]
     Instructions,
     /// Executed basic blocks.
     Blocks,
-    /// Executions of the path, however long it is.
+    /// Executions of the path, regardless of its length.
     Count,
-    /// Events that were summed for each path.
+    /// Events counted for each path, such as cycles.
     Events,
 }
 

@@ -1,9 +1,9 @@
-//! Colours, and text that fits a width. Whether there is colour is the caller's decision.
+//! Colours, and text fitted to a width in terminal columns. The caller decides whether colour is used.
 
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Of the report's titles.
+/// Titles.
 pub const TITLE: Style = Style::new().bold();
 /// Names of functions.
 pub const NAME: Style = AnsiColor::Cyan.on_default().bold();
@@ -13,22 +13,22 @@ pub const DIM: Style = Style::new().dimmed();
 pub const COUNT: Style = AnsiColor::Yellow.on_default();
 /// Bars.
 pub const BAR: Style = AnsiColor::Blue.on_default();
-/// Target of a branch.
+/// The targets of branches.
 pub const DIRECTION: Style = AnsiColor::Green.on_default().bold();
-/// Other directions.
+/// Other branch outcomes, and kinds of findings.
 pub const OTHER: Style = AnsiColor::Magenta.on_default().bold();
-/// Source that a path runs through.
+/// Source lines on the shown path.
 pub const ON_PATH: Style = Style::new().bold();
 /// Warnings.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// All of them.
+/// All styles.
 pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER, ON_PATH, WARNING];
 
-/// Applies styles, or leaves them out.
+/// Applies styles if colour is enabled.
 #[derive(Clone, Copy, Debug)]
 pub struct Painter {
-    /// Whether there is colour.
+    /// Whether colour is enabled.
     pub color: bool,
 }
 
@@ -42,44 +42,44 @@ impl Painter {
     }
 }
 
-/// Columns that a text takes.
+/// The width of a text in columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text, cut to a width; `…` marks a cut.
-pub fn fit(text: &str, most: usize) -> String {
-    if width(text) <= most {
+/// Shortens a text to a width; `…` marks the omission.
+pub fn fit(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
         return text.to_string();
     }
     let (mut out, mut used) = (String::new(), 0);
     for c in text.chars() {
         let wide = c.width().unwrap_or(0);
-        if used + wide + 1 > most {
+        if used + wide + 1 > columns {
             break;
         }
         out.push(c);
         used += wide;
     }
-    if most > 0 {
+    if columns > 0 {
         out.push('…');
     }
     out
 }
 
-/// The text, cut or filled up with spaces on the right to exactly a width.
+/// Shortens a text or pads it on the right to exactly a width.
 pub fn left(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     let fill = columns.saturating_sub(width(&text));
     format!("{text}{}", " ".repeat(fill))
 }
 
-/// The text, filled up with spaces on the left.
+/// Pads a text on the left to at least a width.
 pub fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// A bar of at most some columns for a share from 0 to 1, in eighths of a column.
+/// A bar for a share from 0 to 1, with a resolution of an eighth of a column, padded to `columns`.
 pub fn bar(share: f64, columns: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
@@ -92,18 +92,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_fit() {
+    fn texts_are_shortened_and_padded() {
         assert_eq!([fit("abcdef", 6), fit("abcdef", 4), fit("日本語", 5), fit("x", 0)], ["abcdef", "abc…", "日本…", ""]);
         assert_eq!([left("ab", 4), right("ab", 4)], ["ab  ", "  ab"]);
     }
 
     #[test]
-    fn bars_have_their_width_and_show_what_is_small() {
+    fn bars_are_padded_and_never_empty_for_positive_shares() {
         assert_eq!([bar(1.0, 3), bar(0.5, 3), bar(1e-6, 3), bar(0.0, 3)], ["███", "█▌ ", "▏  ", "   "]);
     }
 
     #[test]
-    fn no_colour_no_escapes() {
+    fn escape_sequences_are_written_only_with_colour() {
         assert_eq!(Painter { color: false }.paint(NAME, "f"), "f");
         assert!(Painter { color: true }.paint(NAME, "f").starts_with('\u{1b}'));
     }

@@ -1,13 +1,9 @@
-//! A path as people read it: where it begins, the source lines it runs through in order, the direction of each branch, where it ends.
+//! A path as source lines: where it begins, the lines it executes in order, the direction of each branch, where it ends.
 //!
-//! Blocks are those of optimised code, whose instructions come in any order. What a block does between its branches has
-//! no order that matters to a path, so its lines are shown as the source has them, with one exception: the line of its
-//! branch comes last. Neighbouring steps on one line become one step. Code that was inlined is a step of its own under
-//! the call that brought it in (its *chain*).
-//!
-//! The direction of a branch is shown by the line it leads to and the line it does not lead to (`→ 14, not 20`). Whether the
-//! condition was true is known for the optimised code only. Compilers negate conditions there, so the answer would be
-//! wrong for the source about half of the time.
+//! The optimiser reorders the instructions of a block, so the lines of a block are shown in source order, except that the line of its
+//! branch comes last. Neighbouring steps on the same line are merged. Inlined code is shown under its call (its *chain*).
+//! The direction of a branch is shown as the line it leads to and the line it does not lead to (`→ 14, not 20`). Whether the
+//! condition was true would often be wrong for the source, because compilers negate conditions.
 
 pub use crate::turn::{Begins, Ends, Turn};
 use crate::view::{Function, chain, file_of};
@@ -19,15 +15,14 @@ use trodden_unit::{BlockKind, EdgeKind, Position};
 /// A path as a list of source lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathListing {
-    /// How it begins.
+    /// How the path begins.
     pub begins: Begins,
-    /// What it runs through.
+    /// The lines that it executes.
     pub steps: Vec<ListingStep>,
-    /// How it ends.
+    /// How the path ends.
     pub ends: Ends,
 }
 
-/// A path with its function.
 pub(crate) struct ListedPath<'v, 'a> {
     pub function: &'v Function<'a>,
     pub id: u64,
@@ -40,19 +35,19 @@ impl ListedPath<'_, '_> {
     }
 }
 
-/// One line, or one block whose lines are unknown.
+/// One line of a listing, or a block whose line is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListingStep {
-    /// Its blocks.
+    /// The blocks that the line is part of.
     pub blocks: Vec<Node>,
-    /// The line: calls of inlined functions from the outermost, then the line itself. Empty if unknown.
+    /// The calls of inlined functions, outermost first, then the line itself. Empty if the line is unknown.
     pub chain: Vec<Position>,
-    /// Directions of the branches on it.
+    /// The directions of the branches on the line.
     pub turns: Vec<Turn>,
 }
 
 impl PathListing {
-    /// The listing of a path; an unfinished one reached a call that did not return.
+    /// The listing of a path. An unfinished path ends at a call that did not return.
     pub fn from_path<'p>(function: &Function, path: impl Into<CountedPath<'p>>) -> PathListing {
         let path = path.into();
         let edges = edges(function, path.path);
@@ -76,7 +71,7 @@ impl PathListing {
         PathListing { begins: begins(function, path.beginning), steps: steps(function, path.blocks, &edges, path.end.is_none()), ends }
     }
 
-    /// The listing of a path that was cut into several pieces; `pieces` has at least one.
+    /// The listing of a path that was cut into several pieces. `pieces` is not empty.
     pub fn joined(pieces: Vec<PathListing>) -> PathListing {
         let joined = pieces.into_iter().reduce(|first, next| {
             let mut steps = first.steps;
@@ -86,33 +81,32 @@ impl PathListing {
         joined.unwrap_or(PathListing { begins: Begins::Entry, steps: Vec::new(), ends: Ends::Stop { line: None } })
     }
 
-    /// The lines of the function itself, abridged: `12-14-17`.
-    pub fn outline(&self, most: usize) -> String {
+    /// The lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
+    pub fn outline(&self, limit: usize) -> String {
         let mut lines: Vec<u32> = self.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).collect();
         lines.dedup();
         let mut words: Vec<String> = match lines.is_empty() {
             false => lines.iter().map(u32::to_string).collect(),
             true => self.steps.iter().flat_map(|s| &s.blocks).map(|b| format!("b{}", b.0)).collect(),
         };
-        if words.len() > most {
-            let tail = most / 2;
-            words.splice(most - tail..words.len() - tail, ["..".to_string()]);
+        if words.len() > limit {
+            let tail = limit / 2;
+            words.splice(limit - tail..words.len() - tail, ["..".to_string()]);
         }
         words.join("-")
     }
 }
 
-/// The edge after a tail call by which a path reaches the block that it returns from. The function's frame is gone by then.
+/// The tail call edge that leads to the block a path returns from, if there is one. The path ends with the tail call in this case.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = &function.map.edges[before.index()];
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }
 
-/// The direction that an edge stands for, if its block has several successors.
+/// The branch direction of an edge; `None` if the edge is not a decision, or is shown where control leaves the dispatch block.
 pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = &function.map.edges[edge.index()];
-    // An indirect branch that leads to a dispatch block is shown where control leaves that block.
     let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && kind(function, flow.to) == Some(BlockKind::Dispatch);
     let is_decision = matches!(
         flow.kind,
@@ -121,7 +115,7 @@ pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     (is_decision && !shown_later).then(|| Turn { kind: flow.kind, text: direction_text(function, edge), edge })
 }
 
-/// For a branch with two successors: where the edge leads, and where the other one leads. Else the edge's condition.
+/// For a branch with two successors, the targets of the edge and of the other edge; otherwise the edge's condition.
 fn direction_text(function: &Function, edge: Edge) -> String {
     let flow = &function.map.edges[edge.index()];
     if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {
@@ -142,7 +136,7 @@ fn direction_text(function: &Function, edge: Edge) -> String {
     format!("→ {}, not {}", words[0], words[1])
 }
 
-/// Where an edge leads, and where the other edges of its branch lead: the first known positions there.
+/// The first known positions at the target of an edge, and at the targets of the other edges of its branch.
 pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<Position>, Vec<Option<Position>>) {
     let flow = &function.map.edges[edge.index()];
     let siblings = function.out.get(flow.from.index()).into_iter().flatten().filter(|other| **other != edge);
@@ -151,7 +145,7 @@ pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<Positio
     (Target::find(function, flow.to).at, others.collect())
 }
 
-/// Where an edge leads: the first known line there.
+/// The target of an edge, with the first known position there.
 #[derive(Clone, Copy)]
 struct Target {
     block: Node,
@@ -161,8 +155,8 @@ struct Target {
 impl Target {
     /// Follows single successors from a block without a line to the first block that has one.
     fn find(function: &Function, mut block: Node) -> Target {
-        const FAR: usize = 8;
-        for _ in 0..FAR {
+        const MAX_BLOCKS: usize = 8;
+        for _ in 0..MAX_BLOCKS {
             let at = chains(function, block, false).first().and_then(|c| c.last()).copied();
             let out = function.out.get(block.index()).map_or(&[][..], Vec::as_slice);
             match (at, out) {
@@ -173,7 +167,7 @@ impl Target {
         Target { block, at: None }
     }
 
-    /// The line; with its column where the branch itself is on it.
+    /// The line, with its column if it is also the line of the branch (`from`).
     fn line(self, function: &Function, from: Option<(u32, u32)>) -> String {
         match self.at {
             Some(p) if Some((p.file, p.line)) == from && p.column > 0 => self.column(function),
@@ -196,22 +190,22 @@ fn kind(function: &Function, block: Node) -> Option<BlockKind> {
     function.map.blocks.get(block.index()).map(|b| b.kind)
 }
 
-/// Why an edge of a function's graph was cut.
+/// The reason why an edge was cut.
 pub fn reason(function: &Function, edge: Edge) -> CutReason {
     function.map.cuts.iter().find(|(cut, _)| *cut == edge).map_or(CutReason::Back, |(_, reason)| *reason)
 }
 
-/// First line of a block in the function's own source. Inlined code counts at the line of its call.
+/// The first line of a block in the function's own source. Inlined code is attributed to the line of its call.
 pub fn first_line(function: &Function, block: Node) -> Option<u32> {
     own_lines(function, block, false).min()
 }
 
-/// Last line of a block, likewise.
+/// The last line of a block in the function's own source. Inlined code is attributed to the line of its call.
 pub fn last_line(function: &Function, block: Node) -> Option<u32> {
     own_lines(function, block, false).max()
 }
 
-/// Lines of a block, of the function itself; where a path `stops` in a call of it, those up to the call.
+/// The function's own lines in a block. If a path `stops` in a call of the block, only those up to the call.
 fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
     let map = function.units_map();
     let block = function.map.blocks.get(block.index());
@@ -227,7 +221,7 @@ fn begins(function: &Function, beginning: Beginning) -> Begins {
         Beginning::Entry => Begins::Entry,
         Beginning::After(edge) => {
             let at = function.map.edges[edge.index()].to;
-            // If several cut edges lead here and one of them closes a loop, the loop is the reason that is shown.
+            // If several cut edges lead here and one of them is a back edge, the loop is shown as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.edges.get(cut.index()).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason(function, edge) };
@@ -248,7 +242,7 @@ fn edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Ed
         .collect()
 }
 
-/// Lines of blocks, each with its turns; of a path that `stops` in a call of the last block nothing behind that.
+/// The lines of blocks with their branch directions. If the path `stops` in a call of the last block, code after that is left out.
 fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bool) -> Vec<ListingStep> {
     let mut steps: Vec<ListingStep> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
@@ -274,7 +268,7 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bo
 fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool) -> Vec<ListingStep> {
     let chains = chains(function, block, stops);
     if chains.is_empty() {
-        // A block without lines is shown only if it has a branch, or if no block of the function has a line.
+        // A block without lines is shown only if it has a branch, or if no block of the function has lines.
         let hidden = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
         return if hidden {
             Vec::new()
@@ -290,7 +284,7 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool
     steps
 }
 
-/// The lines of one block in source order. The branch comes last if the block has several successors.
+/// The chains of one block in source order. If the block has several successors, its branch comes last.
 fn chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Position>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
     let map = function.units_map();
@@ -313,7 +307,7 @@ fn lines(chain: &[Position]) -> Vec<(u32, u32)> {
     chain.iter().map(|p| (p.line, p.file)).collect()
 }
 
-/// Whether two steps are on one line, called from the same lines.
+/// Returns true if two chains have the same line and are called from the same lines.
 pub fn same_line(a: &[Position], b: &[Position]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a.file, a.line) == (b.file, b.line))
 }

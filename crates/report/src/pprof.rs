@@ -1,8 +1,7 @@
-//! A profile for `pprof`: a gzipped protocol buffer.
+//! A profile for `pprof`: a gzipped protocol buffer. Field numbers and meanings are those of `profile.proto` in google/pprof.
 //!
-//! Source: `profile.proto` of google/pprof (field numbers and meanings). Each executed path is one sample whose stack
-//! is the path (leaf) inside its function; its values are executions and executed instructions. Paths are functions of
-//! their own there, called by the function they belong to.
+//! Each executed path is one sample, whose values are its executions and executed instructions. A path is presented as a function that is
+//! called by the function it belongs to, so the stack of a sample is the path (leaf) and its function.
 
 use crate::error::ReportError;
 use crate::measure::Measure;
@@ -13,13 +12,13 @@ use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Lines of a path that its frame names.
-const OUTLINE: usize = 12;
+/// Maximum number of source lines in the name of a path's frame.
+const MAX_OUTLINE: usize = 12;
 
-/// Writes the selected paths.
+/// Writes the selected paths as a compressed profile.
 ///
 /// # Errors
-/// The selection names no function.
+/// No function matches the selection, or compression fails.
 pub fn pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
     let profile = build(view, selection)?;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -27,10 +26,10 @@ pub fn pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError>
     encoder.finish().map_err(ReportError::Compress)
 }
 
-/// The profile as a message.
+/// Builds the message for the selected paths.
 ///
 /// # Errors
-/// The selection names no function.
+/// No function matches the selection.
 pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError> {
     let ranking = selection.rank(view)?;
     let mut builder = Builder::default();
@@ -70,7 +69,7 @@ struct Builder {
     samples: Vec<PprofSample>,
     locations: Vec<PprofLocation>,
     functions: Vec<PprofFunction>,
-    /// Locations of functions, by the address of their maps.
+    /// Location numbers of functions, by the address of their maps.
     outer: HashMap<*const trodden_unit::FunctionMap, u64>,
 }
 
@@ -105,7 +104,7 @@ impl Builder {
             Begins::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
-        let name = format!("{} path {id} ({})", function.name.short, listing.outline(OUTLINE));
+        let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE));
         self.location(&name, &name, function.file().unwrap_or(""), line)
     }
 
@@ -124,10 +123,10 @@ impl Builder {
     }
 }
 
-/// The whole profile.
+/// The message `Profile`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Profile {
-    /// What the samples' values are.
+    /// The types of the samples' values.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
     /// Executed paths.
@@ -142,21 +141,21 @@ pub struct Profile {
     /// All strings; the first is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
-    /// Start, nanoseconds since 1970.
+    /// Start of the run, in nanoseconds since 1970.
     #[prost(int64, tag = "9")]
     pub time_nanos: i64,
-    /// Wall time in nanoseconds.
+    /// Wall time of the run, in nanoseconds.
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
-    /// Remarks, as places in the string table.
+    /// Comments, as indices into the string table.
     #[prost(int64, repeated, tag = "13")]
     pub comment: Vec<i64>,
-    /// The value that is shown first, as a place in the string table.
+    /// The value shown by default, as an index into the string table.
     #[prost(int64, tag = "14")]
     pub default_sample_type: i64,
 }
 
-/// Name and unit of a value, as places in the string table.
+/// Name and unit of a value, as indices into the string table.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct ValueType {
     /// The name.
@@ -178,13 +177,13 @@ pub struct PprofSample {
     pub value: Vec<i64>,
 }
 
-/// A place.
+/// A code location.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PprofLocation {
-    /// Its number, from 1.
+    /// The location's number, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Its line.
+    /// The location's line.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<PprofLine>,
 }
@@ -192,21 +191,21 @@ pub struct PprofLocation {
 /// A line of a function.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct PprofLine {
-    /// The function.
+    /// The function's number.
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
-    /// Its line.
+    /// The line in the function's file.
     #[prost(int64, tag = "2")]
     pub line: i64,
 }
 
-/// A function, or a path shown as one. Names are places in the string table.
+/// A function, or a path presented as one. Names are indices into the string table.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct PprofFunction {
-    /// Its number, from 1.
+    /// The function's number, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Name for people.
+    /// The demangled name.
     #[prost(int64, tag = "2")]
     pub name: i64,
     /// Linkage name.
@@ -215,7 +214,7 @@ pub struct PprofFunction {
     /// Source file.
     #[prost(int64, tag = "4")]
     pub filename: i64,
-    /// Line of its declaration.
+    /// The line of the declaration.
     #[prost(int64, tag = "5")]
     pub start_line: i64,
 }

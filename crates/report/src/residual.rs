@@ -1,6 +1,6 @@
-//! Untested paths, on a terminal and as JSON; SARIF is in [`crate::sarif`].
+//! Untested paths as text and JSON; [`crate::sarif`] writes them as SARIF.
 //!
-//! The view is of a profile that was filtered by known paths ([`trodden_analysis::untested`]): all of its paths are untested.
+//! The view is of a profile that was filtered by known paths ([`trodden_analysis::untested`]), so that all of its paths are untested.
 
 use crate::escape;
 use crate::json::{self, SCHEMA_VERSION, number};
@@ -22,25 +22,25 @@ use trodden_unit::KnownPaths;
 /// The order of untested paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UntestedOrder {
-    /// Executions, most first.
+    /// By executions, most first.
     Count,
-    /// Time of the first execution, latest first.
+    /// By time of the first execution, latest first.
     Newest,
-    /// Runs that took them, most first.
+    /// By number of runs that took the path, most first.
     Runs,
-    /// How well they distinguish failing runs from others, best first; among equals what came last in the run.
+    /// By how well paths distinguish failing from passing runs, best first; equally good ones by time, latest first.
     Failures,
 }
 
-/// Which untested paths are shown.
+/// Selects and orders the untested paths to show.
 pub struct UntestedSelection<'a> {
-    /// Only of these functions, if a name is given: as of reports.
+    /// A function's name or a pattern, as for [`crate::Selection`]; all functions if `None`.
     pub function: Option<&'a str>,
-    /// At most this many.
+    /// Maximum number of paths.
     pub top: usize,
-    /// Only paths all of whose edges are known.
+    /// Whether to show only paths all of whose edges are known.
     pub old_edges_only: bool,
-    /// Their order. By default that of failing runs, if there are any, else executions.
+    /// The order; if `None`, [`UntestedOrder::Failures`] if there are failing runs, otherwise [`UntestedOrder::Count`].
     pub order: Option<UntestedOrder>,
 }
 
@@ -53,33 +53,33 @@ pub struct UntestedInput<'v, 'a> {
     pub sightings: &'v Sightings,
     /// The known paths.
     pub known: &'v KnownPaths,
-    /// The runs that were added up.
+    /// The merged runs.
     pub runs: &'v [RunLabel],
 }
 
 /// An untested path.
 pub struct UntestedReport<'v, 'a> {
-    /// Its function.
+    /// The path's function.
     pub function: &'v Function<'a>,
-    /// Its number.
+    /// The path's number.
     pub id: u64,
-    /// Whether it was completed; else it is unfinished.
+    /// Whether the path is complete; otherwise it is unfinished.
     pub complete: bool,
     /// Executions.
     pub count: u64,
-    /// Edges of it that no known path takes.
+    /// The path's edges that no known path takes.
     pub new_edges: Vec<Edge>,
     /// The runs in which it was executed.
     pub seen: Sighting,
-    /// Its source lines.
+    /// The path's source lines.
     pub listing: PathListing,
 }
 
 /// An untested edge.
 pub struct NewEdge<'v, 'a> {
-    /// Its function.
+    /// The edge's function.
     pub function: &'v Function<'a>,
-    /// Its number.
+    /// The edge's number.
     pub edge: Edge,
     /// Executions.
     pub count: u64,
@@ -88,28 +88,28 @@ pub struct NewEdge<'v, 'a> {
 /// The selected untested paths, and sums over all of them.
 pub struct ResidualReport<'v, 'a> {
     input: UntestedInput<'v, 'a>,
-    /// Shown, in order.
+    /// The shown paths in order.
     pub shown: Vec<UntestedReport<'v, 'a>>,
     /// Untested edges of the selected functions, most executed first.
     pub edges: Vec<NewEdge<'v, 'a>>,
-    /// Number of selected paths, shown or not.
+    /// The number of selected paths, shown or not.
     pub found: usize,
-    /// Number of unfinished paths among them.
+    /// The number of unfinished paths among the selected ones.
     pub unfinished: usize,
-    /// Number of untested paths, selected or not.
+    /// The number of untested paths, selected or not.
     pub all: usize,
     /// Sums over the selected complete paths.
     pub summary: UntestedSummary,
 }
 
 impl<'v, 'a> ResidualReport<'v, 'a> {
-    /// Picks paths and sorts them.
+    /// Selects paths and sorts them.
     ///
     /// # Errors
-    /// No function has the selected name.
+    /// No function matches the selection.
     pub fn new(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
         let functions: Vec<&Function> = match selection.function {
-            // A profile without untested paths has no functions, so a name cannot be checked.
+            // A profile without untested paths has no functions, so the name cannot be checked.
             Some(_) if input.view.functions.is_empty() => Vec::new(),
             Some(name) => crate::select::matching(input.view, name)?,
             None => input.view.functions.iter().collect(),
@@ -122,7 +122,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             _ => UntestedOrder::Failures,
         });
         shown.sort_by(|a, b| {
-            let is_first = match order {
+            let by_order = match order {
                 UntestedOrder::Count => Ordering::Equal,
                 UntestedOrder::Newest => b.seen.first_ns.cmp(&a.seen.first_ns),
                 UntestedOrder::Runs => b.seen.runs.cmp(&a.seen.runs),
@@ -131,8 +131,8 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                     by_score.then(a.complete.cmp(&b.complete)).then(b.seen.first_ns.cmp(&a.seen.first_ns))
                 }
             };
-            let otherwise = |u: &UntestedReport| (Reverse(u.count), u.function.name.full.clone(), u.id);
-            is_first.then_with(|| otherwise(a).cmp(&otherwise(b)))
+            let tie_break = |u: &UntestedReport| (Reverse(u.count), u.function.name.full.clone(), u.id);
+            by_order.then_with(|| tie_break(a).cmp(&tie_break(b)))
         });
         let (found, summary) = (shown.len(), input.summary(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
@@ -142,18 +142,18 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
 
-    /// Whether no path is selected, and none was executed that cannot be listed.
+    /// Returns true if no path is selected and there were no executions of paths that cannot be listed.
     pub fn is_empty(&self) -> bool {
         self.found == 0 && self.input.sightings.without_path == WithoutPath::default()
     }
 
-    /// The share of executions that are untested, from 0 to 1; `None` if the program does not count known paths.
+    /// The share of untested executions, from 0 to 1; `None` if the program does not count known paths.
     pub fn share(&self) -> Option<f64> {
         let all = self.input.sightings.executions;
         (self.input.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
     }
 
-    /// The functions with only those paths that are shown.
+    /// The functions with the shown paths, without their other paths.
     pub fn functions(&self) -> Vec<Function<'a>> {
         let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
             self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
@@ -162,12 +162,12 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         functions.filter(|(_, ids)| !ids.is_empty()).map(|(function, ids)| function.with_paths(&ids)).collect()
     }
 
-    /// The run that took a path first.
+    /// The first run that took a path.
     pub fn run_of(&self, path: &UntestedReport) -> Option<&RunLabel> {
         self.input.runs.get(path.seen.first_run)
     }
 
-    /// For a terminal.
+    /// The report as text; `edges` adds the list of untested edges.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, edges: bool) -> String {
         let page = &Page::new(options);
         let runs = plural(self.input.runs.len() as u128, "run", "runs");
@@ -211,7 +211,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         };
         let share = self.share().map_or(String::new(), |s| format!(", {} of all", words::percent(s)));
         format!(
-            "{} in {}, {}{share}; {}{unfinished}\n{} new although every edge is known; {} in functions without an untested edge\n\n",
+            "{} in {}, {}{share}; {}{unfinished}\n{} new although every edge is known; {} in functions without untested edges\n\n",
             plural(paths.into(), "path", "paths"),
             plural(functions.into(), "function", "functions"),
             plural(executions, "execution", "executions"),
@@ -221,14 +221,17 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         )
     }
 
-    /// What the builds do not distinguish.
+    /// A note on executions whose paths the build does not distinguish.
     fn without_path(&self) -> String {
         let WithoutPath { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
             0 => String::new(),
-            _ => format!("{} of {of} cannot be listed: the build counts them together\n\n", plural(executions, "execution", "executions")),
+            _ => {
+                let executions = plural(executions, "execution", "executions");
+                format!("{executions} of {of} cannot be listed because the build counts them together\n\n")
+            }
         };
-        line(untested, "more untested paths") + &line(unclear, "paths that may be untested or not")
+        line(untested, "more untested paths") + &line(unclear, "paths that may or may not be untested")
     }
 
     fn title(&self, rank: usize, path: &UntestedReport, page: &Page) -> String {
@@ -265,7 +268,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         Some(format!("first {when} by {number}{}", run.words.replace(char::is_control, " ")))
     }
 
-    /// As JSON; the schema is described in the user guide.
+    /// The report as JSON; the user guide describes the schema.
     pub fn json(&self, sources: &SourceCache) -> Value {
         let paths = self.shown.iter().enumerate().map(|(at, p)| {
             let mut out = json::listing_json(p.function, &p.listing, sources);
@@ -315,7 +318,6 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 }
 
-/// A summary as JSON.
 fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
     json!({
         "untested_paths": summary.paths,
@@ -335,7 +337,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         untested::known_of(self.known, &function.unit.map, function.map)
     }
 
-    /// How well a path distinguishes failing runs from others, from 0 to 1.
+    /// How well a path distinguishes failing from passing runs (Ochiai coefficient), from 0 to 1.
     fn suspicion(&self, path: &UntestedReport) -> f64 {
         path.seen.ended.ochiai(self.sightings.ended)
     }
@@ -350,7 +352,6 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.complete.len() + unfinished.count()
     }
 
-    /// Sums over some of the paths.
     fn summary(&self, paths: &[UntestedReport]) -> UntestedSummary {
         let mut functions: BTreeMap<*const Function, (&Function, NewInFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
@@ -363,7 +364,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         let mut summary = UntestedSummary::default();
         for (function, new) in functions.into_values() {
             summary.add(&new);
-            // Whether the function has an untested edge depends on all of its paths, not on the selected ones.
+            // Whether the function has untested edges depends on all of its paths, not only on the selected ones.
             let all = untested::new_in(function.map, self.known_of(function), &function.paths);
             if new.edges.is_empty() && !all.edges.is_empty() {
                 summary.in_functions_without_new_edges -= new.paths;
@@ -403,7 +404,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 }
 
-/// The lines of an edge's source and target.
+/// The lines of an edge's source and target blocks.
 fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
     let flow = &edge.function.map.edges[edge.edge.index()];
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
@@ -412,7 +413,7 @@ fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
 fn edge_line(edge: &NewEdge, page: &Page) -> String {
     let (from, to) = ends_of(edge);
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    // The condition is known for the optimised code only, where it may be the opposite of the source's.
+    // The condition is shown only without a line: in optimised code it may be the negation of the source's.
     let direction = match crate::path_listing::turn(edge.function, edge.edge) {
         Some(turn) if turn.text.starts_with('→') => turn.text,
         _ => format!("→ {} ({})", line(to), words::edge_condition(&edge.function.map.edges[edge.edge.index()])),
@@ -422,17 +423,17 @@ fn edge_line(edge: &NewEdge, page: &Page) -> String {
     format!("{}  {name}  {file}: {} {direction}\n", right(&words::brief(edge.count), 8), line(from))
 }
 
-/// How often the field executed the hottest paths of the tests, on a terminal. The view is of the field's whole profile.
+/// A comparison of the tests' hottest paths with the field's, as text. The view is of the field's whole profile.
 pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
     let mut out = format!("{}\n", page.paint(paint::TITLE, "Do hot paths stay hot?"));
     out.push_str(&format!(
-        "{} of the {} that tests execute most {} among the {} that the field executes most. The field executed {taken} of them at all: \
-            {} of its executions.\n\n",
+        "{} of the tests' {} {} also among the {} hottest in the field. The field executed {taken} of them, which are {} of its \
+            executions.\n\n",
         stay,
-        plural(hot.len() as u128, "path", "paths"),
+        plural(hot.len() as u128, "hottest path", "hottest paths"),
         if stay == 1 { "is" } else { "are" },
         hot.len(),
         words::percent(share)
@@ -452,7 +453,7 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
     out
 }
 
-/// The same as JSON.
+/// The comparison of hot paths as JSON.
 pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
     let functions = view.by_place();
     let path = |(at, p): (usize, &HotPath)| {

@@ -1,4 +1,4 @@
-//! The runs of a run store, as JSON and as a table (`trodden runs`).
+//! The runs of a run store as JSON and as a table, for `trodden runs`.
 
 use crate::json;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub fn run_json(entry: &RunEntry) -> Value {
     })
 }
 
-/// Runs, for a terminal.
+/// A table of runs for a terminal.
 pub fn table(runs: &[RunEntry]) -> String {
     let mut out =
         format!("{:>5}  {:<12} {:<16}  {:>10}  {:<10}  {}\n", "run", "suite", "started (UTC)", "seconds", "ending", "test or command");
@@ -29,7 +29,7 @@ pub fn table(runs: &[RunEntry]) -> String {
             None if entry.run.runs > 1 => "several".into(),
             None => "unknown".into(),
         };
-        // Up to the minute.
+        // Without seconds.
         let started = moment(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;

@@ -1,6 +1,4 @@
-//! Sampled profiles in reports: how they were sampled, and the estimate for each path.
-//!
-//! Every report shows the observed counts. Estimates are shown beside them, with their confidence.
+//! Sampled profiles in reports: how they were sampled, and an estimate with a confidence margin beside the observed count of each path.
 
 use crate::select::RankedPath;
 use crate::view::View;
@@ -8,7 +6,7 @@ use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
 
-/// The estimate for a path, if its unit was sampled.
+/// The estimated executions of a path; `None` if its unit was not sampled or no estimate can be given.
 pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     let index = function.map.first_counter + ranked.path.id;
@@ -16,7 +14,7 @@ pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     is_sampled.then(|| sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)).flatten()
 }
 
-/// The header's line about sampling.
+/// The summary of sampling in a report's header.
 pub fn summary(sampling: &Sampling) -> String {
     let sampling = match sampling {
         Sampling::Branches(branches) => return branches.summary(),
@@ -28,8 +26,8 @@ pub fn summary(sampling: &Sampling) -> String {
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
     if sampling.is_withheld() {
         return format!(
-            "counted in {bursts}, but for {:.0}% of the time the program waited for a processor: counts are the observed ones, and no \
-                estimates can be given. Record on a less busy machine, or where perf_event_open(2) is allowed",
+            "counted in {bursts}, but the program waited for a CPU {:.0}% of the time: counts are the observed ones, without estimates. \
+                Record on a less busy machine, or where perf_event_open(2) is allowed",
             100.0 * sampling.waited
         );
     }
@@ -40,7 +38,6 @@ pub fn summary(sampling: &Sampling) -> String {
     )
 }
 
-/// A path's estimate in words.
 pub fn estimate_text(estimate: &BurstEstimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
@@ -50,7 +47,7 @@ pub fn estimate_text(estimate: &BurstEstimate) -> String {
     format!("estimated {}{margin}", whole(estimate.executions))
 }
 
-/// The same as JSON.
+/// The summary of sampling as JSON; null if the profile is not sampled.
 pub fn sampling_json(sampling: Option<&Sampling>) -> Value {
     let s = match sampling {
         None => return Value::Null,
@@ -79,7 +76,6 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     out
 }
 
-/// Adds the estimate to a path's JSON.
 pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
     if let Some(BurstEstimate { executions, margin }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin }));

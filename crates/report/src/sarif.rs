@@ -1,5 +1,5 @@
-//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: the
-//! common frame of all logs, and the log of untested paths. Each path is a result with a code flow, whose locations are its steps.
+//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: what all
+//! logs have in common, and the log of untested paths. Each path is a result with a code flow, whose locations are the path's steps.
 
 use crate::path_listing::{ListingStep, PathListing};
 use crate::residual::{ResidualReport, UntestedReport};
@@ -9,11 +9,10 @@ use crate::words;
 use serde_json::{Value, json};
 use trodden_unit::Position;
 
-/// Where the schema is published.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE: &str = "untested-path";
 
-/// A log of these results.
+/// A log with one run that has the given rules and results.
 pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
     json!({
         "$schema": SCHEMA,
@@ -26,7 +25,7 @@ pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
     })
 }
 
-/// Adds the rules and results of another log to one: to one report of both.
+/// Appends the rules and results of another log, without duplicating rules.
 pub fn append(log: &mut Value, more: Value) {
     let own = &mut log["runs"][0];
     let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
@@ -52,11 +51,11 @@ pub fn append(log: &mut Value, more: Value) {
     own["results"] = Value::Array(results);
 }
 
-/// A place in the source with a message; `None` if the file is unknown.
+/// A source location with a message; `None` if the file is unknown.
 pub(crate) fn location(function: &Function, position: Position, text: &str, sources: &SourceCache) -> Option<Value> {
     let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
     let mut region = json!({ "startLine": position.line });
-    // Compilers count bytes, SARIF counts UTF-16 units; only the source can convert them.
+    // Compilers count columns in bytes, SARIF in UTF-16 code units. The conversion needs the source text.
     if let Some(column) = sources.file(file).and_then(|f| f.utf16_column(position.line, position.column)).filter(|_| position.column > 0) {
         region["startColumn"] = json!(column);
     }
@@ -78,7 +77,7 @@ pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
 }
 
 fn result(residual: &ResidualReport, path: &UntestedReport, sources: &SourceCache) -> Value {
-    let edges = if path.new_edges.is_empty() { " although each of its branches was" } else { "" };
+    let edges = if path.new_edges.is_empty() { ", although each of its branches was" } else { "" };
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
     let mut out = json!({
@@ -106,14 +105,14 @@ fn result(residual: &ResidualReport, path: &UntestedReport, sources: &SourceCach
     out
 }
 
-/// Where a function is declared.
+/// The location of a function's declaration; `None` if it is unknown.
 pub(crate) fn place(function: &Function, sources: &SourceCache) -> Option<Value> {
     let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
 }
 
-/// A step of a path as a location of a code flow; `deeper`: calls around the function.
+/// A step of a path as a location of a code flow. `deeper` is the number of calls around the function.
 pub(crate) fn step_at(function: &Function, listing: &PathListing, at: &ListingStep, sources: &SourceCache, deeper: usize) -> Option<Value> {
     let mut location = step(function, listing, at, sources)?;
     location["nestingLevel"] = json!(at.chain.len().saturating_sub(1) + deeper);
@@ -129,7 +128,7 @@ fn step(function: &Function, listing: &PathListing, step: &ListingStep, sources:
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 
-/// A path as a reference (RFC 3986): what has a meaning there is escaped.
+/// A file path as a URI reference (RFC 3986), with reserved characters escaped.
 fn uri(path: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
     let escaped: String = path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_references() {
+    fn special_characters_in_file_names_are_escaped() {
         assert_eq!(uri("/a b/c#d.c"), "file:///a%20b/c%23d.c");
         assert_eq!(uri("src/ä:x.c"), "src/%C3%A4%3Ax.c");
     }

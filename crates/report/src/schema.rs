@@ -1,17 +1,17 @@
-//! The version of the JSON schema of all reports, and the form of large numbers in JSON.
+//! The version of the JSON schema of all reports, and the representation of large numbers in JSON.
 
 use serde_json::{Value, json};
 
-/// Version of the schema of everything that is written as JSON.
+/// Version of the JSON schema.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// 2^53: whole numbers up to it are exact in double precision, which JavaScript uses.
-const EXACT: u128 = 1 << 53;
+/// The largest integer up to which all integers are exact in double precision, which JavaScript uses.
+const MAX_EXACT: u128 = 1 << 53;
 
-/// A number; beyond 2^53 a string.
+/// A number as JSON: a string if it is above 2^53.
 pub fn number(value: impl Into<u128>) -> Value {
     match value.into() {
-        small if small <= EXACT => json!(small as u64),
+        small if small <= MAX_EXACT => json!(small as u64),
         large => json!(large.to_string()),
     }
 }

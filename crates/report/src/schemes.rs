@@ -1,16 +1,16 @@
-//! Both schemes of finding untested segments, compared, and what the builds cost: text and JSON.
+//! Text and JSON of the comparison of the two schemes that find untested segments, and of the cost of their builds.
 
 use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::residual::{BuildCost, Costs, Schemes};
 
-/// Segments that are named of those that one scheme alone finds.
-const NAMED: usize = 5;
+/// Maximum number of segments listed of those that only one scheme finds.
+const MAX_LISTED: usize = 5;
 
 /// For a terminal.
 pub fn text(found: &Schemes) -> String {
     let mut out = String::from("How untested segments were found (depth 1)\n");
-    out += "  scheme              runs of tests  their time  tested  untested  executions  found by it alone\n";
+    out += "  scheme                  test runs   test time  tested  untested  executions  found by it alone\n";
     for (at, scheme) in found.schemes.iter().enumerate() {
         out += &format!(
             "  {:<18}  {:>13}  {:>8} ms  {:>6}  {:>8}  {:>10}  {:>17}\n",
@@ -25,8 +25,8 @@ pub fn text(found: &Schemes) -> String {
     }
     for (at, scheme) in found.schemes.iter().enumerate() {
         let alone = found.alone(at);
-        let more = alone.len().saturating_sub(NAMED);
-        alone.iter().take(NAMED).for_each(|name| out += &format!("  {} alone: {name}\n", scheme.stages));
+        let more = alone.len().saturating_sub(MAX_LISTED);
+        alone.iter().take(MAX_LISTED).for_each(|name| out += &format!("  {} alone: {name}\n", scheme.stages));
         if more > 0 {
             out += &format!("  {} alone: {} more\n", scheme.stages, plural(more as u128, "segment", "segments"));
         }
@@ -51,9 +51,9 @@ pub fn json(found: &Schemes) -> Value {
     json!([scheme(0), scheme(1)])
 }
 
-/// What builds cost, for a terminal.
+/// Code size and time of each build relative to the uninstrumented build, for a terminal.
 fn costs_text(costs: &Costs) -> String {
-    let mut out = String::from("What it costs, of the build that counts nothing\n");
+    let mut out = String::from("Code size and time, relative to the uninstrumented build\n");
     out += "  build                       code    time\n";
     for row in &costs.builds {
         let (code, time) = costs.ratio(row);
@@ -61,12 +61,12 @@ fn costs_text(costs: &Costs) -> String {
         out += &format!("  {:<24}  {code:>6.2} {time}\n", row.name);
     }
     match costs.rounds {
-        0 => out + "  (--rounds N measures times)\n\n",
+        0 => out + "  (pass --rounds N to measure times)\n\n",
         _ => out + "\n",
     }
 }
 
-/// What builds cost, as JSON.
+/// Code size and time of each build, as JSON.
 pub fn costs_json(costs: &Costs) -> Value {
     let row = |row: &BuildCost| {
         let (code, time) = costs.ratio(row);

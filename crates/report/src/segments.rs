@@ -1,7 +1,5 @@
-//! Interprocedural segments as people read them: the caller's path and the callee's beside each other, with source; as JSON, and as SARIF
-//! whose code flows go from function to function.
-//!
-//! What a segment is: [`trodden_unit::segments`].
+//! Interprocedural segments ([`trodden_unit::segments`]) as text with the caller's and the callee's paths side by side, as JSON, and as
+//! SARIF with code flows from function to function.
 
 use crate::escape;
 use crate::json::{SCHEMA_VERSION, number};
@@ -20,17 +18,16 @@ use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
 const RULE: &str = "untested-segment";
-/// Narrowest column of a path.
-const COLUMN: usize = 48;
-/// Between two columns.
-const BETWEEN: &str = " │ ";
+/// Minimum width of a path's column.
+const MIN_COLUMN: usize = 48;
+const COLUMN_SEPARATOR: &str = " │ ";
 
-/// What is shown.
+/// The kind of segments that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentList {
-    /// Segments that were executed.
+    /// All executed segments.
     Executed,
-    /// Those that no test executed.
+    /// Executed segments that no test executed.
     Untested,
 }
 
@@ -42,32 +39,31 @@ pub struct Segments<'v, 'a> {
     rows: Vec<Row<'v, 'a>>,
     distinct: usize,
     executed: u128,
-    /// The same of all segments, tested or not.
+    /// Totals of all executed segments, tested or not.
     all: SegmentTotals,
 }
 
-/// Different segments, and executions.
+/// The number of different segments, and the number of executions.
 pub type SegmentTotals = (usize, u128);
 
-/// A segment.
 struct Row<'v, 'a> {
     paths: Vec<ListedPath<'v, 'a>>,
     count: u64,
 }
 
 impl<'v, 'a> Segments<'v, 'a> {
-    /// How many segments these are.
+    /// The totals of the given segments.
     pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> SegmentTotals {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
-    /// The most frequent segments of a depth, with their images; `most`: how many are shown; `all`: out of how many they are.
+    /// Collects the `top` most frequent segments. `all` has the totals of all segments that `segments` were selected from.
     pub fn new(
         kind: SegmentList,
         depth: usize,
         segments: &[(&'a ImageProfile, Segment, u64)],
         view: &'v View<'a>,
-        most: usize,
+        top: usize,
         all: SegmentTotals,
     ) -> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
@@ -85,14 +81,14 @@ impl<'v, 'a> Segments<'v, 'a> {
             kind,
             depth,
             program: view.profile.images.first().map(|i| i.path.clone()).unwrap_or_default(),
-            rows: sorted.into_iter().filter_map(row).take(most).collect(),
+            rows: sorted.into_iter().filter_map(row).take(top).collect(),
             distinct: segments.len(),
             executed: Segments::totals(segments).1,
             all,
         }
     }
 
-    /// For a terminal.
+    /// The segments as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &Page::new(options);
         let what = match self.kind {
@@ -106,7 +102,11 @@ impl<'v, 'a> Segments<'v, 'a> {
             plural(self.executed, "time", "times"),
             match self.kind {
                 SegmentList::Executed => String::new(),
-                SegmentList::Untested => format!("; of {} segments and {} executions", count(self.all.0 as u128), count(self.all.1)),
+                SegmentList::Untested => format!(
+                    "; of {} and {}",
+                    plural(self.all.0 as u128, "segment", "segments"),
+                    plural(self.all.1, "execution", "executions")
+                ),
             }
         );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &escape::line(&self.program)), page.paint(paint::DIM, &all));
@@ -120,7 +120,7 @@ impl<'v, 'a> Segments<'v, 'a> {
                 out.push_str(&format!("      {}\n", page.paint(paint::NAME, &path.name())));
                 out.push_str(&path_lines(path.function, &path.listing, sources, page));
             }
-            out.push_str(&beside(&row.paths[outer..], sources, options));
+            out.push_str(&side_by_side(&row.paths[outer..], sources, options));
         }
         if self.distinct > self.rows.len() {
             out.push_str(&format!("\n... and {} more (--top)\n", count((self.distinct - self.rows.len()) as u128)));
@@ -128,7 +128,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         out
     }
 
-    /// As JSON; the schema is described in the user guide.
+    /// The segments as JSON; the user guide describes the schema.
     pub fn json(&self) -> Value {
         let path = |p: &ListedPath| {
             json!({
@@ -152,12 +152,12 @@ impl<'v, 'a> Segments<'v, 'a> {
         })
     }
 
-    /// As SARIF: each segment is a result, with one code flow through all of its functions.
+    /// The segments as SARIF: each one is a result with one code flow through all of its functions.
     pub fn sarif(&self, sources: &SourceCache) -> Value {
         let rule = json!({
             "id": RULE,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
-            "fullDescription": { "text": "The program took this path of a callee behind this path of its caller. No recorded test did." },
+            "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
         sarif::log(json!([rule]), self.rows.iter().map(|row| result(row, sources)).collect())
     }
@@ -166,7 +166,7 @@ impl<'v, 'a> Segments<'v, 'a> {
 fn result(row: &Row, sources: &SourceCache) -> Value {
     let names: Vec<String> = row.paths.iter().map(|p| format!("path {} of {}", p.id, p.function.name.full)).collect();
     let taken = plural(row.count.into(), "time", "times");
-    let text = format!("No test takes {}. This was taken {taken}.", names.join(", then "));
+    let text = format!("No test takes {}. The program took it {taken}.", names.join(", then "));
     let flow = row.paths.iter().enumerate().flat_map(|(deeper, p)| {
         p.listing.steps.iter().filter_map(move |s| sarif::step_at(p.function, &p.listing, s, sources, deeper)).collect::<Vec<_>>()
     });
@@ -189,9 +189,8 @@ fn result(row: &Row, sources: &SourceCache) -> Value {
     out
 }
 
-/// Two paths beside each other.
-fn beside(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
-    let width = (Page::new(options).width.saturating_sub(BETWEEN.chars().count() + 4) / 2).max(COLUMN);
+fn side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
+    let width = (Page::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_COLUMN);
     let page = Page { painter: Painter { color: false }, width, steps: options.steps };
     let column = |path: &ListedPath| -> Vec<String> {
         let outline = path_lines(path.function, &path.listing, sources, &page);
@@ -201,13 +200,13 @@ fn beside(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) ->
     let columns: Vec<Vec<String>> = paths.iter().map(column).collect();
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |column: &Vec<String>, row: usize| left(column.get(row).map_or("", String::as_str), width);
-    let line = |row: usize| columns.iter().map(|c| cell(c, row)).collect::<Vec<_>>().join(BETWEEN);
+    let line = |row: usize| columns.iter().map(|c| cell(c, row)).collect::<Vec<_>>().join(COLUMN_SEPARATOR);
     (0..rows).map(|row| format!("    {}\n", line(row).trim_end())).collect()
 }
 
-/// The listing of a path by its number: whole, or up to a call.
+/// The listing of the path with the given number, which is complete or ends at a call.
 fn listing(function: &Function, id: u64) -> Option<PathListing> {
-    // Of a function that counts segments nothing is said of unfinished paths; here it is the interesting path.
+    // Decoding skips unfinished paths of functions that count segments, but here such a path is the interesting one.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     let path = paths.all().find(|path| path.id == id)?;

@@ -1,4 +1,4 @@
-//! Which functions and paths a report shows, and in which order.
+//! Selects and orders the functions and paths of a report.
 
 use crate::error::ReportError;
 use crate::measure::Measure;
@@ -9,16 +9,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use trodden_profile::{FunctionPaths, PathCount};
 
-/// Which functions and paths a report shows.
+/// The functions and paths that a report shows.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Functions: one's name (linkage, full or short), or a regular expression for full names.
+    /// A function's name (linkage, full or short), or a regular expression for full names.
     pub function: Option<String>,
-    /// The measure of shares and of the order.
+    /// The measure that shares refer to and paths are ordered by.
     pub measure: Measure,
-    /// At most this many paths; 0 for all.
+    /// Maximum number of paths; 0 for all.
     pub top: usize,
-    /// Only paths with at least this share of the whole program, from 0 to 1.
+    /// Minimum share of the whole program that a path needs to be shown, from 0 to 1.
     pub min_share: f64,
 }
 
@@ -45,24 +45,24 @@ pub struct RankedPath<'v, 'a> {
 pub struct Ranking<'v, 'a> {
     /// The paths to show.
     pub paths: Vec<RankedPath<'v, 'a>>,
-    /// The selected functions, whether paths of theirs are shown or not.
+    /// The selected functions, including those without a shown path.
     pub functions: Vec<&'v Function<'a>>,
-    /// How many executed paths the selected functions have.
+    /// The number of executed paths of the selected functions.
     pub candidates: usize,
 }
 
 impl Ranking<'_, '_> {
-    /// CoverageRatio of the program that the shown paths make up.
+    /// The share of the program that the shown paths make up, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.paths.iter().map(|p| p.share).sum()
     }
 }
 
 impl Selection {
-    /// Picks paths and ranks them.
+    /// Selects paths and sorts them by weight, greatest first.
     ///
     /// # Errors
-    /// No function has the given name; the pattern is no regular expression.
+    /// No function matches, or the pattern is not a valid regular expression.
     pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<Ranking<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(self.measure);
@@ -95,12 +95,12 @@ impl Selection {
     }
 }
 
-/// The limit as a number of items: 0 means no limit.
-pub fn limit(most: usize) -> usize {
-    if most == 0 { usize::MAX } else { most }
+/// Converts the value of a `--top` option, where 0 means no limit, to a maximum number of items.
+pub fn limit(top: usize) -> usize {
+    if top == 0 { usize::MAX } else { top }
 }
 
-/// A part of a whole, from 0 to 1; 0 if there is nothing.
+/// The ratio of a part to the whole, from 0 to 1; 0 if the whole is 0.
 pub fn share(part: u128, whole: u128) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -108,7 +108,7 @@ pub fn share(part: u128, whole: u128) -> f64 {
 /// The functions that match a name or a pattern, most executed first.
 ///
 /// # Errors
-/// There is none, or the pattern is no regular expression.
+/// No function matches, or the pattern is not a valid regular expression.
 pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
@@ -121,30 +121,30 @@ pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Functi
     }
 }
 
-/// The indices of the names that match a text. Four rules are tried in order until one matches: the name equals the text; the name
+/// The indices of the names that match a text. Four rules are tried in turn until one finds something: the name equals the text; the name
 /// ends with it; the text is a regular expression that matches the name without parameters; it matches the full name.
 ///
 /// # Errors
-/// No name equals the text or ends with it, and it is no regular expression.
+/// No name equals the text or ends with it, and the text is not a valid regular expression.
 pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
-    let places = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
-    let named = places(&|name| name.is(text));
+    let indices = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
+    let named = indices(&|name| name.is(text));
     if !named.is_empty() {
         return Ok(named);
     }
-    let ending = places(&|name| name.ends_with(text));
+    let ending = indices(&|name| name.ends_with(text));
     if !ending.is_empty() {
         return Ok(ending);
     }
     let pattern = Regex::new(text).map_err(|e| ReportError::Pattern { pattern: text.to_string(), reason: e.to_string() })?;
-    let matching = places(&|name| pattern.is_match(&name.qualified));
-    Ok(if matching.is_empty() { places(&|name| pattern.is_match(&name.full)) } else { matching })
+    let matching = indices(&|name| pattern.is_match(&name.qualified));
+    Ok(if matching.is_empty() { indices(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
-/// One path of a function: the given one, executed or not, else that of greatest weight.
+/// The path with the given number, executed or not; without a number, the path of greatest weight, or `None` if none was executed.
 ///
 /// # Errors
-/// The function has no such path.
+/// The function has no path with that number.
 pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
     let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
@@ -162,7 +162,7 @@ pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) ->
     numbered.map(|path| Some(Cow::Owned(path))).ok_or_else(none)
 }
 
-/// The functions that have the code of a function which was inlined.
+/// The functions into which the named function was inlined.
 fn inlined_into(view: &View, text: &str) -> Vec<String> {
     let mut names = BTreeSet::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
@@ -177,15 +177,15 @@ fn inlined_into(view: &View, text: &str) -> Vec<String> {
 
 fn similar(view: &View, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
-    let mut near: Vec<(usize, &str)> =
+    let mut candidates: Vec<(usize, &str)> =
         view.functions.iter().map(|f| (distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();
-    near.retain(|(distance, _)| *distance <= 1 + text.len() / 3);
-    near.sort();
-    near.dedup();
-    near.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
+    candidates.retain(|(distance, _)| *distance <= 1 + text.len() / 3);
+    candidates.sort();
+    candidates.dedup();
+    candidates.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
 }
 
-/// Edit distance of two short words.
+/// The Levenshtein distance of two short words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances() {
+    fn distance_is_the_number_of_edits() {
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("same", "same"), 0);

@@ -1,4 +1,4 @@
-//! The report of the hardware path profiler's model, as text and as JSON.
+//! Reports on simulations of the hardware path profiler, as text and JSON.
 
 use crate::words;
 use anyhow::Result;
@@ -12,21 +12,20 @@ use trodden_hardware::{
 };
 use trodden_trace::simulation::{InstructionStep, InstructionWalk, Memory, Places, SourcePlace, walk};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-/// Paths of a text report, unless asked for others.
-const TOP: usize = 10;
+/// Default number of paths in a text report.
+const DEFAULT_TOP: usize = 10;
 
-/// How much is shown.
+/// Limits of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulationView {
     /// Maximum number of paths; by default 10 in text, and all in JSON.
     pub top: Option<usize>,
-    /// Maximum number of instructions of a path; 0: all.
+    /// Maximum number of instructions of a path; 0 for all.
     pub steps: usize,
 }
 
-/// Everything that is reported.
+/// The report of one simulated configuration.
 pub struct SimulationReport<'a> {
     shown: SimulationView,
     origin: &'a str,
@@ -37,7 +36,7 @@ pub struct SimulationReport<'a> {
     tables: Vec<TableResult>,
     timing: Option<LaneTiming>,
     events: Vec<ProcessorEvent>,
-    /// The first table's content.
+    /// The paths in the first table.
     held: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
     character: Character,
@@ -48,15 +47,15 @@ struct Json<'a> {
     schema_version: u32,
     source: &'a str,
     instructions: u64,
-    /// Further iterations of string instructions, which count as no instructions; null of recordings.
+    /// Further iterations of string instructions, which do not count as instructions; null for recordings.
     string_iterations: Option<u64>,
     threads: u64,
     branches: BranchesJson,
     detector: DetectorJson,
-    /// Overlap percentage of the first table with the complete profile.
+    /// Overlap of the first table with the complete profile, in percent.
     overlap: Option<f64>,
     tables: Vec<TableJson>,
-    /// Each event has tables of its own: the hardware would need as many tables, or runs.
+    /// Each event has tables of its own; the hardware would need as many tables, or as many runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,9 +65,9 @@ struct Json<'a> {
     instructions_by_length: &'a [u64],
     /// Cumulative distributions over the hottest paths.
     skew: Vec<Skew>,
-    /// Instructions on paths of at most so many branches.
+    /// Instructions on paths by maximum number of branches.
     lengths: Vec<LengthPoint>,
-    /// The power models' profiles beside each other, where both were counted.
+    /// The agreement of the profiles of both power models, if both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     power_models: Option<Agreement>,
     paths: Vec<PathJson>,
@@ -79,7 +78,7 @@ struct EventJson {
     event: &'static str,
     total: u64,
     paths: usize,
-    /// Overlap percentage of its complete profile with the complete frequency profile.
+    /// Overlap of the event's complete profile with the complete frequency profile, in percent.
     overlap_with_frequency: Option<f64>,
     tables: Vec<TableJson>,
 }
@@ -117,7 +116,7 @@ struct DetectorJson {
     deepest_stack: u64,
     underflows: u64,
     repairs: u64,
-    /// Those that were guessed, where the source does not say where frames lie.
+    /// Repairs that were guessed because the source does not record stack pointers.
     guessed_repairs: u64,
     stack_switches: u64,
     unmatched_returns: u64,
@@ -144,13 +143,13 @@ struct PathJson {
     function: Option<String>,
     file: Option<String>,
     offset: Option<u64>,
-    /// Executions, of the complete profile.
+    /// Executions in the complete profile.
     count: u64,
     share: f64,
-    /// What the first table holds of it.
+    /// Executions in the first table.
     table_count: u64,
     instructions: Vec<StepJson>,
-    /// Why not all instructions are there.
+    /// The reason why instructions are missing at the end.
     stopped: Option<&'static str>,
 }
 
@@ -158,7 +157,7 @@ struct PathJson {
 struct DescriptorJson {
     start: String,
     length: u8,
-    /// A digit for each branch, first branch first; 1 is taken.
+    /// A digit for each branch in execution order: 1 for taken, 0 for not taken.
     outcomes: String,
 }
 
@@ -173,7 +172,7 @@ struct StepJson {
 }
 
 impl<'a> SimulationReport<'a> {
-    /// Collects what is reported.
+    /// Collects the results of a simulated lane.
     pub fn new(
         shown: SimulationView,
         origin: &'a str,
@@ -201,10 +200,7 @@ impl<'a> SimulationReport<'a> {
         }
     }
 
-    /// Writes JSON.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Writes the report as JSON.
     pub fn write_json(&self, out: &mut dyn Write) -> Result<()> {
         let total: u64 = self.complete.iter().map(|(_, count)| count).sum();
         let top = self.shown.top.unwrap_or(usize::MAX);
@@ -270,10 +266,7 @@ impl<'a> SimulationReport<'a> {
         }
     }
 
-    /// Writes text.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Writes the report as text.
     pub fn write_text(&self, out: &mut dyn Write) -> Result<()> {
         self.write_summary(out)?;
         let hottest = self.held.hottest();
@@ -281,7 +274,7 @@ impl<'a> SimulationReport<'a> {
         if let Some(first) = self.tables.first() {
             writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
         }
-        for (number, (path, count)) in hottest.iter().take(self.shown.top.unwrap_or(TOP)).enumerate() {
+        for (number, (path, count)) in hottest.iter().take(self.shown.top.unwrap_or(DEFAULT_TOP)).enumerate() {
             self.write_path(out, number + 1, path, *count, total)?;
         }
         Ok(())
@@ -297,21 +290,21 @@ impl<'a> SimulationReport<'a> {
             let not_taken = if kind.kind == "conditional" { format!(", not taken {}", grouped(kind.not_taken)) } else { String::new() };
             writeln!(out, "    {:14} {:>15}{not_taken}", kind.kind, grouped(kind.taken + kind.not_taken))?;
         }
-        let half = paths_for_share(&self.complete, 0.5);
-        let most = paths_for_share(&self.complete, 0.9);
+        let for_half = paths_for_share(&self.complete, 0.5);
+        let for_most = paths_for_share(&self.complete, 0.9);
         let (paths, distinct) = (grouped(counts.paths), grouped(self.complete.len() as u64));
-        writeln!(out, "  paths {paths}, {distinct} different; {half} of them are half of all executions, {most} are 90 %")?;
+        writeln!(out, "  paths {paths}, {distinct} different; {for_half} of them are half of all executions, {for_most} are 90 %")?;
         let short = self.character.lengths.get(16).map_or(100.0, |p| p.percent);
-        writeln!(out, "    paths of at most 16 branches have {short:.1} % of the instructions")?;
+        writeln!(out, "    {short:.1} % of the instructions are on paths of at most 16 branches")?;
         for (number, what) in [
-            (counts.splits, "paths were split at the limit of branches"),
-            (counts.overflows, "entries dropped or spilled, since the path stack was full"),
+            (counts.splits, "paths split at the maximum number of branches"),
+            (counts.overflows, "entries dropped or spilled because the path stack was full"),
             (counts.repairs - counts.guessed_repairs, "repairs of the path stack (longjmp, exceptions)"),
             (
                 counts.guessed_repairs,
-                "repairs of the path stack were guessed, at returns that match an earlier call: the source does not say where frames lie",
+                "guessed repairs of the path stack, at returns that match an earlier call: the source does not record stack pointers",
             ),
-            (counts.switches, "switches between stacks of the program (coroutines, handlers with a stack of their own)"),
+            (counts.switches, "switches between stacks of the program (coroutines, signal handlers with their own stack)"),
             (counts.interrupts, "signals"),
             (counts.gaps, "gaps in the stream"),
         ] {
@@ -341,7 +334,7 @@ impl<'a> SimulationReport<'a> {
             writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, grouped(event.total), tables.join("  "))?;
         }
         if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
-            writeln!(out, "  The power models order paths alike: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
+            writeln!(out, "  Agreement of the power models: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
         }
         writeln!(out, "  Each event has tables of its own; the hardware would need as many, or as many runs.")?;
         Ok(())
@@ -354,7 +347,7 @@ impl<'a> SimulationReport<'a> {
         let (one, two) = (grouped(timing.l1_misses), grouped(timing.l2_misses));
         writeln!(out, "    misses: first level {one}, second level {two}; mispredictions {mispredictions}")?;
         if let (Some(slowdown), Some(frozen)) = (timing.slowdown_percent, timing.slowdown_percent_frozen_predictions) {
-            writeln!(out, "    the profiler slows it down by {slowdown:.2} %; with predictions frozen by {frozen:.2} %")?;
+            writeln!(out, "    slowdown by the profiler {slowdown:.2} %; with frozen predictions {frozen:.2} %")?;
         }
         Ok(())
     }
@@ -383,7 +376,8 @@ impl<'a> SimulationReport<'a> {
             before = line;
         }
         if shown < walk.steps.len() {
-            writeln!(out, "        ... {} more instructions (`trodden-lab simulate --steps 0` shows all)", walk.steps.len() - shown)?;
+            let more = words::plural((walk.steps.len() - shown) as u128, "more instruction", "more instructions");
+            writeln!(out, "        ... {more} (`trodden-lab simulate --steps 0` shows all)")?;
         } else if let Some(why) = walk.stopped {
             writeln!(out, "        ... {why}")?;
         }
@@ -432,7 +426,6 @@ fn table(result: &TableResult) -> TableJson {
     }
 }
 
-/// What the processor models say.
 fn processor(timing: &LaneTiming) -> ProcessorJson {
     let totals = timing.totals;
     ProcessorJson {
@@ -455,7 +448,7 @@ fn branch_count(path: &PathDescriptor) -> String {
     if path.length == 1 { "1 branch".into() } else { format!("{} branches", path.length) }
 }
 
-/// Digits in groups of three.
+/// A number with its digits grouped in threes.
 fn grouped(number: u64) -> String {
     words::count(number.into())
 }

@@ -1,51 +1,51 @@
-//! Source text: where it comes from, and a cache so that each file is read once.
+//! Source text: its provider, and a cache that reads each file once.
 //!
-//! This crate opens no files. The caller passes a [`Sources`], which finds the text: in the folder of the build, by a mapping of prefixes,
-//! in an archive. A closure is one.
+//! Reports do not open source files themselves: the caller passes a [`Sources`] closure, which may look in the build folder, apply a
+//! mapping of prefixes, or read an archive.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Lines longer than this are cut: generated code, not for reading.
-const LONGEST_LINE: usize = 2000;
+/// Maximum length of a line, in characters; longer ones, which are in generated code, are truncated.
+const MAX_LINE_LENGTH: usize = 2000;
 
-/// Gives the text of a source file by the path in debug information; `None` if the file cannot be read.
+/// Returns the text of a source file, given its path in the debug information; `None` if the file cannot be read.
 pub type Sources<'s> = dyn Fn(&str) -> Option<String> + 's;
 
-/// The lines of one file.
+/// The lines of a source file.
 #[derive(Debug)]
 pub struct SourceFile {
     lines: Vec<String>,
-    /// Lines with more than ASCII, by number from 1, as they are in the file.
-    wide: BTreeMap<u32, String>,
+    /// The original text of lines with non-ASCII characters, by number from 1.
+    non_ascii: BTreeMap<u32, String>,
 }
 
 impl SourceFile {
     fn from_text(text: &str) -> SourceFile {
-        let wide = (1..).zip(text.lines()).filter(|(_, line)| !line.is_ascii()).map(|(number, line)| (number, line.to_owned()));
-        SourceFile { lines: text.lines().map(printable).collect(), wide: wide.collect() }
+        let non_ascii = (1..).zip(text.lines()).filter(|(_, line)| !line.is_ascii()).map(|(number, line)| (number, line.to_owned()));
+        SourceFile { lines: text.lines().map(printable).collect(), non_ascii: non_ascii.collect() }
     }
 
-    /// A line by its number, from 1.
+    /// The line with the given number, from 1.
     pub fn line(&self, number: u32) -> Option<&str> {
         self.lines.get((number as usize).checked_sub(1)?).map(String::as_str)
     }
 
-    /// The place in a line of a byte, both from 1, in units of UTF-16; `None` if there is no such byte.
+    /// Converts a column of a line from bytes to UTF-16 code units, both from 1; `None` if the line has no such column.
     pub fn utf16_column(&self, number: u32, column: u32) -> Option<u32> {
         self.line(number)?;
-        let Some(line) = self.wide.get(&number) else { return Some(column) };
+        let Some(line) = self.non_ascii.get(&number) else { return Some(column) };
         let before = line.get(..(column as usize).checked_sub(1)?)?;
         Some(before.encode_utf16().count() as u32 + 1)
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub fn len(&self) -> u32 {
         self.lines.len() as u32
     }
 
-    /// Whether there is no line at all.
+    /// Returns true if there are no lines.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -58,7 +58,7 @@ pub struct SourceCache<'a> {
 }
 
 impl<'a> SourceCache<'a> {
-    /// A cache that knows no file yet.
+    /// Creates an empty cache.
     pub fn new(sources: &'a Sources<'a>) -> SourceCache<'a> {
         SourceCache { sources, files: RefCell::default() }
     }
@@ -78,17 +78,17 @@ impl<'a> SourceCache<'a> {
         self.file(path)?.line(number).map(str::to_string)
     }
 
-    /// Files that were requested and could not be read.
+    /// The requested files that could not be read.
     pub fn missing(&self) -> Vec<String> {
         self.files.borrow().iter().filter(|(_, f)| f.is_none()).map(|(path, _)| path.clone()).collect()
     }
 }
 
-/// Tabs become spaces (stops every four columns). Other control characters are replaced: they could change the terminal's state.
+/// Expands tabs (stops every four columns) and replaces other control characters, which could change the terminal's state.
 fn printable(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut column = 0;
-    for c in line.chars().take(LONGEST_LINE) {
+    for c in line.chars().take(MAX_LINE_LENGTH) {
         match c {
             '\t' => {
                 let stop = 4 - column % 4;
@@ -114,12 +114,12 @@ mod tests {
     fn columns_are_in_utf16_units() {
         let file = SourceFile::from_text("int a;\n  /* ä\u{1f600} */ x\n");
         assert_eq!((file.utf16_column(1, 5), file.utf16_column(2, 6)), (Some(5), Some(6)));
-        // After characters of two and four bytes, which are one unit and two.
+        // After characters of two and four bytes, which have one and two code units.
         assert_eq!((file.utf16_column(2, 16), file.utf16_column(2, 7), file.utf16_column(3, 1)), (Some(13), None, None));
     }
 
     #[test]
-    fn reads_each_file_once_and_remembers_what_is_missing() {
+    fn each_file_is_read_once_and_missing_files_are_remembered() {
         let reads = Cell::new(0);
         let sources = |path: &str| {
             reads.set(reads.get() + 1);

@@ -1,15 +1,16 @@
-//! Where source files are.
+//! Finds source files on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where source files are: at the path that the compiler knew, else below the given folders, else below the folder of the run.
+/// Returns a provider of source text. It looks at the path in the debug information, then below the given folders, then below the folder
+/// of the run.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let found = locate(folders, run);
     move |path: &str| fs::read(found(path)?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The place of a source file, likewise.
+/// Returns a function that finds the path of a source file in the same places as [`sources`].
 pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf> + use<> {
     let mut folders = folders.to_vec();
     folders.push(PathBuf::from(run));
@@ -20,7 +21,7 @@ pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf
     }
 }
 
-/// The places of a path below a folder: whole, then without its first part, and so on.
+/// The candidates for a path below a folder: the whole path, then without its first component, and so on.
 fn below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     let mut rest = path.components();
     std::iter::from_fn(move || {
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_looked_for_below_a_folder_by_ever_shorter_paths() {
+    fn leading_components_of_a_path_are_dropped_one_by_one() {
         let found: Vec<PathBuf> = below(Path::new("/new"), Path::new("/old/src/a.c")).collect();
         assert_eq!(found, ["/new/old/src/a.c", "/new/src/a.c", "/new/a.c"].map(PathBuf::from));
     }

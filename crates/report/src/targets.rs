@@ -1,7 +1,7 @@
-//! Untested paths as targets for generators of tests: for each path its source lines in order and the side of each branch.
+//! Untested paths as targets for test generators: for each path its source lines in order and the direction of each branch.
 //!
-//! Lines have the form `FILE:LINE`, which directed fuzzers read as lists of targets (AFLGo and its descendants compare the last part of
-//! FILE and LINE with the debug information of what they compile). Inlined code has its own line, as the debug information has.
+//! Lines have the form `FILE:LINE`, which directed fuzzers accept as lists of targets (AFLGo and its descendants compare the last component
+//! of FILE and LINE with debug information). Inlined code has its own line.
 
 use crate::path_listing::{edge_positions, turn};
 use crate::residual::{ResidualReport, UntestedReport};
@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, Position};
 
-/// Version of the form.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The targets of a report, in its order.
+/// The targets of a report, in the report's order.
 pub fn targets(residual: &ResidualReport) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION,
@@ -43,8 +42,8 @@ fn target(path: &UntestedReport) -> Value {
     })
 }
 
-/// A branch, and the side of it that must be taken. The condition is named where it is the source's: of a switch. Whether the condition
-/// of an `if` is true is known for optimised code only, which may have negated it; there the lines say which side it is.
+/// A branch and the direction that must be taken. The condition is included only for a switch. For an `if`, the optimiser may have negated
+/// the condition, so that only the lines tell the direction.
 fn branch(function: &Function, edge: Edge) -> Value {
     let flow = &function.map.edges[edge.index()];
     let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);
@@ -59,13 +58,13 @@ fn branch(function: &Function, edge: Edge) -> Value {
     })
 }
 
-/// `FILE:LINE`.
+/// A position as `FILE:LINE`.
 fn line(function: &Function, position: Position) -> Option<String> {
     let file = file_of(function.units_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
     Some(format!("{file}:{}", position.line))
 }
 
-/// `FILE:LINE:COLUMN`, without the column where it is not known.
+/// A position as `FILE:LINE:COLUMN`, without the column if it is unknown.
 fn column(function: &Function, position: Position) -> Option<String> {
     let line = line(function, position)?;
     Some(if position.column > 0 { format!("{line}:{}", position.column) } else { line })

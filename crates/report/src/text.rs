@@ -14,14 +14,14 @@ use crate::words;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{Position, UnitMap};
 
-/// How the report looks.
+/// The layout of text reports.
 #[derive(Clone, Copy, Debug)]
 pub struct TextOptions {
-    /// Whether there is colour.
+    /// Whether to use colour.
     pub color: bool,
-    /// Columns of the terminal.
+    /// The width of the terminal in columns.
     pub width: usize,
-    /// Lines shown of one path, at most; the middle of a longer one is left out. 0: all.
+    /// Maximum number of lines shown of one path; the middle of a longer one is left out. 0 for all.
     pub steps: usize,
 }
 
@@ -31,15 +31,15 @@ impl Default for TextOptions {
     }
 }
 
-/// Narrower terminals are written to as if they had this many columns.
-const NARROWEST: usize = 60;
-/// Wider ones likewise: lines longer than this are hard to read across.
-const WIDEST: usize = 140;
+/// Minimum width of a report in columns, also on narrower terminals.
+const MIN_WIDTH: usize = 60;
+/// Maximum width of a report in columns, because longer lines are hard to read.
+const MAX_WIDTH: usize = 140;
 
-/// Writes the report. What could not be decoded or read is not in it: see [`View::damaged`] and [`SourceCache::missing`].
+/// Writes the report. Damaged functions and missing source files are not mentioned: see [`View::damaged`] and [`SourceCache::missing`].
 ///
 /// # Errors
-/// The selection names no function.
+/// No function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
@@ -66,7 +66,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     Ok(out)
 }
 
-/// How to write.
+/// The layout of a text page, with the width clamped to the supported range.
 pub(crate) struct Page {
     pub painter: Painter,
     pub width: usize,
@@ -75,7 +75,7 @@ pub(crate) struct Page {
 
 impl Page {
     pub fn new(options: &TextOptions) -> Page {
-        let width = options.width.clamp(NARROWEST, WIDEST);
+        let width = options.width.clamp(MIN_WIDTH, MAX_WIDTH);
         Page { painter: Painter { color: options.color }, width, steps: options.steps }
     }
 
@@ -83,7 +83,7 @@ impl Page {
         self.painter.paint(style, text)
     }
 
-    /// What an entry of a list of paths begins with: its rank and its function.
+    /// The beginning of an entry in a list of paths: its rank and function.
     pub fn entry(&self, rank: usize, function: &Function) -> String {
         let name = fit(&function.name.short, self.width.saturating_sub(50).max(20));
         format!("{}  {}", self.paint(paint::TITLE, &right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
@@ -95,14 +95,14 @@ fn header(view: &View, page: &Page) -> String {
     let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::line(&program))));
     let mut row = |name: &str, text: String| {
-        // A long command is cut. The other lines matter to their end.
+        // Only the command is shortened to the width; the ends of the other lines matter.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
     if !run.command.is_empty() {
         row("command", escape::line(&words::command(&run.command)));
     }
-    // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
+    // Empty if the profile was not recorded from a run, but collected by other tools or simulated.
     let summary = run_summary(view);
     if !summary.is_empty() {
         row("run", summary);
@@ -119,19 +119,19 @@ fn header(view: &View, page: &Page) -> String {
     row(
         "functions",
         match (totals.executed, counts_segments) {
-            // Which of them were executed is said by segments alone.
+            // The number of executed functions is unknown if only segments are counted.
             (0, true) => format!("{instrumented} instrumented"),
             (executed, _) => format!("{} of {instrumented} instrumented were executed", words::count(executed.into())),
         },
     );
     if counts_segments {
-        row("segments", "interprocedural segments were counted in place of paths: `trodden segments` shows them".to_owned());
+        row("segments", "interprocedural segments were counted instead of paths: `trodden segments` shows them".to_owned());
     }
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         row("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
     }
-    // In full, however long: the remedy is at the end.
+    // Not shortened, because the remedy is at the end.
     for inexact in view.profile.inexact() {
         out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &left("not exact", 10))));
     }
@@ -163,7 +163,7 @@ fn executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
-/// The total that shares refer to, in words.
+/// A phrase for the total that shares refer to.
 pub(crate) fn whole(view: &View) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
@@ -238,14 +238,13 @@ impl Columns {
     }
 }
 
-/// A path's listing, indented.
 pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::line(&file), words::begins(&listing.begins))));
     let lines = lines(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
-        most => lines.len().saturating_sub(most),
+        limit => lines.len().saturating_sub(limit),
     };
     let (head, tail) = if hidden > 1 { (page.steps.div_ceil(2), page.steps / 2) } else { (lines.len(), 0) };
     lines[..head].iter().for_each(|l| out.push_str(l));
@@ -270,11 +269,11 @@ fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page
             continue;
         }
         let base = (text.len() - text.trim_start().len()).saturating_sub(INLINED * step.chain.len().saturating_sub(1));
-        let dull = dull_run(&listing.steps[at..]);
-        if page.steps > 0 && dull > MOST_DULL {
-            let (line, shown) = dull_line(function.units_map(), before, &step.chain, dull, base, page);
+        let branchless = branchless_run(&listing.steps[at..]);
+        if page.steps > 0 && branchless > MAX_BRANCHLESS {
+            let (line, shown) = branchless_line(function.units_map(), before, &step.chain, branchless, base, page);
             lines.push(line);
-            (left_out, before) = (at..at + dull, shown);
+            (left_out, before) = (at..at + branchless, shown);
             continue;
         }
         for depth in new_calls(before, &step.chain) {
@@ -287,25 +286,25 @@ fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page
             Some(turn) => format!("{}  {}", left(text, column), page_turn(&turn, page)),
         };
         lines.push(format!("{}\n", format!("{} {text}", gutter(&number, page)).trim_end()));
-        // Further branches on the line.
+        // Each further branch on the line gets a row of its own.
         lines.extend(turns.map(|turn| format!("{} {}  {}\n", gutter("", page), " ".repeat(column), page_turn(&turn, page))));
         before = &step.chain;
     }
     lines
 }
 
-/// Longest run of lines without branches that is shown of inlined code, unless everything is.
-const MOST_DULL: usize = 3;
+/// Maximum number of consecutive lines without branches that are shown of inlined code. Longer runs are collapsed.
+const MAX_BRANCHLESS: usize = 3;
 
-/// The number of steps at the beginning of a list that are without a branch and were inlined by one call.
-fn dull_run(steps: &[ListingStep]) -> usize {
+/// The number of leading steps that have no branch and were inlined at the same call.
+fn branchless_run(steps: &[ListingStep]) -> usize {
     let call = |s: &ListingStep| Some((s.chain.first()?.line, s.chain.get(1)?.scope));
     let first = steps.first().and_then(call);
     steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
 }
 
-/// One line in place of several steps without a branch, and the calls that the line announces.
-fn dull_line<'a>(
+/// One line that replaces several steps without branches, and the chain of calls that is shown after it.
+fn branchless_line<'a>(
     map: &UnitMap,
     before: &'a [Position],
     chain: &'a [Position],
@@ -322,7 +321,7 @@ fn dull_line<'a>(
     }
 }
 
-/// Directions stand in one column, right of the longest text that has one, but so that they fit.
+/// The column of branch directions: to the right of the longest text with a direction, if there is enough room.
 fn turns_column(listing: &PathListing, texts: &[String], room: usize) -> usize {
     let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
     let longest = with_turns.map(|(t, _)| paint::width(t)).max().unwrap_or(0);
@@ -330,16 +329,16 @@ fn turns_column(listing: &PathListing, texts: &[String], room: usize) -> usize {
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
-/// Columns by which inlined code is indented under the line that called it.
+/// Indentation of inlined code relative to its call, in columns.
 pub(crate) const INLINED: usize = 2;
-/// Columns left of the source text.
+/// Columns to the left of the source text.
 const GUTTER: usize = 13;
 
 pub(crate) fn gutter(number: &str, page: &Page) -> String {
     page.paint(paint::DIM, &format!("{} │", right(number, GUTTER - 2)))
 }
 
-/// The text of each step: source without the indentation that all of the function's own lines share.
+/// The text of each step: its source line without the indentation that all of the function's own lines share.
 fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<String> {
     let map = function.units_map();
     let source = |step: &ListingStep| step.chain.last().and_then(|at| sources.line(file_of(map, *at)?, at.line));
@@ -357,19 +356,19 @@ fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> V
     listing.steps.iter().map(text).collect()
 }
 
-/// Depths at which a step is inside calls that the step before was not inside.
+/// The depths of the inlined calls that contain a step but not the step before it.
 pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Range<usize> {
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[Position]| c.len().saturating_sub(1);
     let mut common = 0;
-    // Each instance of inlining has a scope of its own.
+    // Each inlined call has a scope of its own.
     while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
         common += 1;
     }
     common..depth
 }
 
-/// Announces inlined code: `↳ min  in util.h, called in line 14`.
+/// The line above inlined code: `↳ min  in util.h, called in line 14`.
 pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let text = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
@@ -379,7 +378,7 @@ pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: u
     format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &fit(&text, room)), page.paint(paint::DIM, &note))
 }
 
-/// Name of the function whose code a position is.
+/// The name of the function that contains a position.
 pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
     let scope = map.scopes.get(position.scope as usize);
     scope.map_or_else(|| "?".into(), |s| escape::line(&crate::names::scope_name(&s.name, &s.linkage_name)))
@@ -391,7 +390,7 @@ fn block_label(function: &Function, step: &ListingStep) -> String {
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
 }
 
-/// The directions of a step in colour.
+/// The branch directions of a step, in colour.
 pub(crate) fn page_turns(turns: &[Turn], page: &Page) -> String {
     words::turn_list(turns).iter().map(|turn| page_turn(turn, page)).collect::<Vec<_>>().join("; ")
 }
@@ -403,7 +402,8 @@ pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
     }
 }
 
-const MOST_UNFINISHED: usize = 20;
+/// Maximum number of unfinished paths listed.
+const MAX_UNFINISHED: usize = 20;
 
 fn unfinished(functions: &[&Function], page: &Page) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
@@ -423,15 +423,15 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
         return String::new();
     }
     rows.sort_by(|a, b| b.0.unsigned_abs().cmp(&a.0.unsigned_abs()).then(a.1.cmp(b.1)).then(a.2.cmp(&b.2)));
-    let mut out = format!("{}: a call on them did not return, or they were interrupted\n", page.paint(paint::TITLE, "Unfinished paths"));
+    let mut out = format!("{}: a call did not return, or the path was interrupted\n", page.paint(paint::TITLE, "Unfinished paths"));
     let name = rows.iter().map(|r| paint::width(r.1)).max().unwrap_or(0).min(page.width / 3);
-    for (count, function, how) in rows.iter().take(MOST_UNFINISHED) {
+    for (count, function, how) in rows.iter().take(MAX_UNFINISHED) {
         let sign = if *count < 0 { "-" } else { "" };
         let count = right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
         out.push_str(&format!("{}  {}  {how}\n", page.paint(paint::COUNT, &count), page.paint(paint::NAME, &left(function, name))));
     }
-    if rows.len() > MOST_UNFINISHED {
-        out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MOST_UNFINISHED));
+    if rows.len() > MAX_UNFINISHED {
+        out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MAX_UNFINISHED));
     }
     out.push('\n');
     out
@@ -443,7 +443,7 @@ fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();
     if !cut.is_empty() {
         note(format!(
-            "paths of {} are cut into pieces, because there would be too many: {}",
+            "the paths of {} are cut into pieces because there would be too many: {}",
             words::plural(cut.len() as u128, "function", "functions"),
             words::listed(&cut, 5)
         ));

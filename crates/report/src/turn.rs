@@ -8,13 +8,13 @@ use trodden_unit::EdgeKind;
 pub enum Begins {
     /// At the function's entry.
     Entry,
-    /// Where a cut edge leads.
+    /// At the target of a cut edge.
     AfterCut {
-        /// Why the edge was cut.
+        /// The reason why the edge was cut.
         reason: CutReason,
-        /// Block where the path begins.
+        /// The block where the path begins.
         at: Node,
-        /// Line of that block.
+        /// The first line of that block.
         line: Option<u32>,
     },
 }
@@ -22,34 +22,34 @@ pub enum Begins {
 /// How a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// The function is left.
+    /// At an exit of the function.
     Exit {
-        /// By which edge.
+        /// The edge by which the path leaves the function.
         edge: Edge,
         /// The edge's kind.
         kind: EdgeKind,
-        /// Line of the last block.
+        /// The last line of the last block.
         line: Option<u32>,
     },
-    /// The path ends with a cut edge. Another path begins after it.
+    /// At a cut edge, after which another path begins.
     Cut {
-        /// Why the edge was cut.
+        /// The reason why the edge was cut.
         reason: CutReason,
-        /// Block where the next path begins.
+        /// The block where the next path begins.
         to: Node,
-        /// Line of that block.
+        /// The first line of that block.
         line: Option<u32>,
     },
     /// In a block without successors.
     Stop {
-        /// Line of that block.
+        /// The last line of that block.
         line: Option<u32>,
     },
     /// At a call that did not return.
     Call {
-        /// Block that makes the call.
+        /// The block that makes the call.
         at: Node,
-        /// First and last line of that block.
+        /// The first and last line of that block up to the call.
         lines: Option<(u32, u32)>,
     },
 }
@@ -61,6 +61,6 @@ pub struct Turn {
     pub kind: EdgeKind,
     /// The text shown for it: `→ 14, not 20`, `case 3`.
     pub text: String,
-    /// The edge that is taken.
+    /// The taken edge.
     pub edge: Edge,
 }

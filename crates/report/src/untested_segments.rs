@@ -1,4 +1,4 @@
-//! Untested interprocedural segments beside untested paths, as text, JSON or results of SARIF.
+//! Untested interprocedural segments in reports of untested paths, as text, JSON or SARIF results.
 
 use crate::segments::{SegmentList, Segments};
 use crate::text::TextOptions;
@@ -6,19 +6,19 @@ use crate::{SourceCache, View, sarif, select};
 use serde_json::Value;
 use trodden_analysis::segments::{UntestedOfDepth, UntestedSegments};
 
-/// Untested segments of all depths, the most frequent of each.
+/// The most frequent untested segments of each depth.
 pub struct ShownSegments<'a> {
     untested: &'a UntestedSegments<'a>,
     top: usize,
 }
 
 impl<'a> ShownSegments<'a> {
-    /// The most frequent `top` of each depth; 0: all.
+    /// Selects the `top` most frequent segments of each depth; 0 for all.
     pub fn new(untested: &'a UntestedSegments<'a>, top: usize) -> ShownSegments<'a> {
         ShownSegments { untested, top }
     }
 
-    /// Whether there is no untested segment.
+    /// Returns true if there are no untested segments.
     pub fn is_empty(&self) -> bool {
         self.untested.is_empty()
     }
@@ -30,17 +30,17 @@ impl<'a> ShownSegments<'a> {
         self.untested.depths().iter().map(shown).collect()
     }
 
-    /// For a terminal.
+    /// The segments as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         self.shown(|s| format!("\n{}", s.text(sources, options))).concat()
     }
 
-    /// Adds them to the report of untested paths as JSON.
+    /// Adds the segments to the JSON report of untested paths.
     pub fn add_to_json(&self, report: &mut Value) {
         report["segments"] = Value::Array(self.shown(|s| s.json()));
     }
 
-    /// Adds them to a log of SARIF.
+    /// Adds the segments to a SARIF log.
     pub fn add_to_sarif(&self, log: &mut Value, sources: &SourceCache) {
         self.shown(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append(log, more));
     }

@@ -1,4 +1,4 @@
-//! Paths that many users took, on a terminal and as JSON. The view has the maps; the counts are given separately.
+//! Paths reported by many users, as text and JSON. The view provides the maps; the counts are passed separately.
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
@@ -18,48 +18,48 @@ use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_profile::{Counts, FunctionPaths, ImageProfile, Profile, Run, UnitProfile};
 use trodden_unit::Identity;
 
-/// Most functions that are named for a copy without reports.
-const SHOWN: usize = 8;
+/// Maximum number of functions named for a copy without reports.
+const MAX_SHOWN: usize = 8;
 
 /// A path and the users who took it.
 #[derive(Clone, Debug)]
 pub struct TakenPath<'a> {
-    /// The users with the most executions of it among them.
+    /// The numbers of users, reports and executions, and the users with the most executions.
     pub seen: &'a SeenPath,
     /// The estimate for all users, if each copy counts only a part of the paths.
     pub estimate: Option<UserEstimate>,
 }
 
-/// An estimate for all users from the users whose copies count a path.
+/// An estimate for all users, extrapolated from the users whose copies count a path.
 #[derive(Clone, Copy, Debug)]
 pub struct UserEstimate {
-    /// Users with a copy that counts the path.
+    /// The number of users with a copy that counts the path.
     pub watching: u64,
-    /// Users who take it.
+    /// The number of users who take the path.
     pub users: UsersEstimate,
-    /// Their executions.
+    /// Executions by all users.
     pub count: CountEstimate,
 }
 
 /// Paths that users took.
 #[derive(Clone, Copy, Debug)]
 pub struct AllTaken<'a> {
-    /// Some of them, in order.
+    /// The paths to show, in order.
     pub taken: &'a [TakenPath<'a>],
-    /// Reports in all.
+    /// The total number of reports.
     pub reports: u64,
-    /// Paths in all.
+    /// The total number of paths.
     pub paths: u64,
     /// The reports of copies, if each copy counts only a part of the paths.
     pub tomography: Option<&'a Tomography>,
 }
 
-/// The reports of copies that count a part of the paths each.
+/// The reports of copies each of which counts a part of the paths.
 #[derive(Clone, Debug)]
 pub struct Tomography {
-    /// Users who reported.
+    /// The number of users who reported.
     pub reported: u64,
-    /// Number of users that estimates are for.
+    /// The number of users that estimates are for.
     pub all: u64,
     /// The copies, by number.
     pub copies: Vec<CopyReports>,
@@ -68,16 +68,16 @@ pub struct Tomography {
 /// The reports of one copy.
 #[derive(Clone, Debug)]
 pub struct CopyReports {
-    /// Users.
+    /// The number of users who reported.
     pub users: u64,
-    /// Reports.
+    /// The number of reports.
     pub reports: u64,
-    /// Functions whose paths the copy counts, by linkage name.
+    /// The linkage names of the functions whose paths the copy counts.
     pub functions: Vec<String>,
 }
 
 impl<'a> TakenPath<'a> {
-    /// A path, with an estimate for all users where copies count a part of the paths each.
+    /// Creates a path, with an estimate for all users if `tomography` is given.
     pub fn new(seen: &'a SeenPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
         let estimate = tomography.zip(seen.watching).map(|(tomography, watching)| {
             let sample = UserSample { all: tomography.all, watching: watching.max(seen.users) };
@@ -88,15 +88,17 @@ impl<'a> TakenPath<'a> {
 }
 
 impl Tomography {
-    /// Who reported of which copy, whose functions are given, and for how many users estimates are: by default for those who reported.
+    /// Summarises the reports of copies. `population` is the number of users that estimates are for, by default those who reported;
+    /// `functions` has the functions of each copy.
     ///
     /// # Errors
-    /// No user reported, or more users than there are.
+    /// No user reported, or more users reported than the population has.
     pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
         let reported = reporting.users();
         let all = population.unwrap_or(reported);
-        ensure!(all >= reported, "{reported} users reported: --population cannot be less");
-        ensure!(reported > 0, "none of these reports is of these copies: were others distributed?");
+        let users = plural(reported.into(), "user", "users");
+        ensure!(all >= reported, "{users} reported, but --population is {all}: give the number of all users");
+        ensure!(reported > 0, "no report comes from these copies: name the copies that were distributed");
         let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
             users: reporting.users_with_any(&[copy]),
             reports: reporting.reports(copy),
@@ -106,7 +108,7 @@ impl Tomography {
     }
 }
 
-/// A profile that has the maps of these paths and no counts, and how many of the paths have no known map.
+/// A profile with the maps of these paths but without counts, and the number of paths whose map is unknown.
 pub fn profile_of(paths: &[SeenPath], maps: &mut UnitMaps) -> (Profile, usize) {
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
@@ -135,19 +137,19 @@ fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &SeenPath) -> Option<ListedPat
     };
     let function = view.functions.iter().find(has)?;
     let id = taken.counter - function.map.first_counter;
-    // Decoded alone: the counts of other paths do not change this path.
+    // The path can be decoded alone, since it does not depend on the counts of others.
     let paths = FunctionPaths::decode(function.map, [(id, taken.count)]).ok()?;
     let listing = PathListing::from_path(function, paths.all().next()?);
     Some(ListedPath { function, id, listing })
 }
 
-/// For a terminal.
+/// The paths as text.
 pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let AllTaken { taken, reports, paths, tomography } = *all;
     let of = format!("in {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {
-        Some(_) => ("Paths that users took", "by the share of users who took them, of those whose copy counts them"),
+        Some(_) => ("Paths that users took", "by the share of users who took them among those whose copy counts them"),
         None => ("Untested paths that users took", "by users"),
     };
     let mut out = format!("{}  {}\n", page.paint(paint::TITLE, title), page.paint(paint::DIM, &of));
@@ -180,7 +182,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     out
 }
 
-/// The numbers of users who reported for each copy.
+/// The number of users who reported, and the copies without reports.
 fn copies_text(tomography: &Tomography) -> String {
     let Tomography { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
@@ -192,7 +194,7 @@ fn copies_text(tomography: &Tomography) -> String {
     for (number, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.users == 0) {
         let paths = match copy.functions.is_empty() {
             true => "counts nothing".to_owned(),
-            false => format!("counts paths of {}", listed(&copy.functions, SHOWN)),
+            false => format!("counts paths of {}", listed(&copy.functions, MAX_SHOWN)),
         };
         out.push_str(&format!("no user reported for copy {number}, which {paths}\n"));
     }
@@ -201,7 +203,7 @@ fn copies_text(tomography: &Tomography) -> String {
 
 fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
     let UserEstimate { watching, users, count } = estimate;
-    let error = count.error.map_or("of unknown error".to_owned(), |e| format!("standard error {e:.0}"));
+    let error = count.error.map_or("unknown error".to_owned(), |e| format!("standard error {e:.0}"));
     format!(
         "      {saw} of {} whose copy counts it; estimate for all {all}: {:.0} users ({:.0} to {:.0}), {:.0} executions ({error})\n",
         plural((*watching).into(), "user", "users"),
@@ -212,7 +214,7 @@ fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
     )
 }
 
-/// As JSON; the schema is described in the user guide.
+/// The paths as JSON; the user guide describes the schema.
 pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
     let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
         let found = listed_path(view, path);

@@ -1,7 +1,7 @@
-//! A profile prepared for reports: every function is decoded, named and weighed.
+//! A profile prepared for reports: every function is decoded, named and weighted.
 //!
 //! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed
-//! as damaged and left out, so that one bad map does not prevent the report.
+//! as damaged and left out, so that one bad map does not prevent a report.
 
 use crate::measure::Measure;
 use crate::names::Name;
@@ -10,17 +10,17 @@ use trodden_flow::{Dag, Edge, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Identity, Position, UnitMap};
 
-/// A profile, decoded.
+/// A decoded profile.
 pub struct View<'a> {
-    /// What it was made from.
+    /// The profile.
     pub profile: &'a Profile,
-    /// Its functions, most executed instructions first.
+    /// The decoded functions, most executed instructions first.
     pub functions: Vec<Function<'a>>,
     /// Functions that could not be decoded, each with the reason.
     pub damaged: Vec<String>,
     /// Sums over all functions.
     pub totals: ViewTotals,
-    /// Counts of source lines by file, if the program has a coverage mapping; else empty.
+    /// Counts of source lines by file from the program's coverage mapping; empty if there is none.
     pub mapped: MappedLines,
 }
 
@@ -29,27 +29,27 @@ pub type MappedLines = BTreeMap<String, BTreeMap<u32, u64>>;
 
 /// A function and its counts.
 pub struct Function<'a> {
-    /// The image it is part of.
+    /// The image that contains the function.
     pub image: &'a ImageProfile,
-    /// Its unit.
+    /// The unit that contains the function.
     pub unit: &'a UnitProfile,
-    /// Its graph and numbering.
+    /// The function's graph and numbering.
     pub map: &'a FunctionMap,
-    /// Its names.
+    /// The function's names.
     pub name: Name,
-    /// What was counted.
+    /// The counted paths.
     pub paths: FunctionPaths,
-    /// Its acyclic graph.
+    /// The acyclic graph whose paths are numbered.
     pub dag: Dag,
-    /// The edges that leave each block.
+    /// The outgoing edges of each block.
     pub out: Vec<Vec<Edge>>,
-    /// The blocks from which each block, and the exit, is reached.
+    /// The predecessors of each block and of the exit.
     pub into: Vec<Vec<Node>>,
-    /// Instructions of the intermediate code that were executed in it.
+    /// Executed instructions of LLVM IR.
     pub instructions: u128,
-    /// Blocks that were executed in it.
+    /// Executed blocks.
     pub blocks: u128,
-    /// Events of its paths, if its unit sums some up.
+    /// Events of all complete paths; 0 if the unit counts no event.
     pub events: i128,
 }
 
@@ -60,41 +60,40 @@ pub struct ViewTotals {
     pub executions: u128,
     /// Different complete paths.
     pub paths: u64,
-    /// Executed instructions of the intermediate code.
+    /// Executed instructions of LLVM IR.
     pub instructions: u128,
     /// Executed blocks.
     pub blocks: u128,
     /// Events of all paths.
     pub events: i128,
-    /// Functions that were executed.
+    /// Executed functions.
     pub executed: u64,
-    /// Functions that are instrumented (one that several units have a copy of, such as an inline function, counts once in each image).
+    /// Instrumented functions. Copies in several units, as of an inline function, count once for each image.
     pub instrumented: u64,
     /// Functions with a body that are not instrumented.
     pub skipped: u64,
     /// Executions of unfinished paths: a call did not return, or the path was interrupted.
     pub unfinished: u128,
-    /// Functions with such paths, or with paths that were lost.
+    /// Functions with unfinished or lost paths.
     pub unfinished_functions: u64,
     /// Functions whose paths were cut because there would have been too many.
     pub cut: u64,
 }
 
 impl<'a> View<'a> {
-    /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths, so a function that counts only
-    /// some paths has none here, nor has one of which some executions were not seen.
+    /// Decodes all functions of a profile. Unfinished paths follow from the counts of all paths, so they are dropped for functions that
+    /// count only some paths or executions. (At the borders of a burst, for example, a path's beginning may be counted without its end.)
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
-        // At the borders of bursts less is counted of a path's beginning than of its end, or more.
-        View::with(profile, |unit, map| profile.lacks_paths(unit, map))
+        View::decode(profile, |unit, map| profile.lacks_paths(unit, map))
     }
 
-    /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). Apparent unfinished paths are kept: the caller
-    /// knows which of them were counted.
+    /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). All apparent unfinished paths are kept, because
+    /// the caller knows which of them were counted.
     pub fn from_untested(profile: &'a Profile) -> View<'a> {
-        View::with(profile, |_, _| false)
+        View::decode(profile, |_, _| false)
     }
 
-    fn with(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> View<'a> {
+    fn decode(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> View<'a> {
         let (mut functions, mut damaged) = (Vec::new(), Vec::new());
         for (image, unit, map) in profile.functions() {
             match Function::new(image, unit, map) {
@@ -108,13 +107,13 @@ impl<'a> View<'a> {
                 Err(error) => damaged.push(format!("{} of {}: {error}", unit.map.source, image.path)),
             }
         }
-        distinguish(&mut functions);
+        disambiguate(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
         let totals = ViewTotals::new(profile, &functions);
         View { profile, functions, damaged, totals, mapped: MappedLines::new() }
     }
 
-    /// All of a measure that was executed.
+    /// The total of a measure.
     pub fn total(&self, measure: Measure) -> u128 {
         match measure {
             Measure::Instructions => self.totals.instructions,
@@ -124,7 +123,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Functions by their units, and their places in the units' maps.
+    /// The functions by unit and index in the unit's map.
     pub fn by_place(&self) -> HashMap<(Identity, usize), &Function<'a>> {
         let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
         self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
@@ -138,8 +137,8 @@ impl<'a> View<'a> {
 
 impl<'a> Function<'a> {
     fn new(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
-        map.graph()?; // Its edges name blocks that exist.
-        let paths = unit.executed_paths(map)?.unwrap_or_else(|| nothing(map));
+        map.graph()?; // Checks that edges refer to existing blocks.
+        let paths = unit.executed_paths(map)?.unwrap_or_else(|| no_paths(map));
         let weigh = |instructions: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
         };
@@ -156,25 +155,24 @@ impl<'a> Function<'a> {
         }
         let name = Name::from_linkage(&map.name);
         let mut function = Function { image, unit, map, name, dag: map.dag()?, out, into, instructions, blocks, paths, events: 0 };
-        function.events = function.sum_of_events();
+        function.events = function.total_events();
         Ok(function)
     }
 
-    /// Events of all complete paths.
-    fn sum_of_events(&self) -> i128 {
+    fn total_events(&self) -> i128 {
         let paths = self.paths.complete.iter();
         paths.map(|p| self.unit.events_of(self.map, p.id).sum).fold(0, i128::saturating_add)
     }
 
-    /// Whether it was called, or continued in a forked process.
+    /// Returns true if the function was called, or continued in a forked process.
     pub fn is_executed(&self) -> bool {
         self.paths.blocks.iter().any(|count| *count > 0)
     }
 
-    /// The function with only some of its paths, without counts of edges and events. A path is given by whether it was completed and by
-    /// its number.
+    /// The function with only the selected paths, without counts of edges and events. A path is identified by whether it is complete and
+    /// by its number.
     pub(crate) fn with_paths(&self, selected: &BTreeSet<(bool, u64)>) -> Function<'a> {
-        let mut paths = nothing(self.map);
+        let mut paths = no_paths(self.map);
         paths.complete = self.paths.complete.iter().filter(|p| selected.contains(&(true, p.id))).cloned().collect();
         paths.unfinished = self.paths.unfinished.iter().filter(|u| selected.contains(&(false, u.id))).cloned().collect();
         let complete = paths.complete.iter().map(|p| (&p.blocks, p.count));
@@ -195,7 +193,7 @@ impl<'a> Function<'a> {
         function
     }
 
-    /// All of a measure that was executed in it.
+    /// The function's total of a measure.
     pub fn total(&self, measure: Measure) -> u128 {
         match measure {
             Measure::Instructions => self.instructions,
@@ -205,7 +203,7 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// Instructions on a list of blocks.
+    /// The number of instructions in a list of blocks.
     pub fn length(&self, blocks: &[Node]) -> u64 {
         blocks.iter().filter_map(|b| self.map.blocks.get(b.index())).map(|b| u64::from(b.instructions)).sum()
     }
@@ -226,24 +224,24 @@ impl<'a> Function<'a> {
         &self.unit.map
     }
 
-    /// File of its declaration, if debug information says.
+    /// The file of the function's declaration; `None` without debug information.
     pub fn file(&self) -> Option<&'a str> {
         self.map.position.and_then(|p| file_of(self.units_map(), p))
     }
 
-    /// Line of its declaration, if debug information says.
+    /// The line of the function's declaration; `None` without debug information.
     pub fn line(&self) -> Option<u32> {
         self.map.position.map(|p| p.line).filter(|line| *line > 0)
     }
 
-    /// Whether its paths were cut because there would have been too many.
+    /// Returns true if the function's paths were cut because there would have been too many.
     pub fn is_cut(&self) -> bool {
         self.map.cuts.iter().any(|(_, reason)| *reason == trodden_flow::CutReason::Limit)
     }
 }
 
-/// Lengthens equal short names until they are distinct. All instances of a template have one short name, for example.
-fn distinguish(functions: &mut [Function]) {
+/// Lengthens short names that are not unique, such as those of a template's instances.
+fn disambiguate(functions: &mut [Function]) {
     for longer in [|name: &Name| name.qualified.clone(), |name: &Name| name.full.clone()] {
         let mut linkages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for name in functions.iter().map(|f| &f.name) {
@@ -255,19 +253,19 @@ fn distinguish(functions: &mut [Function]) {
     }
 }
 
-/// The file of a position.
+/// The file of a position; `None` if the map is damaged.
 pub fn file_of(unit: &UnitMap, position: Position) -> Option<&str> {
     unit.files.get(position.file as usize).map(String::as_str)
 }
 
-/// The positions through which inlining led to a position: outermost call first, the position itself last.
+/// The inlined calls that lead to a position, outermost first, then the position itself.
 pub fn chain(unit: &UnitMap, position: Position) -> Vec<Position> {
     let mut chain: Vec<Position> = unit.inlined_chain(position).collect();
     chain.reverse();
     chain
 }
 
-fn nothing(map: &FunctionMap) -> FunctionPaths {
+fn no_paths(map: &FunctionMap) -> FunctionPaths {
     FunctionPaths {
         complete: Vec::new(),
         unfinished: Vec::new(),
@@ -282,7 +280,7 @@ impl ViewTotals {
         let mut totals = ViewTotals::default();
         let (mut instrumented, mut skipped) = (BTreeSet::new(), BTreeSet::new());
         for (at, function) in functions.iter().enumerate() {
-            // A local name may stand for several functions.
+            // Several functions may have the same local name.
             let which = if function.map.local { at + 1 } else { 0 };
             instrumented.insert((function.image.identity, function.map.name.as_str(), which));
             totals.add(function);

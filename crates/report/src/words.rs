@@ -1,4 +1,4 @@
-//! Runs, edges and turns in words: what text, HTML and exports say alike.
+//! Wording for runs, edges and branch directions that text, HTML and the exports share.
 
 use crate::turn::{Begins, Ends, Turn};
 use trodden_flow::CutReason;
@@ -6,7 +6,7 @@ use trodden_profile::{ProcessEnding, Run};
 pub use trodden_text::words::*;
 use trodden_unit::{EdgeKind, FlowEdge};
 
-/// How a run ended.
+/// How a run ended: `exit status 1`, `ended by signal 9`.
 pub fn ending(ending: Option<ProcessEnding>) -> Option<String> {
     ending.map(|e| match e {
         ProcessEnding::Exit(status) => format!("exit status {status}"),
@@ -14,7 +14,7 @@ pub fn ending(ending: Option<ProcessEnding>) -> Option<String> {
     })
 }
 
-/// The program of a run: its command's first word, without folders; else the first image's.
+/// The program's base name: that of the command, or of the first image if the command is unknown.
 pub fn program(run: &Run, first_image: Option<&str>) -> String {
     let path = run.command.first().map(String::as_str).or(first_image).unwrap_or("program");
     base_name(path).to_string()
@@ -40,16 +40,16 @@ pub fn edge_condition(edge: &FlowEdge) -> String {
     }
 }
 
-/// Values of a switch, abridged: `97 'a', 98 'b', ..`.
+/// Abbreviated list of a switch's case values: `97 'a', 98 'b', ..`.
 fn cases(all: &[i64], first: i64) -> String {
-    const MOST: usize = 3;
+    const MAX_CASES: usize = 3;
     let value = |v: &i64| match u8::try_from(*v) {
         Ok(c) if c.is_ascii_graphic() => format!("{v} '{}'", char::from(c)),
         _ => v.to_string(),
     };
     let all = if all.is_empty() { std::slice::from_ref(&first) } else { all };
-    let mut words: Vec<String> = all.iter().take(MOST).map(value).collect();
-    if all.len() > MOST {
+    let mut words: Vec<String> = all.iter().take(MAX_CASES).map(value).collect();
+    if all.len() > MAX_CASES {
         words.push("..".into());
     }
     words.join(", ")
@@ -60,7 +60,7 @@ pub fn turns(turns: &[Turn]) -> String {
     turn_list(turns).join("; ")
 }
 
-/// The directions of all branches on a line, in order; a run of equal ones is counted.
+/// The directions of all branches on a line, in order; equal neighbours are merged, as in `→ 14, not 20 x3`.
 pub fn turn_list(turns: &[Turn]) -> Vec<String> {
     let mut words: Vec<(&str, usize)> = Vec::new();
     for turn in turns {
@@ -72,7 +72,7 @@ pub fn turn_list(turns: &[Turn]) -> Vec<String> {
     words.into_iter().map(|(w, n)| if n > 1 { format!("{w} x{n}") } else { w.to_string() }).collect()
 }
 
-/// A short word for an edge, in drawings: `T`, `F`, `=3`.
+/// A short edge label for drawings: `T`, `F`, `=3`.
 pub fn edge_label(edge: &FlowEdge) -> String {
     match edge.kind {
         EdgeKind::True => "T".into(),

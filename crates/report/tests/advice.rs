@@ -1,4 +1,4 @@
-//! Advice in its forms, on a function that has a finding of each kind.
+//! Advice in each format, for a function with a finding of each kind.
 
 mod support;
 
@@ -34,7 +34,7 @@ int scan(const char *at, struct state *s)
 }
 ";
 
-/// A loop with four branches; the first decides the second, and what is pushed never comes behind `note`.
+/// A loop with four branches; the first one decides the second one, and `push` is never executed after `note`.
 fn subject() -> Profile {
     let mut unit = UnitBuilder::new("scan.c", &["/src/scan.c"]);
     let scope = unit.scope("scan", 0, 1, None);
@@ -84,7 +84,7 @@ fn subject() -> Profile {
     profile(vec![("/usr/bin/scan", vec![unit.finish()])])
 }
 
-/// Line 8 loads what line 4 did; line 14 as well, but half of the time something was written.
+/// Line 8 loads the same value as line 4; so does line 14, but in half of the executions there was a write in between.
 fn properties() -> UnitProperties {
     let access = AccessedMemory { address: ValueId(0), size: 4, class: None };
     let load = |result: u32, line: u32| {
@@ -124,7 +124,7 @@ fn render(options: &TextOptions) -> String {
 }
 
 #[test]
-fn on_a_terminal() {
+fn terminal_output_has_the_same_text_with_and_without_colour() {
     let plain = render(&TextOptions::default());
     golden("advice.txt", &plain);
     let coloured = render(&TextOptions { color: true, ..TextOptions::default() });
@@ -136,7 +136,7 @@ fn on_a_terminal() {
 }
 
 #[test]
-fn as_json_and_sarif() {
+fn json_and_sarif_have_the_same_findings() {
     let (profile, properties) = (subject(), properties());
     let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
@@ -151,7 +151,7 @@ fn as_json_and_sarif() {
 }
 
 #[test]
-fn only_what_is_wanted() {
+fn selection_limits_the_findings() {
     let (profile, properties) = (subject(), properties());
     let view = View::from_profile(&profile);
     let count = |wanted: AdviceSelection| {

@@ -1,7 +1,7 @@
-//! The HTML page in a real browser: clicks on functions and paths, search, sorting, keys; no request leaves the page,
-//! no text becomes markup.
+//! The HTML page in a real browser: clicks on functions and paths, search, sorting, keys. The page sends no requests, and no
+//! text of the program becomes markup.
 //!
-//! With `TRODDEN_SCREENSHOTS=FOLDER` pictures of the page are written there.
+//! With `TRODDEN_SCREENSHOTS=FOLDER`, screenshots are written to that folder.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The text of every element that a selector finds.
+/// The text of each element that matches a selector.
 fn texts(browser: &Browser, selector: &str) -> Vec<String> {
     let script = format!("return [...document.querySelectorAll({selector:?})].map((e) => e.textContent)");
     serde_json::from_value(browser.eval(&script)).unwrap()
@@ -31,14 +31,14 @@ fn attributes(browser: &Browser, selector: &str, name: &str) -> Vec<String> {
     serde_json::from_value(browser.eval(&script)).unwrap()
 }
 
-fn picture(browser: &Browser, name: &str) {
+fn save_screenshot(browser: &Browser, name: &str) {
     if let Some(folder) = std::env::var_os("TRODDEN_SCREENSHOTS") {
         std::fs::write(Path::new(&folder).join(format!("{name}.base64")), browser.screenshot()).unwrap();
     }
 }
 
 #[test]
-fn a_reader_clicks_through_the_page() {
+fn page_reacts_to_clicks_search_and_keys() {
     let home = folder("clicks");
     let file = home.join("report.html");
     let profile = demo();
@@ -46,10 +46,10 @@ fn a_reader_clicks_through_the_page() {
     let browser = Browser::start(&home);
     browser.open(&file);
     the_hottest_path_is_shown_first(&browser);
-    another_path_is_chosen(&browser);
+    clicking_a_path_selects_it(&browser);
     functions_are_searched_and_sorted(&browser);
-    unfinished_paths_and_missing_sources(&browser);
-    keys_and_theme(&browser);
+    unfinished_paths_and_missing_sources_are_shown(&browser);
+    keys_select_functions_and_the_theme(&browser);
     nodes_do_not_overlap(&browser);
     names_stay_text(&browser);
     assert_eq!(browser.console(), Vec::<String>::new(), "no error, no refused request");
@@ -65,10 +65,10 @@ fn the_hottest_path_is_shown_first(browser: &Browser) {
     assert_eq!(texts(browser, "#source .row[data-line='10'] .d"), ["→ 13, not 10:19"]);
     assert_eq!(texts(browser, "#source .row[data-line='8'] .d"), ["→ 9, not 15\n→ 9, not 15"]);
     assert_eq!(attributes(browser, "#graph .node.on", "data-block"), ["0", "1", "3", "6", "7"]);
-    picture(browser, "hottest");
+    save_screenshot(browser, "hottest");
 }
 
-fn another_path_is_chosen(browser: &Browser) {
+fn clicking_a_path_selects_it(browser: &Browser) {
     browser.click("#paths tr[data-path='2']");
     assert_eq!(attributes(browser, "#paths tr[aria-selected='true']", "data-path"), ["2"]);
     assert_eq!(attributes(browser, "#source .row.on[data-line]", "data-line"), ["7", "8", "9", "10", "11"]);
@@ -83,7 +83,7 @@ fn another_path_is_chosen(browser: &Browser) {
         ("begins at the function's entry", "back to loop head, line 9")
     );
     assert!(listing.iter().any(|t| t.contains("↳ smaller") && t.contains("in util.h, called in line 9")));
-    picture(browser, "listing");
+    save_screenshot(browser, "listing");
     browser.click("#graph .node[data-block='6']");
     assert_eq!(attributes(browser, "#source .row.flash", "data-line"), ["13"], "a block leads to its source");
 }
@@ -103,21 +103,21 @@ fn functions_are_searched_and_sorted(browser: &Browser) {
     browser.click("[data-sort='w']");
 }
 
-fn unfinished_paths_and_missing_sources(browser: &Browser) {
+fn unfinished_paths_and_missing_sources_are_shown(browser: &Browser) {
     browser.click(".fn[title='kind_of']");
     browser.click("#paths tr.unfinished");
     assert_eq!(attributes(browser, "#graph .node.on", "data-block"), ["0", "3"]);
     assert!(texts(browser, "#paths tr.unfinished td.text")[1].contains("stopped at a call in lines 26-27"));
     browser.click(".fn[title='table']");
     assert!(texts(browser, "#source")[0].contains("could not be read: /src/demo/generated.c"));
-    assert_eq!(browser.eval("return document.getElementById('listing').hidden"), false, "lines are reported where there is no source");
-    picture(browser, "no-source");
+    assert_eq!(browser.eval("return document.getElementById('listing').hidden"), false, "without source, the listing is shown");
+    save_screenshot(browser, "no-source");
     browser.click(".fn[title='never']");
     assert!(texts(browser, "#head")[0].contains("never executed"));
     assert_eq!(browser.eval("return document.querySelector('.panes').hidden"), true);
 }
 
-fn keys_and_theme(browser: &Browser) {
+fn keys_select_functions_and_the_theme(browser: &Browser) {
     browser.click(".fn[title='classify']");
     browser.press("n");
     assert_eq!(attributes(browser, "#paths tr[aria-selected='true']", "data-path"), ["1"]);
@@ -127,7 +127,7 @@ fn keys_and_theme(browser: &Browser) {
     let before = browser.eval("return document.documentElement.dataset.theme");
     browser.press("t");
     assert_ne!(browser.eval("return document.documentElement.dataset.theme"), before);
-    picture(browser, "other-theme");
+    save_screenshot(browser, "other-theme");
     let scale = "return document.querySelector('#graph svg > g').getAttribute('transform')";
     let fitted = browser.eval(scale);
     browser.press("+");
@@ -152,7 +152,7 @@ fn nodes_do_not_overlap(browser: &Browser) {
             assert!(a[2] <= b[0] || b[2] <= a[0] || a[3] <= b[1] || b[3] <= a[1], "{a:?} and {b:?} overlap");
         }
     }
-    picture(browser, "large-graph");
+    save_screenshot(browser, "large-graph");
 }
 
 fn names_stay_text(browser: &Browser) {
@@ -164,7 +164,7 @@ fn names_stay_text(browser: &Browser) {
 }
 
 #[test]
-fn a_page_of_many_functions_stays_small_and_says_what_it_leaves_out() {
+fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
     const FUNCTIONS: u32 = 5_000;
     let mut unit = UnitBuilder::new("many.c", &["/src/many.c"]);
     for i in 0..FUNCTIONS {
@@ -182,18 +182,18 @@ fn a_page_of_many_functions_stays_small_and_says_what_it_leaves_out() {
     let browser = Browser::start(&home);
     browser.open(&file);
     assert_eq!(texts(&browser, "#head h2"), [format!("function_{}", FUNCTIONS - 1)]);
-    assert!(texts(&browser, "#shown")[0].contains("more were executed and are listed only"));
+    assert!(texts(&browser, "#shown")[0].contains("more were executed and are only listed"));
     let rows: Value = browser.eval("return document.querySelectorAll('.fn').length");
-    assert!(rows.as_u64().unwrap() < 100, "rows out of sight are not in the document");
+    assert!(rows.as_u64().unwrap() < 100, "invisible rows are not in the document");
     browser.type_into("#search", "function_17");
     browser.click(".fn[title='function_17']");
     assert!(texts(&browser, "#head")[0].contains("details left out of this page"));
     assert_eq!(browser.console(), Vec::<String>::new());
 }
 
-/// A file in a folder with a long name, and a path that begins in line 150 and runs through line 5 behind that.
+/// The source file is in a folder with a long name, and the path begins in line 150 and continues in line 5.
 #[test]
-fn the_page_fits_its_window_and_the_source_opens_where_the_path_begins() {
+fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let home = folder("narrow");
     let file = home.join("report.html");
     let path = format!("/src/{}/far.c", "a_long_name_for_a_folder_".repeat(12));
@@ -209,9 +209,9 @@ fn the_page_fits_its_window_and_the_source_opens_where_the_path_begins() {
     std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     for width in [780, 880, 980, 1100, 1400] {
-        browser.widen(width);
+        browser.set_width(width);
         browser.open(&file);
-        picture(&browser, &format!("narrow-{width}"));
+        save_screenshot(&browser, &format!("narrow-{width}"));
         let wide = "const all = [...document.querySelectorAll('body, main, .detail, .head, .paths, .panes')]; return all.filter((e) => \
             e.scrollWidth > e.clientWidth + 1).map((e) => e.className || e.tagName)";
         assert_eq!(browser.eval(wide), json!([]), "at {width}");

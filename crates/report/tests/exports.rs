@@ -16,7 +16,7 @@ fn all() -> Selection {
 }
 
 #[test]
-fn json_of_the_report() {
+fn json_report_has_all_paths_and_executions() {
     let profile = demo();
     let report = json::report(&View::from_profile(&profile), &all(), &SourceCache::new(&sources)).unwrap();
     golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
@@ -28,7 +28,7 @@ fn json_of_the_report() {
 }
 
 #[test]
-fn json_of_an_annotation() {
+fn json_annotation_has_the_counts_of_lines() {
     let profile = demo();
     let request = AnnotateRequest { function: "classify".into(), path: None, measure: Measure::Instructions };
     let annotation = json::annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources)).unwrap();
@@ -46,7 +46,7 @@ fn numbers_that_floating_point_cannot_hold_are_strings() {
 }
 
 #[test]
-fn folded_stacks_are_read_by_a_flame_graph_tool() {
+fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
     let profile = demo();
     let stacks = folded::folded(&View::from_profile(&profile), &Selection { measure: Measure::Count, ..all() }).unwrap();
     golden("stacks.folded", &stacks);
@@ -59,7 +59,7 @@ fn folded_stacks_are_read_by_a_flame_graph_tool() {
 }
 
 #[test]
-fn pprof_has_functions_over_paths() {
+fn pprof_has_paths_as_callees_of_their_functions() {
     let profile = demo();
     let view = View::from_profile(&profile);
     let bytes = pprof::pprof(&view, &all()).unwrap();
@@ -88,12 +88,12 @@ fn lcov_counts_lines_branches_and_inlined_code() {
     let (demo, util) = (record(DEMO_C), record(UTIL_H));
     assert!(demo.starts_with("TN:demo_run\n"));
     assert!(demo.contains("\nFNDA:1020003,classify\n") && demo.contains("\nFNDA:0,never\n") && demo.contains("\nDA:33,0\n"));
-    assert!(util.contains("\nDA:5,1040000\n"), "inlined code counts where it stands: {util}");
+    assert!(util.contains("\nDA:5,1040000\n"), "inlined code counts at its own lines: {util}");
     assert!(demo.contains("\nBRDA:38,0,0,9\nBRDA:38,0,1,500\n"), "{demo}");
 }
 
 #[test]
-fn graphs_in_dot_and_json() {
+fn dot_and_json_have_the_same_graph() {
     let profile = demo();
     let view = View::from_profile(&profile);
     let function = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap();
@@ -108,7 +108,7 @@ fn graphs_in_dot_and_json() {
 }
 
 #[test]
-fn damaged_functions_are_named_and_spoil_nothing_else() {
+fn damaged_functions_are_named_and_the_others_are_reported() {
     let mut profile = demo();
     let unit = &mut profile.images[0].units[0];
     let map = std::sync::Arc::make_mut(&mut unit.map);

@@ -1,4 +1,4 @@
-//! Lines whose optimised code was not executed, though they were: what the graph before the optimiser says of them.
+//! Executed lines whose remaining optimised code was not executed: what the graph before optimisation proves about them.
 
 mod support;
 
@@ -12,8 +12,8 @@ fn block(lines: &[u32], next: &[u32]) -> LineBlock {
     LineBlock { lines: lines.to_vec(), next: next.to_vec(), may_end: true, ..LineBlock::default() }
 }
 
-/// `f` of `f.c` is called ten times: lines 2 and 3, then either 4 (three times) or 6; 5 and 7 are behind both of them. Of lines 3, 6 and 7
-/// code is left only in a branch to line 8, which is never executed.
+/// `f` in `f.c` is called ten times. It executes lines 2 and 3, then line 4 (three times) or 6, then lines 5 and 7. Lines 3, 6 and 7 have
+/// code only in a branch to line 8, which is never executed.
 fn example(graph: Vec<LineBlock>, returns: bool) -> Profile {
     let mut unit = UnitBuilder::new("f.c", &["f.c"]);
     let scope = unit.scope("f", 0, 1, None);
@@ -46,25 +46,25 @@ fn lines(profile: &Profile) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn lines_that_others_prove_to_be_executed_are_not_shown_as_0() {
-    // Line 8 is an error's branch, at the end of line 6.
+fn lines_that_must_have_been_executed_do_not_have_count_0() {
+    // Line 8 is an error branch at the end of line 6.
     let graph = || vec![block(&[2, 3], &[1, 2]), block(&[4], &[3]), block(&[6], &[3, 4]), block(&[5, 7], &[]), block(&[8], &[])];
-    // Line 3 is in a block with line 2, line 7 with line 5; line 6 is where what did not go to line 4 went, so often is not known.
+    // Line 3 is in a block with line 2, and line 7 with line 5. Line 6 is executed whenever line 4 is not, but its count is unknown.
     assert_eq!(lines(&example(graph(), true)), [(1, 10), (2, 10), (3, 10), (4, 3), (5, 10), (7, 10), (8, 0)]);
-    // Without the graph nothing is known of them.
+    // Without the graph, these lines have count 0.
     assert_eq!(lines(&example(Vec::new(), true)), [(1, 10), (2, 10), (3, 0), (4, 3), (5, 10), (6, 0), (7, 0), (8, 0)]);
 }
 
 #[test]
-fn where_executions_end_in_calls_nothing_is_concluded_from_what_follows() {
-    // The call may be in the block of line 2: then line 6 need not have been executed.
+fn executions_that_end_in_calls_prove_nothing_about_later_lines() {
+    // The call may be in the block of line 2, so that line 6 need not have been executed.
     let graph = vec![block(&[2, 3], &[1, 2]), block(&[4], &[3]), block(&[6], &[4]), block(&[5, 7], &[]), block(&[8], &[])];
     assert_eq!(lines(&example(graph.clone(), false)).iter().find(|(line, _)| *line == 6), Some(&(6, 0)));
     assert_eq!(lines(&example(graph, true)).iter().find(|(line, _)| *line == 6), None);
 }
 
 #[test]
-fn functions_of_which_copies_differ_are_left_alone() {
+fn functions_whose_copies_differ_are_not_corrected() {
     let mut profile = example(vec![block(&[2, 3, 4, 5, 6, 7], &[])], true);
     assert!(lines(&profile).iter().all(|(line, count)| *line == 8 || *count > 0));
     let map = std::sync::Arc::make_mut(&mut profile.images[0].units[0].map);
@@ -72,7 +72,8 @@ fn functions_of_which_copies_differ_are_left_alone() {
     assert!(lines(&profile).contains(&(3, 0)));
 }
 
-/// `f` of `g.c` is called ten times: lines 2 and 9 are executed. Lines 3 to 8 have code that is not.
+/// `f` in `g.c` is called ten times and executes lines 2 and 9. Lines 3 to 8 have code that is not executed. Returns those of them that
+/// have count 0.
 fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
     let mut unit = UnitBuilder::new("g.c", &["g.c"]);
     let scope = unit.scope("f", 0, 1, None);
@@ -98,9 +99,9 @@ fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
 #[test]
 fn conditions_and_jumps_have_0_only_if_other_lines_prove_it() {
     let end = || block(&[9], &[]);
-    // Line 3 is a statement, whose code shows whether it was executed; line 4 is the condition behind it.
+    // Line 3 is a statement, whose code proves whether it was executed; line 4 is the condition after it.
     assert_eq!(other_lines(vec![block(&[2], &[1, 3]), block(&[3, 4], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [3, 4, 5, 6, 7, 8]);
-    // Here nothing shows that line 3 was not executed, and line 4 was.
+    // Line 3 is a condition, and nothing proves that it was not executed.
     assert_eq!(other_lines(vec![block(&[2], &[1, 3]), block(&[3], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [4, 5, 6, 7, 8]);
     // Line 6 is in two blocks, one of which may have been executed.
     assert_eq!(other_lines(vec![block(&[2], &[1, 2, 3]), block(&[6], &[3]), block(&[6, 5], &[3]), end()]), [3, 4, 5, 7, 8]);
@@ -109,30 +110,30 @@ fn conditions_and_jumps_have_0_only_if_other_lines_prove_it() {
 }
 
 #[test]
-fn arms_of_expressions_have_0_only_if_the_expression_was_not_executed() {
-    // return 2 ? 3 : 4; the value is used in line 2.
+fn arms_of_conditional_expressions_have_0_only_if_the_expression_was_not_executed() {
+    // `? :` in line 2 with arms in lines 3 and 4.
     let arm = |line| LineBlock { jump: Some(2), ..block(&[line], &[3]) };
     assert_eq!(other_lines(vec![block(&[2], &[1, 2]), arm(3), arm(4), block(&[9], &[])]), [5, 6, 7, 8]);
-    // A loop's body jumps back.
+    // The body of a loop jumps backwards.
     let body = LineBlock { jump: Some(2), ..block(&[3], &[0]) };
     assert_eq!(other_lines(vec![block(&[2], &[1, 2]), body, block(&[9], &[])]), [3, 4, 5, 6, 7, 8]);
 }
 
 #[test]
-fn what_an_executed_line_leads_to_was_executed_unless_the_call_before_it_does_not_return() {
-    // Line 3, an error, may or may not be the only other way on from line 2; line 4 is behind it.
+fn only_continuation_of_an_executed_line_was_executed() {
+    // Line 2 leads to line 3 or 4. If line 3 stops executions (an error), line 4 must have been executed.
     let graph = |stops| {
         let error = LineBlock { stops, ..block(&[3], &[]) };
         vec![block(&[2], &[1, 2]), error, block(&[4], &[3]), block(&[9], &[])]
     };
     assert_eq!(other_lines(graph(true)), [3, 5, 6, 7, 8]);
     let returns = |next: &[u32]| vec![block(&[2], next), block(&[3], &[3]), block(&[4], &[3]), block(&[9], &[])];
-    // One of lines 3 and 4 must have been executed; which is not known.
+    // Line 3 or 4 must have been executed, but it is unknown which one.
     assert_eq!(other_lines(returns(&[1, 2])), [5, 6, 7, 8]);
     assert_eq!(other_lines(returns(&[1, 2, 3])), [3, 4, 5, 6, 7, 8]);
 }
 
-/// `f`, which was called five times, and `g`, which has no entries.
+/// `f`, which was called five times, and `g`, which has no entries. `calls` are the calls of `f` in the graph before optimisation.
 fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
     let mut unit = UnitBuilder::new("h.c", &["h.c"]);
     let scope = unit.scope("f", 0, 1, None);
@@ -150,7 +151,7 @@ fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
 }
 
 #[test]
-fn a_function_that_was_called_has_no_0_where_it_left_no_code() {
+fn called_function_without_remaining_code_has_no_counts() {
     assert_eq!(lines(&two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
     let found = two_functions(vec![(0, 1)]);
     assert_eq!(lines(&found), [(1, 5), (2, 5)]);
@@ -159,13 +160,13 @@ fn a_function_that_was_called_has_no_0_where_it_left_no_code() {
 }
 
 #[test]
-fn lines_behind_a_call_that_did_not_return_are_not_counted() {
+fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let mut unit = UnitBuilder::new("k.c", &["k.c"]);
     let scope = unit.scope("f", 0, 1, None);
     let at = |line: u32| Position { scope, file: 0, line, column: 1 };
     let inner = unit.scope("g", 0, 20, Some(at(4)));
     let inlined = Position { scope: inner, file: 0, line: 21, column: 1 };
-    // Line 3 calls; then lines 4, with `g` inlined, and 5.
+    // The call in line 3 may not return. Lines 4, which has `g` inlined, and 5 follow.
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(5, &[at(2), at(3), inlined, at(5)], Some(at(5)))
         .call_at(1)

@@ -14,14 +14,14 @@ fn render(selection: &Selection, options: &TextOptions) -> Result<String, Report
     report(&View::from_profile(&profile), selection, &SourceCache::new(&sources), options)
 }
 
-fn lay(function: &str, path: Option<u64>) -> Result<String, ReportError> {
+fn annotated(function: &str, path: Option<u64>) -> Result<String, ReportError> {
     let profile = demo();
     let request = AnnotateRequest { function: function.into(), path, measure: Measure::Instructions };
     annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
 }
 
 #[test]
-fn the_whole_report() {
+fn report_shows_all_paths_and_fits_narrow_terminals() {
     let all = Selection { top: 100, ..Selection::default() };
     golden("report.txt", &render(&all, &TextOptions::default()).unwrap());
     let table = Selection { function: Some("table".into()), ..Selection::default() };
@@ -30,7 +30,7 @@ fn the_whole_report() {
 }
 
 #[test]
-fn colour_adds_nothing_but_colour() {
+fn colour_does_not_change_the_text() {
     let selection = Selection::default();
     let plain = render(&selection, &TextOptions::default()).unwrap();
     let coloured = render(&selection, &TextOptions { color: true, ..TextOptions::default() }).unwrap();
@@ -40,50 +40,50 @@ fn colour_adds_nothing_but_colour() {
     assert!(!plain.contains('\u{1b}'), "the name of a function must not steer the terminal");
 }
 
-/// Spaces at ends of lines may be inside of colour.
+/// Lines without trailing spaces, which may be inside coloured text.
 fn trimmed(text: &str) -> Vec<&str> {
     text.lines().map(str::trim_end).collect()
 }
 
 #[test]
-fn one_function_by_executions() {
+fn report_of_one_function_is_ordered_by_executions() {
     let selection = Selection { function: Some("classify".into()), measure: Measure::Count, top: 1, min_share: 0.0 };
     golden("report-classify.txt", &render(&selection, &TextOptions::default()).unwrap());
 }
 
 #[test]
-fn functions_are_named_or_matched() {
-    let with = |text: &str| render(&Selection { function: Some(text.into()), ..Selection::default() }, &TextOptions::default());
-    assert!(with("demo::Queue::push").unwrap().contains("demo::Queue::push(int) is"));
-    assert!(with("^kind_").unwrap().contains("stopped at a call in lines 26-27"));
-    let unknown = with("clasify").unwrap_err().to_string();
+fn functions_are_selected_by_name_or_pattern() {
+    let selected = |text: &str| render(&Selection { function: Some(text.into()), ..Selection::default() }, &TextOptions::default());
+    assert!(selected("demo::Queue::push").unwrap().contains("demo::Queue::push(int) is"));
+    assert!(selected("^kind_").unwrap().contains("stopped at a call in lines 26-27"));
+    let unknown = selected("clasify").unwrap_err().to_string();
     assert_eq!(unknown, "no instrumented function is called `clasify`; did you mean `classify`?");
-    assert!(matches!(with("(unclosed"), Err(ReportError::Pattern { .. })));
-    assert!(with(HOSTILE).is_ok());
+    assert!(matches!(selected("(unclosed"), Err(ReportError::Pattern { .. })));
+    assert!(selected(HOSTILE).is_ok());
 }
 
 #[test]
-fn thresholds_leave_out_what_is_cold() {
+fn paths_below_the_minimum_share_are_left_out() {
     let selection = Selection { min_share: 0.1, ..Selection::default() };
     let profile = demo();
     let view = View::from_profile(&profile);
     let ranking = selection.rank(&view).unwrap();
     assert!(!ranking.paths.is_empty() && ranking.paths.iter().all(|p| p.share >= 0.1) && ranking.paths.len() < ranking.candidates);
     let all = Selection { top: usize::MAX, ..Selection::default() }.rank(&view).unwrap();
-    assert!((all.share() - 1.0).abs() < 1e-3, "complete paths make up all but what is unfinished: {}", all.share());
+    assert!((all.share() - 1.0).abs() < 1e-3, "complete paths make up everything but unfinished ones: {}", all.share());
 }
 
 #[test]
-fn source_under_the_hottest_path() {
-    golden("annotate-classify.txt", &lay("classify", None).unwrap());
+fn hottest_path_is_marked_in_the_source() {
+    golden("annotate-classify.txt", &annotated("classify", None).unwrap());
 }
 
 #[test]
-fn source_under_an_unfinished_path() {
+fn unfinished_path_is_marked_in_the_source() {
     let profile = demo();
     let view = View::from_profile(&profile);
     let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
-    golden("annotate-unfinished.txt", &lay("kind_of", Some(id)).unwrap());
+    golden("annotate-unfinished.txt", &annotated("kind_of", Some(id)).unwrap());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn paths_that_were_not_executed_are_shown_as_such() {
     let mut shown = 0;
     for function in &view.functions {
         for id in (0..function.map.counters).filter(|id| is_free(&function, id)) {
-            let Ok(text) = lay(&function.name.full, Some(id)) else { continue };
+            let Ok(text) = annotated(&function.name.full, Some(id)) else { continue };
             assert!(text.contains(&format!("path {id}: not executed, ")), "{text}");
             shown += 1;
         }
@@ -106,17 +106,17 @@ fn paths_that_were_not_executed_are_shown_as_such() {
 }
 
 #[test]
-fn what_cannot_be_annotated_is_said() {
-    assert!(lay("blob", None).unwrap().contains("no debug information"));
-    assert!(lay("table", None).unwrap().contains("source text could not be read: /src/demo/generated.c"));
-    assert!(lay("never", None).unwrap().contains("no path was completed"));
-    let wrong = lay("kind_of", Some(99)).unwrap_err().to_string();
+fn annotate_explains_what_is_missing() {
+    assert!(annotated("blob", None).unwrap().contains("no debug information"));
+    assert!(annotated("table", None).unwrap().contains("source text could not be read: /src/demo/generated.c"));
+    assert!(annotated("never", None).unwrap().contains("no path was completed"));
+    let wrong = annotated("kind_of", Some(99)).unwrap_err().to_string();
     assert!(wrong.contains("`kind_of` has no complete path 99: its ") && wrong.contains("executed paths: 0, "), "{wrong}");
-    assert!(lay("e", None).unwrap().contains("note: `e` also means"));
+    assert!(annotated("e", None).unwrap().contains("note: `e` also matches"));
 }
 
 #[test]
-fn inlined_code_that_decides_nothing_is_abridged() {
+fn inlined_code_without_branches_is_abridged() {
     let mut unit = UnitBuilder::new("deep.rs", &["/src/deep.rs", "/src/library.rs"]);
     let own = unit.scope("outer", 0, 1, None);
     let call = Position { scope: own, file: 0, line: 2, column: 5 };

@@ -306,7 +306,7 @@ fn without_a_run_the_program_is_sampled_first() {
     assert!(copies.status.code() == Some(0) && !reported.contains("estimated frequencies"), "{reported}");
     let page = std::fs::read_to_string(short.path("costs.html")).unwrap();
     assert!(
-        page.contains("the slowest is copy") && page.contains("--baseline` runs it") && page.contains("above the ideal, an equal share"),
+        page.contains("the slowest is copy") && page.contains("--baseline` measures it") && page.contains("the ideal of equal shares"),
         "{page}"
     );
 }

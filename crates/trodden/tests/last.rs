@@ -86,7 +86,7 @@ fn unfinished_in(which: &str, function: &str, paths: u64) {
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
     let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
     let said =
-        if paths == 1 { format!("by the path {}", unfinished["path"].as_str().unwrap()) } else { "by one of 2 paths of both".into() };
+        if paths == 1 { format!("on the path {}", unfinished["path"].as_str().unwrap()) } else { "on one of 2 paths of both".into() };
     assert!(text.contains(&said), "{text}");
     assert!(thread(&place, &[])["unfinished"].is_null());
 }

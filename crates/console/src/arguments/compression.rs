@@ -1,9 +1,9 @@
-//! Methods of compressing sequences of paths.
+//! Methods for compressing sequences of paths.
 
 use super::choices::Choice;
 use trodden_sequence::CompressionMethod;
 
-/// A method of compression.
+/// The methods that can be chosen.
 pub const METHODS: [Choice<CompressionMethod>; 4] = [
     (CompressionMethod::Sequitur, "sequitur", "Digrams are unique, rules are used twice"),
     (CompressionMethod::RePair, "re-pair", "The most frequent pair becomes a rule, again and again"),

@@ -1,4 +1,4 @@
-//! Who runs jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
+//! The engine that runs jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
 
 use anyhow::{Context, Result, ensure};
 use std::env;
@@ -7,40 +7,40 @@ use std::path::Path;
 use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
 use trodden_profile::private;
 
-/// An engine as it is named.
+/// The value of `--engine`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// Processes of this machine.
+    /// Processes on this machine.
     #[default]
     Local,
-    /// A job array of a Slurm cluster, with options of sbatch.
+    /// A job array on a Slurm cluster, with options for sbatch.
     Slurm(Vec<String>),
-    /// An Indexed Job of Kubernetes.
+    /// An Indexed Job on Kubernetes.
     Kubernetes {
         /// The container image.
         image: String,
-        /// The claim of the volume that has the working folder.
+        /// The claim of the volume with the working folder.
         claim: String,
     },
-    /// A command of the shell that runs scripts elsewhere.
+    /// A shell command that runs scripts elsewhere.
     Template(String),
 }
 
-/// What an engine is to know.
+/// Parameters of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineParameters<'a> {
-    /// Maximum number of jobs at a time; by default one for each core.
+    /// Maximum number of concurrent jobs; by default one for each core.
     pub jobs: Option<usize>,
-    /// Bytes of memory of each job, on this machine.
+    /// Memory limit of each job in bytes, for local jobs only.
     pub memory: Option<u64>,
-    /// How often a job without a result is run again.
+    /// Maximum number of retries of a job without a result.
     pub retries: u32,
-    /// A folder that all machines see; created for Kubernetes.
+    /// A folder that all machines can access; created for Kubernetes.
     pub shared: Option<&'a Path>,
 }
 
 impl EngineChoice {
-    /// Its name.
+    /// The name of the engine.
     pub fn name(&self) -> &'static str {
         match self {
             EngineChoice::Local => "local",
@@ -50,10 +50,10 @@ impl EngineChoice {
         }
     }
 
-    /// The engine.
+    /// Creates the engine.
     ///
     /// # Errors
-    /// It needs a folder that all machines see, or a program that is not installed.
+    /// A shared folder is missing or cannot be created, `sbatch` is not installed, or a memory limit is given for jobs on other machines.
     pub fn engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
@@ -78,10 +78,10 @@ impl EngineChoice {
     }
 }
 
-/// Reads the name of an engine.
+/// Parses the value of `--engine`.
 ///
 /// # Errors
-/// There is no such engine, or what it needs is missing.
+/// The engine is unknown, or a parameter that it needs is missing.
 pub fn engine(text: &str) -> Result<EngineChoice, String> {
     let (name, rest) = text.split_once(':').map_or((text, ""), |(name, rest)| (name, rest.trim()));
     match (name, rest) {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_are_named_with_what_they_need() {
+    fn engines_are_parsed_with_their_parameters() {
         assert_eq!(engine("local"), Ok(EngineChoice::Local));
         assert_eq!(engine("slurm"), Ok(EngineChoice::Slurm(Vec::new())));
         assert_eq!(engine("slurm:--partition=a  --time=9"), Ok(EngineChoice::Slurm(vec!["--partition=a".into(), "--time=9".into()])));

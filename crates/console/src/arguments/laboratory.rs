@@ -1,8 +1,8 @@
-//! Choices that only the laboratory offers: published methods that exist to be compared with trodden's own, and tuning.
+//! Choices that only the laboratory offers: published methods to compare with trodden's own, and tuning.
 //!
-//! `trodden-lab with` takes them as options and hands them to `trodden` in [`LABORATORY_VARIABLE`], each word percent-encoded. `trodden`
-//! itself has no options for them. Choices of different commands are different structures, whose headings in help name the commands:
-//! [`GivenChoice::commands`] reads them from there.
+//! `trodden-lab with` accepts them as options and passes them to `trodden`, which has no such options, in [`LABORATORY_VARIABLE`], each
+//! word percent-encoded. There is one structure for each group of commands. Its help heading names the commands, and
+//! [`GivenChoice::commands`] is parsed from the heading.
 
 use super::choices::{Choice, one_of, spelled};
 use super::compression::METHODS;
@@ -23,7 +23,7 @@ use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings,
 use trodden_wire::stream::{MOST_PATIENCE_MS, MOST_REGIONS};
 use trodden_witness::DistributionStrategy;
 
-/// Variable that holds choices, in the syntax of their options.
+/// The environment variable with the choices, in the syntax of their options.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
 /// Choices for a command of `trodden`.
@@ -101,7 +101,7 @@ pub struct CountingChoices {
 }
 
 impl CountingChoices {
-    /// As settings of a build.
+    /// The choices as settings of a build.
     pub fn settings(&self) -> Settings {
         Settings {
             scheme: self.scheme,
@@ -336,19 +336,19 @@ pub enum LaboratoryCollector {
 
 #[derive(Parser)]
 #[command(name = LABORATORY_VARIABLE, no_binary_name = true, disable_help_flag = true)]
-struct OfVariable {
+struct VariableArguments {
     #[command(flatten)]
     choices: GivenChoices,
 }
 
-/// Commands that trodden starts itself. They read the choices of the command that started them.
+/// Commands that trodden starts itself. They get the choices of the command that started them.
 const STARTED_BY_TRODDEN: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
 
 impl LaboratoryChoices {
-    /// The choices of the environment for a command, given by its words; none by default.
+    /// The choices in the environment for a command, given by its words; defaults if the variable is not set.
     ///
     /// # Errors
-    /// The variable holds something else, or a choice that does not concern the command.
+    /// The variable cannot be parsed, or has a choice that does not concern the command.
     pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
         LaboratoryChoices::for_command(&text.to_string_lossy(), command)
@@ -372,38 +372,38 @@ impl LaboratoryChoices {
 }
 
 fn parse(text: &str) -> Result<GivenChoices, clap::Error> {
-    Ok(OfVariable::try_parse_from(text.split_whitespace().map(decode))?.choices)
+    Ok(VariableArguments::try_parse_from(text.split_whitespace().map(decode))?.choices)
 }
 
-/// A choice as it was given.
+/// A choice as it was given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenChoice {
     /// The option.
     pub option: String,
-    /// Its value, if it takes one.
+    /// The option's value, if it takes one.
     pub value: Option<OsString>,
     /// The commands that it concerns.
     pub commands: Vec<String>,
 }
 
 impl GivenChoice {
-    /// Whether it concerns a command, given by its words; arguments may follow them.
+    /// Returns true if the choice concerns a command, given by its words, which arguments may follow.
     pub fn concerns(&self, words: &[&str]) -> bool {
         self.commands.iter().any(|command| words.starts_with(&command.split(' ').collect::<Vec<_>>()))
     }
 }
 
-/// Choices, and how they were given.
+/// Parsed choices, and how they were given.
 #[derive(Clone, Debug, Default)]
 pub struct GivenChoices {
     /// The choices.
     pub choices: LaboratoryChoices,
-    /// The same, in alphabetical order.
+    /// The given options, in the order of their definition.
     pub given: Vec<GivenChoice>,
 }
 
 impl GivenChoices {
-    /// As the value of [`LABORATORY_VARIABLE`].
+    /// The choices as the value of [`LABORATORY_VARIABLE`].
     pub fn spelled(&self) -> String {
         let mut words = Vec::new();
         for choice in &self.given {
@@ -423,7 +423,7 @@ fn options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }
 
-/// All options, for a message.
+/// The names of all options, for messages.
 pub fn names() -> String {
     let options = options();
     options.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect::<Vec<_>>().join(", ")
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_spelled_as_options() {
+    fn choices_have_the_syntax_of_options() {
         assert_eq!(LaboratoryChoices::for_command("", &["report"]).unwrap(), LaboratoryChoices::default());
         let choices = parse("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap().choices;
         assert_eq!(
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_read_again() {
+    fn spelled_choices_can_be_parsed_again() {
         #[derive(Parser)]
         #[command(no_binary_name = true)]
         struct Line {

@@ -1,5 +1,5 @@
-//! Parameters of counting, which several commands take: syntax only. What goes together is decided by
-//! [`trodden_unit::experiment::exclusions`], and files are read where the settings are resolved.
+//! Parameters of counting that several commands share. This is only the syntax: [`trodden_unit::experiment::exclusions`] decides which ones
+//! can be combined, and files are read where the settings are resolved.
 
 use super::choices::{Choice, one_of, spelled};
 use super::laboratory::CountingChoices;
@@ -45,7 +45,7 @@ pub struct Parameters {
     pub sample: bool,
 }
 
-/// What coverage is counted.
+/// The kinds of coverage that can be counted.
 const COVERAGES: [Choice<Observe>; 2] = [
     (Observe::Coverage, "regions", "Of regions, and so of lines, functions and branches"),
     (Observe::Mcdc, "mcdc", "And of the conditions of decisions (MC/DC)"),
@@ -66,10 +66,10 @@ impl Parameters {
         .over(self.choices.settings())
     }
 
-    /// Takes over what the laboratory chooses.
+    /// Adds the choices of the laboratory.
     ///
     /// # Errors
-    /// That does not go together with an option; says which.
+    /// A choice conflicts with an option; the error names both.
     pub fn choose(&mut self, choices: &CountingChoices) -> Result<(), String> {
         if choices.witnesses && self.observe().is_some() {
             return Err(
@@ -81,21 +81,21 @@ impl Parameters {
         Ok(())
     }
 
-    /// What is observed: `--addresses`, `--pgo` and `--stream` are like values of one option.
+    /// What is observed. `--addresses`, `--pgo` and `--stream` exclude each other, like values of one option.
     fn observe(&self) -> Option<Observe> {
-        let asked = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
-        let asked = asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe));
-        asked.or(self.coverage)
+        let requested = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
+        let requested = requested.into_iter().find_map(|(is_given, observe)| is_given.then_some(observe));
+        requested.or(self.coverage)
     }
 
-    /// Those among the arguments of another command: takes them out, with their values.
+    /// Removes the parameters and their values from the arguments of another command, and parses them.
     ///
     /// # Errors
-    /// A value is missing or means nothing; the message is clap's.
+    /// A value is missing or invalid; the message is clap's.
     pub fn taken_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
-        struct Own {
+        struct OwnArguments {
             #[command(flatten)]
             parameters: Parameters,
         }
@@ -119,7 +119,7 @@ impl Parameters {
             }
         }
         *command = others;
-        Ok(Own::try_parse_from(own)?.parameters)
+        Ok(OwnArguments::try_parse_from(own)?.parameters)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn schemes_that_count_interesting_paths_need_them_named() {
+    fn schemes_for_interesting_paths_need_interesting_paths() {
         let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Ppp));
         let parameters = Parameters { choices: CountingChoices { scheme, ..CountingChoices::default() }, ..Parameters::default() };
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_found_among_others() {
+    fn parameters_are_removed_from_other_arguments() {
         let (parameters, others) = taken("run --weights=a=b --bin x --events tsc --sample --release --coverage");
         assert_eq!(others, "run --bin x --release");
         let settings = parameters.settings();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_of_the_laboratory_are_settings_too() {
+    fn choices_of_the_laboratory_become_settings() {
         let choices = CountingChoices { max_paths: Some(9), witnesses: true, ..CountingChoices::default() };
         let mut parameters = Parameters::default();
         parameters.choose(&choices).unwrap();

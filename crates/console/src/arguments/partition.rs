@@ -1,12 +1,12 @@
-//! How counting is divided among copies of a program.
+//! Options for dividing the counting among copies of a program.
 
 use super::choices::Choice;
 use clap::Args;
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 
-/// Most copies, or profiles, that can be asked for.
-const MOST_COPIES: usize = 4096;
+/// Maximum number of copies or profiles.
+const MAX_COPIES: usize = 4096;
 
 /// How paths are divided among copies.
 pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
@@ -41,14 +41,14 @@ impl From<ProfitableChoices> for ProfitableProcedures {
     }
 }
 
-/// Reads a number of copies.
+/// Parses a number of copies.
 ///
 /// # Errors
-/// It is none, or out of range.
+/// The text is not a number, or out of range.
 pub fn copies(text: &str) -> Result<usize, String> {
     let number: usize = text.parse().map_err(|e| format!("{e}"))?;
     match number {
-        1..=MOST_COPIES => Ok(number),
-        _ => Err(format!("between 1 and {MOST_COPIES}")),
+        1..=MAX_COPIES => Ok(number),
+        _ => Err(format!("between 1 and {MAX_COPIES}")),
     }
 }

@@ -1,4 +1,4 @@
-//! Options of `trodden simulate`, and those that `trodden-lab simulate` has besides.
+//! Options of `trodden simulate`, and additional ones of `trodden-lab simulate`.
 
 use super::choices::{Choice, one_of};
 use clap::{Args, Parser};
@@ -100,7 +100,7 @@ pub struct SimulateModel {
     pub steps: usize,
 }
 
-/// As without options.
+/// The default values of the options.
 impl Default for SimulateModel {
     fn default() -> SimulateModel {
         #[derive(Parser)]
@@ -113,11 +113,11 @@ impl Default for SimulateModel {
     }
 }
 
-/// Which profile is written as paths of units.
+/// The profiles that can be written as paths of units.
 const PROFILES: [Choice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "What the first table holds"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-/// The formats of a file of branches.
+/// The formats of files with branches that `trodden simulate` reads.
 fn formats() -> Vec<Choice<SourceFormat>> {
     let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
@@ -132,7 +132,7 @@ fn formats() -> Vec<Choice<SourceFormat>> {
     choices.collect()
 }
 
-/// An event of the processor model.
+/// The events of the processor model.
 const EVENTS: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::Instructions, "instructions", "Instructions"),
     (ProcessorEvent::L1Misses, "l1-misses", "Misses of the first-level caches"),
@@ -143,11 +143,11 @@ const EVENTS: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::CyclePower, "power-cycle", "Power in the caches, by cycle; with --model reference"),
 ];
 
-/// A model of the processor.
+/// The models of the processor.
 const MODELS: [Choice<ProcessorModel>; 2] =
     [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "A step for each cycle")];
 
-/// Which paths are detected.
+/// The presets of detected paths.
 const PRESETS: [Choice<Preset>; 4] = [
     (Preset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
     (Preset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
@@ -155,7 +155,7 @@ const PRESETS: [Choice<Preset>; 4] = [
     (Preset::ExtendedCalls, "extended-calls", "Paths across calls"),
 ];
 
-/// What happens when the path stack is full.
+/// The behaviours when the path stack is full.
 const OVERFLOWS: [Choice<Overflow>; 2] =
     [(Overflow::Drop, "drop", "The oldest path is lost"), (Overflow::Spill, "spill", "The oldest path goes to memory")];
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_the_model_of_the_thesis() {
+    fn default_model_is_that_of_the_thesis() {
         let model = SimulateModel::default();
         assert_eq!((model.preset, model.path_limit, model.path_stack, model.counter_bits), (Preset::BallLarus, 32, 32, 8));
     }

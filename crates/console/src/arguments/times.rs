@@ -1,18 +1,18 @@
-//! Times as arguments.
+//! Parsers of times.
 
 use std::time::Duration;
 
-/// A number of seconds.
+/// Parses a whole number of seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is no number of whole seconds"))
 }
 
-/// The same, of those that a search may take while a program is built.
+/// Parses the time limit of a search during a build, from 1 to 3600 whole seconds.
 pub fn an_hour_at_most(text: &str) -> Result<u64, String> {
     seconds(text).ok().filter(|s| (1..=3600).contains(s)).ok_or_else(|| format!("`{text}` is no number of whole seconds from 1 to 3600"))
 }
 
-/// A time as people write it: a number and `us`, `ms` or `s`.
+/// Parses a duration: a number with the unit `us`, `ms` or `s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let micros = match unit {
@@ -23,7 +23,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
     let nearest = (number * micros).round();
-    // What is no number is in no range.
+    // NaN is in no range.
     if (1.0..=86_400e6).contains(&nearest) {
         Ok(Duration::from_micros(nearest as u64))
     } else {
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
+    fn durations_need_a_unit() {
         assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
         assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("0.25s"), Ok(Duration::from_millis(250)));

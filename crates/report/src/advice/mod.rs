@@ -1,6 +1,5 @@
-//! Advice: the findings of [`trodden_analysis::advise`] over a program, ranked, and their forms.
-//!
-//! [`text`] is for terminals, [`json`] and [`sarif`] are for other tools. Their common sentences are in `words.rs`.
+//! Advice: the findings of [`trodden_analysis::advise`] for a whole program, ranked. [`text`] writes them for terminals, [`json`] and
+//! [`sarif`] for other tools; `words.rs` has the sentences that these formats share.
 
 pub mod json;
 pub mod sarif;
@@ -15,17 +14,17 @@ use std::collections::HashMap;
 use trodden_analysis::advise::{AdviceFinding, AdviceKind, AdviseOptions, advise};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// Which findings are shown.
+/// The findings to search for and show.
 #[derive(Clone, Debug)]
 pub struct AdviceSelection {
-    /// Functions: one's name, or a regular expression for full names.
+    /// A function's name, or a regular expression for full names; all functions if `None`.
     pub function: Option<String>,
-    /// Kinds; empty: all.
+    /// The kinds of findings; all if empty.
     pub kinds: Vec<AdviceKind>,
-    /// At most so many findings that save something, and so many that do not.
+    /// Maximum number of findings that save instructions, and also of findings that do not.
     pub top: usize,
-    /// Only findings that save at least this share of all executed instructions, from 0 to 1. Findings that save nothing are searched for
-    /// in functions that execute at least this share.
+    /// Minimum share of all executed instructions, from 0 to 1: what a finding has to save, and what a function has to execute to be
+    /// analysed.
     pub min_share: f64,
     /// Thresholds of the analyses.
     pub options: AdviseOptions,
@@ -37,8 +36,9 @@ impl Default for AdviceSelection {
     }
 }
 
-/// Joins findings about the same lines: each once, with the sum of what they save and their number.
-fn once(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> Vec<(AdviceFinding, u128, usize)> {
+/// Merges findings about the same lines, which are in copies of the code. Returns each finding with the sum of savings and the number of
+/// copies.
+fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> Vec<(AdviceFinding, u128, usize)> {
     let mut all: Vec<(AdviceFinding, u128, usize)> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for finding in findings {
@@ -55,41 +55,40 @@ fn once(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> V
     all
 }
 
-/// Gives the block properties of a function, if its unit's bitcode is known.
+/// Looks up the block properties of a function; `None` if the bitcode of its unit is not available.
 pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
 /// A finding with its function and share.
 pub struct RankedAdvice<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
-    /// What was found in it.
+    /// The finding, in one of the copies.
     pub finding: AdviceFinding,
-    /// What it saves at most, as a share of all executed instructions; all copies together.
+    /// Upper bound of the savings in all copies, as a share of all executed instructions.
     pub share: f64,
-    /// The number of copies of the code that have this finding. Compilers unroll loops and inline functions; a finding in several copies
-    /// of the same lines is shown once, for the copy that saves most.
+    /// The number of copies of the code that have this finding, because the compiler unrolled a loop or inlined a function.
     pub copies: usize,
 }
 
 /// The findings to show.
 pub struct Advice<'v, 'a> {
-    /// Those that save something, most first.
+    /// Findings that save instructions, largest savings first.
     pub savings: Vec<RankedAdvice<'v, 'a>>,
-    /// Those that save nothing, most surprising first.
+    /// Findings that save nothing, most surprising first.
     pub others: Vec<RankedAdvice<'v, 'a>>,
-    /// Numbers of both sorts, shown or not.
+    /// The numbers of findings of both sorts, shown or not.
     pub found: (usize, usize),
-    /// The number of functions that were analysed.
+    /// The number of analysed functions.
     pub functions: usize,
-    /// Analysed functions whose block properties are needed and unknown, because there is no bitcode of them.
+    /// Analysed functions without bitcode, in which redundant computations could not be searched for.
     pub without_bitcode: Vec<&'v Function<'a>>,
 }
 
 impl AdviceSelection {
-    /// The functions to analyse: no others can have a finding that is shown.
+    /// The functions to analyse: those that execute at least [`AdviceSelection::min_share`] of all instructions.
     ///
     /// # Errors
-    /// No function has the given name; the pattern is no regular expression.
+    /// No function matches, or the pattern is not a valid regular expression.
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         let selection = select::Selection { function: self.function.clone(), ..select::Selection::default() };
         let total = view.total(Measure::Instructions);
@@ -97,7 +96,7 @@ impl AdviceSelection {
         Ok(selection.functions(view)?.into_iter().filter(hot).collect())
     }
 
-    /// Whether findings of a kind are selected.
+    /// Returns true if findings of this kind are selected.
     pub fn includes(&self, kind: AdviceKind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
@@ -116,7 +115,7 @@ impl AdviceSelection {
                 without_bitcode.push(function);
             }
             let found = advise(function.map, &function.paths, known, &self.options).into_iter().filter(|f| self.includes(f.kind()));
-            for (finding, saves, copies) in once(function, found) {
+            for (finding, saves, copies) in merge_copies(function, found) {
                 let ranked = RankedAdvice { function, share: select::share(saves, total), finding, copies };
                 match ranked.finding.kind() {
                     AdviceKind::Never => others.push(ranked),

@@ -1,5 +1,5 @@
-//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source; the places of a
-//! finding are a code flow.
+//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source. The places of a
+//! finding form a code flow.
 
 use super::{Advice, RankedAdvice, words as say};
 use crate::sarif::{self, location};
@@ -18,17 +18,17 @@ const RULES: [(AdviceKind, &str); 4] = [
     (AdviceKind::Never, "Two edges are taken often, and never on one path"),
 ];
 
-/// Iterations of a loop that take turns, as the sequence of paths shows them.
+/// A loop whose iterations take turns: they repeat a sequence of different paths, as a recorded stream shows.
 pub struct Turns<'a> {
-    /// The function with the loop, as a stream names it.
+    /// The name in the stream of the function with the loop.
     pub function: &'a str,
-    /// What was found, and what can be done.
+    /// The finding and a suggestion.
     pub text: String,
-    /// Further data of the result.
+    /// The property bag of the SARIF result.
     pub properties: Value,
 }
 
-/// Iterations that take turns as a SARIF log. A function whose place in the source is not known is named only.
+/// Loops whose iterations take turns as a SARIF log. A function whose source position is unknown appears by name only.
 pub fn iterations(view: &View, found: &[Turns], sources: &SourceCache) -> Value {
     const RULE: &str = "iterations";
     let rules = json!([{ "id": RULE, "shortDescription": { "text": "Iterations of a loop take turns" } }]);
@@ -48,7 +48,7 @@ pub fn iterations(view: &View, found: &[Turns], sources: &SourceCache) -> Value 
     sarif::log(rules, found.iter().map(result).collect())
 }
 
-/// The findings as a SARIF log. A finding without a known source position is named by its function only.
+/// The findings as a SARIF log. A finding whose source position is unknown is located by its function's name only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result(r, sources));
@@ -77,7 +77,7 @@ fn result(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     result
 }
 
-/// The places of a finding in the order of execution; the last is the one that it is about.
+/// The places of a finding in execution order; the last one is the finding's main location.
 fn places(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.edges[edge.index()].from;

@@ -13,10 +13,10 @@ use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
 use trodden_unit::experiment::Spelling;
 
-/// Most repeated results that are shown for one block.
-const MOST_REPEATED: usize = 6;
-/// Most patterns that are shown for one loop.
-const MOST_PATTERNS: usize = 6;
+/// Maximum number of repeated results shown for one block.
+const MAX_REPEATED: usize = 6;
+/// Maximum number of patterns shown for one loop.
+const MAX_PATTERNS: usize = 6;
 
 /// Writes the advice.
 pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
@@ -27,7 +27,7 @@ pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources
     }
     if !advice.savings.is_empty() {
         let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));
-        out.push_str(&format!("{}, most saving first; {shown}\n\n", page.paint(paint::TITLE, "What paths show")));
+        out.push_str(&format!("{}, largest first; {shown}\n\n", page.paint(paint::TITLE, "Possible savings")));
         out.push_str(&findings(&advice.savings, sources, page));
     }
     if !advice.others.is_empty() {
@@ -54,13 +54,13 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
     if !run.command.is_empty() {
         row("command", escape::line(&words::command(&run.command)));
     }
-    // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
+    // Empty if the profile was not recorded from a run, but collected by other tools or simulated.
     let summary = run_summary(view);
     if !summary.is_empty() {
         row("run", summary);
     }
     let least = if selection.min_share > 0.0 {
-        format!(", with {}% of all executed instructions or more", (selection.min_share * 1e6).round() / 1e4)
+        format!(", each with at least {}% of all executed instructions", (selection.min_share * 1e6).round() / 1e4)
     } else {
         String::new()
     };
@@ -87,38 +87,39 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
 
 fn body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     let function = ranked.function;
-    let sheet = Sheet { function, sources, page, within: RefCell::default() };
-    let mut out = sheet.wrapped(&format!("{}.", upper(&say::summary(function, &ranked.finding))), INDENT);
+    let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
+    let mut out = writer.wrapped(&format!("{}.", capitalised(&say::summary(function, &ranked.finding))), INDENT);
     out.push_str(&match &ranked.finding.advice {
-        Found::Correlated(c) => sheet.correlated(c),
-        Found::Loop(l) => sheet.loops(l),
-        Found::Redundant(r) => sheet.redundant(r),
-        Found::Never(n) => sheet.never(n),
+        Found::Correlated(c) => writer.correlated(c),
+        Found::Loop(l) => writer.loops(l),
+        Found::Redundant(r) => writer.redundant(r),
+        Found::Never(n) => writer.never(n),
     });
     if ranked.finding.kind() != AdviceKind::Never {
-        out.push_str(&sheet.labelled("try", &say::suggestion(function, &ranked.finding)));
+        out.push_str(&writer.labelled("try", &say::suggestion(function, &ranked.finding)));
     }
     out.push('\n');
     out
 }
 
-fn upper(text: &str) -> String {
+fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Columns by which everything of a finding is indented.
+/// Indentation of a finding's details, in columns.
 const INDENT: usize = 6;
 
-struct Sheet<'s> {
+/// Writes the details of one finding.
+struct FindingWriter<'s> {
     function: &'s Function<'s>,
     sources: &'s SourceCache<'s>,
     page: &'s Page,
-    /// The calls that the line shown last is inlined in.
-    within: RefCell<Vec<Position>>,
+    /// The calls through which the previous line was inlined, so that they are not repeated.
+    previous_chain: RefCell<Vec<Position>>,
 }
 
-impl Sheet<'_> {
+impl FindingWriter<'_> {
     fn correlated(&self, c: &Correlated) -> String {
         let mut out = self.source(say::branch_position(self.function, c.earlier), "");
         out.push_str(&self.source(say::branch_position(self.function, c.later), ""));
@@ -145,14 +146,14 @@ impl Sheet<'_> {
 
     fn loops(&self, l: &LoopPatterns) -> String {
         let mut out = self.source(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
-        for pattern in l.patterns.iter().take(MOST_PATTERNS) {
+        for pattern in l.patterns.iter().take(MAX_PATTERNS) {
             let share = right(&percent(pattern.count as f64 / l.iterations as f64), 6);
             let times = self.page.paint(paint::COUNT, &right(&count(pattern.count.into()), 15));
             let text = fit(&say::pattern(self.function, l, pattern), self.page.width.saturating_sub(INDENT + 25));
             out.push_str(&format!("{}{share} {times}  {text}\n", " ".repeat(INDENT)));
         }
-        if l.patterns.len() > MOST_PATTERNS {
-            let more = format!("{}... and {} more\n", " ".repeat(INDENT), l.patterns.len() - MOST_PATTERNS);
+        if l.patterns.len() > MAX_PATTERNS {
+            let more = format!("{}... and {} more\n", " ".repeat(INDENT), l.patterns.len() - MAX_PATTERNS);
             out.push_str(&self.page.paint(paint::DIM, &more));
         }
         out
@@ -160,16 +161,16 @@ impl Sheet<'_> {
 
     fn redundant(&self, r: &Redundant) -> String {
         let mut out = String::new();
-        for repeated in r.repeated.iter().take(MOST_REPEATED) {
+        for repeated in r.repeated.iter().take(MAX_REPEATED) {
             out.push_str(&self.source(repeated.at.position, &self.repeated(r, repeated)));
         }
-        if r.repeated.len() > MOST_REPEATED {
-            let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MOST_REPEATED);
+        if r.repeated.len() > MAX_REPEATED {
+            let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MAX_REPEATED);
             out.push_str(&self.page.paint(paint::DIM, &more));
         }
         let why = match r.unavoidable {
-            true => "every path to here computes it; on some paths a write to memory may come in between",
-            false => "paths that do not compute it before are rare",
+            true => "every path to here computes it, but on some paths a write to memory may intervene",
+            false => "paths that do not compute it earlier are rare",
         };
         let from = say::place(self.function, say::branch_position(self.function, r.earlier), r.earlier);
         out + &self.labelled("before", &format!("{from}; {why}"))
@@ -199,7 +200,7 @@ impl Sheet<'_> {
         out
     }
 
-    /// A line of source with a branch, the direction taken, and how often.
+    /// A source line with a branch, the direction it took, and how often.
     fn decision(&self, block: Node, edge: Edge, times: &str) -> String {
         self.line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
     }
@@ -208,7 +209,7 @@ impl Sheet<'_> {
         self.line(position, "", note)
     }
 
-    /// A line of source; right of it a direction and a note, or below it where there is no room.
+    /// A source line with a direction and a note at its right, or below it if there is no room.
     fn line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);
@@ -221,10 +222,10 @@ impl Sheet<'_> {
         let Some(position) = position else { return if wide == 0 { String::new() } else { format!("{} {note}\n", gutter("?", page)) } };
         let map = self.function.units_map();
         let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
-        let within = chain(map, position);
-        let mut before = self.within.borrow_mut();
-        let calls: String = new_calls(&before, &within).map(|depth| call_line(map, &within, depth, 0, page)).collect();
-        *before = within;
+        let chain = chain(map, position);
+        let mut previous = self.previous_chain.borrow_mut();
+        let calls: String = new_calls(&previous, &chain).map(|depth| call_line(map, &chain, depth, 0, page)).collect();
+        *previous = chain;
         let (text, number) = (text.trim_start(), gutter(&position.line.to_string(), page));
         let beside = room.saturating_sub(wide + 2);
         match wide {
@@ -240,7 +241,7 @@ impl Sheet<'_> {
         format!("{label}{}", wrapped.trim_start())
     }
 
-    /// A text in lines that fit.
+    /// Wraps a text at the page's width.
     fn wrapped(&self, text: &str, indent: usize) -> String {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! Findings in words: places, evidence, what to try.
+//! Sentences about findings: places, evidence, suggestions.
 
 use crate::escape;
 use crate::path_listing;
@@ -8,48 +8,48 @@ use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated,
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, Position};
 
-/// Code of more instructions is not proposed for copying.
-const LONG_STRETCH: u64 = 60;
-/// Most decisions of a pattern that are shown.
-const MOST_TURNS: usize = 8;
+/// Maximum number of instructions that a suggestion proposes to copy.
+const MAX_COPIED_INSTRUCTIONS: u64 = 60;
+/// Maximum number of decisions shown of a pattern.
+const MAX_TURNS: usize = 8;
 
-/// Where a branch stands.
+/// The source position of a block's branch, or of its last instruction.
 pub fn branch_position(function: &Function, block: Node) -> Option<Position> {
     let block = function.map.blocks.get(block.index())?;
     block.branch.or_else(|| block.positions.last().copied()).filter(|p| p.line > 0)
 }
 
-/// Where a loop or a block begins.
+/// The first source position of a block, such as a loop's header.
 pub fn first_position(function: &Function, block: Node) -> Option<Position> {
     let found = function.map.blocks.get(block.index())?;
     let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
     whole.min_by_key(|p| chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
-/// A place: `line 12`, `util.h:12`, `block 3`.
+/// A place as text: `line 12`, `util.h:12`, `block 3`.
 pub fn place(function: &Function, position: Option<Position>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
     elsewhere.map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::line(base_name(file)), position.line))
 }
 
-/// The place of a branch.
+/// The place of a block's branch as text.
 pub fn branch(function: &Function, block: Node) -> String {
     place(function, branch_position(function, block), block)
 }
 
-/// Direction of an edge, and the line that is not taken.
+/// The direction of an edge, with the line that is not taken: `→ 14, not 20`.
 pub fn turn(function: &Function, edge: Edge) -> String {
     path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.edges[edge.index()]), |t| t.text)
 }
 
-/// Direction of an edge, without the line that is not taken.
+/// The direction of an edge, without the line that is not taken: `→ 14`.
 pub fn direction(function: &Function, edge: Edge) -> String {
     let turn = turn(function, edge);
     turn.split_once(", not ").map_or(turn.clone(), |(taken, _)| taken.to_string())
 }
 
-/// `→ 12 50.1%, → 20 49.9%`
+/// The outcomes of a branch with their shares: `→ 12 50.1%, → 20 49.9%`.
 pub fn outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
     let total: u64 = outcomes.iter().map(|o| o.count).sum();
     let mut outcomes = outcomes.to_vec();
@@ -59,7 +59,7 @@ pub fn outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
     format!("{}{more}", words.collect::<Vec<_>>().join(", "))
 }
 
-/// The place that a finding is about.
+/// The position that a finding is reported at.
 pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Position> {
     match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.later),
@@ -69,7 +69,7 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Pos
     }
 }
 
-/// The files and lines that a finding is about, if they are known: the earlier one, the later one.
+/// The files and lines of a finding, the one executed earlier first; `None` if they are unknown.
 pub fn lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
     let line = |p: Position| (p.file, p.line);
     let earlier = match &finding.advice {
@@ -81,7 +81,7 @@ pub fn lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32)
     Some([line(earlier?), line(main_position(function, finding)?)])
 }
 
-/// One sentence that says what was found.
+/// A sentence that states the finding.
 pub fn summary(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => correlated(function, c),
@@ -123,7 +123,7 @@ fn redundant(function: &Function, r: &Redundant) -> String {
 fn never(function: &Function, n: &Never) -> String {
     let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
     format!(
-        "{} {} and {} {} were never taken on one path; if they were independent, it would be {}",
+        "{} {} and {} {} were never taken on one path; if they were independent, they would have been {}",
         branch(function, first),
         direction(function, n.first),
         branch(function, second),
@@ -132,21 +132,21 @@ fn never(function: &Function, n: &Never) -> String {
     )
 }
 
-/// What an engineer may try.
+/// A suggestion for the programmer.
 pub fn suggestion(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),
         Advice::Loop(l) => suggest_for_loop(function, l),
         Advice::Redundant(r) => suggest_for_redundant(r),
         Advice::Never(_) => {
-            "if it cannot happen, one test may do for both, or remove the code for it (and assert so); if it can, a test for it is missing"
+            "if the combination is impossible, test only one of the conditions, or assert that and remove its code; otherwise add a test"
                 .into()
         }
     }
 }
 
-/// Whether the later branch always took the edge that the earlier one decides.
-fn is_sure(c: &Correlated) -> bool {
+/// Returns true if the later branch always took the edge that the earlier one decides.
+fn is_always_decided(c: &Correlated) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
 
@@ -165,18 +165,18 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
             "{} {} whether {} leaves its loop: leave the loop there, peel the last iteration, or copy the {stretch} between them for each \
                 case",
             branch(function, c.earlier),
-            if is_sure(c) { "already decides" } else { "nearly always decides" },
+            if is_always_decided(c) { "already decides" } else { "nearly always decides" },
             branch(function, c.later)
         );
     }
     if let Some(block) = c.stretch.obstacle {
-        return format!("make one decision of both in the source; the {stretch} between them cannot be copied (block {})", block.0);
+        return format!("merge both decisions in the source; the {stretch} between them cannot be copied (block {})", block.0);
     }
-    let keep = if is_sure(c) { "" } else { "; keep the second test on the path that does not decide it" };
+    let keep = if is_always_decided(c) { "" } else { "; keep the second test on the path that does not decide it" };
     match c.stretch.instructions {
-        long if long > LONG_STRETCH => format!(
-            "make one decision of both in the source, or a table of cases over both conditions; copying the {stretch} between them \
-                is much code{keep}"
+        long if long > MAX_COPIED_INSTRUCTIONS => format!(
+            "merge both decisions in the source, or use a table indexed by both conditions; the {stretch} between them are too much to \
+                copy{keep}"
         ),
         _ => {
             let deciding: Vec<String> = c.given.iter().filter(|g| g.decides.is_some()).map(|g| direction(function, g.edge)).collect();
@@ -191,7 +191,7 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
 }
 
 fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
-    let most = l.patterns.first().map_or(0.0, |p| p.count as f64 / l.iterations as f64);
+    let top_share = l.patterns.first().map_or(0.0, |p| p.count as f64 / l.iterations as f64);
     if let Some(split) = l.split {
         let at = branch(function, split.block);
         return format!(
@@ -200,14 +200,14 @@ fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
             split.remaining, l.entropy
         );
     }
-    if most >= 0.8 {
+    if top_share >= 0.8 {
         return "write the most frequent pattern as straight code that jumps to the general body at the first other outcome \
             (`__builtin_expect` along it)"
             .into();
     }
     if l.patterns.len() <= 4 {
         return format!(
-            "select {} by one switch over a code made of the conditions, and write a body for each",
+            "select {} with one switch over a value computed from the conditions, and write a body for each",
             if l.patterns.len() == 1 { "the one pattern".to_owned() } else { format!("the {} patterns", l.patterns.len()) }
         );
     }
@@ -218,10 +218,10 @@ fn suggest_for_redundant(r: &Redundant) -> String {
     let constant = r.repeated.iter().all(|x| x.constant > x.found);
     match (constant, r.unavoidable) {
         (true, _) => {
-            "the operands are constants on these paths: a copy of the block for these paths lets the compiler fold the results".into()
+            "the operands are constant on these paths: duplicate the block for them, so that the compiler can fold the results".into()
         }
         (false, true) => {
-            "keep the result in a local variable if the writes in between cannot change it (`restrict`, `const`, a copy before \
+            "keep the result in a local variable if the intervening writes cannot change it (`restrict`, `const`, a copy before \
                 the loop)"
                 .into()
         }
@@ -229,7 +229,7 @@ fn suggest_for_redundant(r: &Redundant) -> String {
     }
 }
 
-/// The decisions of a pattern: `12 → 14, 20 case 3`, and how it ends.
+/// The decisions of a pattern and how it ends: `12 → 14, 20 case 3; next iteration`.
 pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
         let kind = function.map.edges[e.index()].kind;
@@ -240,10 +240,10 @@ pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> 
         let from = branch_position(function, function.map.edges[e.index()].from);
         format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), direction(function, *e))
     };
-    let mut words: Vec<String> = decisions.iter().take(MOST_TURNS).map(|e| one(e)).collect();
-    if decisions.len() > MOST_TURNS {
-        words.push(format!("{} more", decisions.len() - MOST_TURNS));
+    let mut words: Vec<String> = decisions.iter().take(MAX_TURNS).map(|e| one(e)).collect();
+    if decisions.len() > MAX_TURNS {
+        words.push(format!("{} more", decisions.len() - MAX_TURNS));
     }
     let back = pattern.edges.last().is_some_and(|e| function.map.edges[e.index()].to == l.head);
-    format!("{}; {}", words.join(", "), if back { "iterates" } else { "leaves" })
+    format!("{}; {}", words.join(", "), if back { "next iteration" } else { "exits the loop" })
 }

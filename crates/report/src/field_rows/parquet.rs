@@ -1,5 +1,5 @@
-//! Rows as Parquet, not compressed, in groups of some ten thousand. The file says in which order they are: engines that
-//! know it need not keep all paths until they have seen the last row.
+//! Writes rows as uncompressed Parquet. The file states the sort order of the rows, so that query engines can
+//! aggregate by path without keeping all paths in memory.
 
 use super::FieldRow;
 use parquet::basic::Compression;
@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+/// Rows in a row group.
 const GROUP: usize = 1 << 16;
 const SCHEMA: &str = "message untested_paths {
     REQUIRED BYTE_ARRAY build (UTF8);
@@ -24,20 +25,17 @@ const SCHEMA: &str = "message untested_paths {
     REQUIRED INT64 reports;
     REQUIRED INT64 executions;
 }";
-/// Columns by which rows are ordered: build, unit, counter, user.
+/// The sort order, as column indices: build, unit, counter, user.
 const ORDER: [i32; 4] = [0, 1, 4, 5];
 
-/// A table while it is written.
+/// Writes a Parquet file.
 pub struct ParquetTable {
     writer: SerializedFileWriter<File>,
     rows: Vec<FieldRow>,
 }
 
 impl ParquetTable {
-    /// Begins a file.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Starts a table in an empty file.
     pub fn new(file: File) -> io::Result<ParquetTable> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
         let order = ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
@@ -48,18 +46,12 @@ impl ParquetTable {
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, row: FieldRow) -> io::Result<()> {
         self.rows.push(row);
         if self.rows.len() < GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
 
-    /// Ends the file.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Completes the file.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush().map_err(io::Error::other)?;
         self.writer.close().map(drop).map_err(io::Error::other)
@@ -85,7 +77,7 @@ impl ParquetTable {
     }
 }
 
-/// Writes the next column of a group. Levels of definition are heeded where it is optional only.
+/// Writes the next column of a row group. The definition levels matter only for optional columns.
 fn column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: impl Iterator<Item = Option<T::T>>,
@@ -105,14 +97,14 @@ mod tests {
     use parquet::record::Field;
 
     #[test]
-    fn the_order_of_rows_is_that_of_columns() {
+    fn order_names_the_sort_columns() {
         let names: Vec<&str> =
             SCHEMA.lines().skip(1).filter_map(|line| line.trim_end_matches([';', '}']).split_whitespace().nth(2)).collect();
         assert_eq!(ORDER.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn written_rows_can_be_read_back() {
         let row = |at: u64| FieldRow {
             build: format!("{at:032x}"),
             unit: "cd".repeat(16),

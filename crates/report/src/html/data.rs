@@ -1,4 +1,4 @@
-//! The page's data as JSON. Keys are short because there are many of them; `page.js` reads them.
+//! The page's data as JSON, which `page.js` reads. Keys are short because there are many of them.
 
 use super::{HtmlOptions, embed};
 use crate::dot;
@@ -18,10 +18,10 @@ use trodden_profile::CountedPath;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{EdgeKind, Position};
 
-/// Longest source text of one function that is embedded, in lines.
-const MOST_LINES: u32 = 4000;
+/// Maximum number of source lines embedded for one function.
+const MAX_LINES: u32 = 4000;
 
-/// For each function its details as escaped JSON, unless it was not executed or the budget is spent.
+/// The details of each function as escaped JSON; `None` if the function was not executed or the budget is spent.
 pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
     let mut left = options.budget;
     let detail = |function: &Function| {
@@ -41,7 +41,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
     view.functions.iter().map(detail).collect()
 }
 
-/// Data about the run, and the list of functions.
+/// The data of the run, and the list of functions.
 pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
@@ -54,7 +54,8 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
     let embedded = details.iter().flatten().count();
     let left_out = (embedded < executed).then(|| {
         format!(
-            "This page has details of the {embedded} functions that count most; {} more were executed and are listed only.",
+            "This page has details of {} with the largest shares; {} more were executed and are only listed.",
+            words::plural(embedded as u128, "function", "functions"),
             executed - embedded
         )
     });
@@ -95,33 +96,34 @@ fn about_run(view: &View) -> Vec<String> {
     about
 }
 
-/// Collects the details of one function; a line on several paths is written once.
+/// Collects the details of one function. A line on several paths is written once, into `places`.
 struct Details<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
     places: Vec<Value>,
+    /// Indices into `places` by scope, file and line of each position of a chain.
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
 impl<'v, 'a> Details<'v, 'a> {
-    fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, most: usize) -> Value {
+    fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, max_paths: usize) -> Value {
         let range = LineRange::from_function(function, sources);
         let mut details = Details { function, sources, range, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
         let total = view.total(options.measure);
         let mut paths = Vec::new();
-        for &(weight, path) in ranked.iter().take(most) {
+        for &(weight, path) in ranked.iter().take(max_paths) {
             let mut path_json = details.path_json(path.into());
             path_json["w"] = json!(select::share(weight, total));
             paths.push(path_json);
         }
-        let unfinished: Vec<Value> = function.paths.unfinished.iter().take(most).map(|path| details.path_json(path.into())).collect();
+        let unfinished: Vec<Value> = function.paths.unfinished.iter().take(max_paths).map(|path| details.path_json(path.into())).collect();
         let lost = |l: &trodden_profile::LostPath| json!([l.count, first_line(function, l.head), l.head.0]);
         json!({
-            "paths": paths, "more": ranked.len().saturating_sub(most),
-            "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(most),
+            "paths": paths, "more": ranked.len().saturating_sub(max_paths),
+            "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(max_paths),
             "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
             "possible": number(function.map.counters), "executed": function.paths.complete.len(),
             "source": details.source(view), "places": details.places, "blocks": blocks(function), "edges": edges(function),
@@ -150,7 +152,7 @@ impl<'v, 'a> Details<'v, 'a> {
         })
     }
 
-    /// The number of a line among the function's places; -1 if it is unknown.
+    /// The index of a line in `places`; -1 if the line is unknown.
     fn place(&mut self, chain: &[Position]) -> i64 {
         let Some(at) = chain.last() else { return -1 };
         let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
@@ -177,7 +179,7 @@ impl<'v, 'a> Details<'v, 'a> {
     fn source(&self, view: &View) -> Value {
         let Some(range) = &self.range else { return Value::Null };
         let Some(text) = self.sources.file(&range.file) else { return json!({ "file": range.file, "missing": true }) };
-        let last = range.last.min(range.first.saturating_add(MOST_LINES));
+        let last = range.last.min(range.first.saturating_add(MAX_LINES));
         let counts = LineCounts::from_functions([self.function]);
         let lines = (range.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &range.file, l).map(number)]));
         json!({ "file": range.file, "first": range.first, "lines": lines.collect::<Vec<_>>(), "cut": last < range.last })
@@ -201,7 +203,7 @@ fn blocks(function: &Function) -> Vec<Value> {
     function.map.blocks.iter().enumerate().map(describe).collect()
 }
 
-/// From, to, label, count, style: 0 plain, 1 cut, 2 a call that may not return.
+/// Each edge as `[from, to, label, count, style]`; style is 0 for plain, 1 for cut, 2 for a call that may not return.
 fn edges(function: &Function) -> Vec<Value> {
     let mut style = vec![0; function.map.edges.len()];
     for (edge, _) in &function.map.cuts {
@@ -212,7 +214,7 @@ fn edges(function: &Function) -> Vec<Value> {
     let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
         let style = if edge.kind == EdgeKind::Reach { 2 } else { style[at] };
         let label = match edge.kind {
-            // Conditions of optimised code are not those of the source.
+            // The optimised code's conditions may be the negation of the source's.
             EdgeKind::True | EdgeKind::False => String::new(),
             _ => words::edge_label(edge),
         };

@@ -1,4 +1,4 @@
-//! What is known of an instrumented program, and what in it is not counted; or what a stored profile holds (`trodden info`).
+//! Summaries for `trodden info`: of an instrumented program and what it does not count, and of a stored profile.
 
 mod profile;
 
@@ -16,12 +16,11 @@ use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, distinct};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-/// How many names a list shows without `--all`.
-const SHOWN: usize = 12;
+/// Maximum length of a list without `--all`.
+const MAX_SHOWN: usize = 12;
 
-/// What is known of an image.
+/// Summary of an instrumented image.
 #[derive(Debug, Default, Serialize)]
 pub struct ImageSummary {
     schema_version: u32,
@@ -32,15 +31,15 @@ pub struct ImageSummary {
     /// Units whose map is neither in the file nor in the store.
     units_without_map: Vec<String>,
     damage: Vec<String>,
-    /// Functions; one that several units have a copy of is one.
+    /// The number of functions; copies in several units count once.
     functions: usize,
-    /// Functions of all units, copies among them.
+    /// The number of functions including copies.
     bodies: usize,
-    /// Why counts of the program are not exact or complete, if they are not.
+    /// Reasons why the program's counts are not exact or complete.
     not_exact: Vec<String>,
     counters: u64,
     skipped: Vec<SkippedFunction>,
-    /// Functions all of whose paths are counted although only some are interesting.
+    /// Functions all of whose paths are counted, although only interesting paths were requested.
     instead: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
     /// Functions that were compiled without trodden.
@@ -67,7 +66,7 @@ struct SkippedFunction {
     reason: String,
 }
 
-/// A function whose paths were cut elsewhere than at loops.
+/// A function whose paths are cut at edges other than back edges.
 #[derive(Debug, Serialize)]
 struct CutFunction {
     function: String,
@@ -79,23 +78,23 @@ struct CutFunction {
 #[derive(Debug, Serialize)]
 struct CutPlace {
     reason: &'static str,
-    /// Line of the branch that is cut, if known.
+    /// The line of the branch that is cut; `None` if unknown.
     from_line: Option<u32>,
-    /// Line of the block to which it leads, if known.
+    /// The line of the block to which it leads; `None` if unknown.
     to_line: Option<u32>,
 }
 
-/// Whether a function is the runtime's. Its own functions have mangled names where they were not inlined.
+/// Returns true if the function belongs to the runtime. Runtime functions that were not inlined have mangled names.
 fn is_runtime(function: &str) -> bool {
     ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| function.contains(name))
 }
 
 impl ImageSummary {
-    /// Summarises an image. Maps that are not in it come from the unit cache; `libraries` are those that it needs, or why that is not
-    /// known.
+    /// Summarises an image. Maps that are not in it come from the unit cache. `libraries` are the shared libraries that it needs, or the
+    /// reason why they are unknown.
     ///
     /// # Errors
-    /// A map is damaged, or of another build.
+    /// A map is damaged or belongs to another build.
     pub fn new(path: &Path, image: &Image, store: Option<&UnitCache>, libraries: Result<Vec<Library>, String>) -> Result<ImageSummary> {
         let mut out = ImageSummary {
             schema_version: SCHEMA_VERSION,
@@ -115,7 +114,7 @@ impl ImageSummary {
                     let map = frame.map().with_context(what)?;
                     if map.words() != Some(placed.counters) {
                         bail!(
-                            "{}: the map of unit {} has another number of counters than the program: build the program again",
+                            "{}: the map and the program disagree on the number of counters of unit {}: rebuild the program",
                             path.display(),
                             placed.unit
                         );
@@ -126,7 +125,7 @@ impl ImageSummary {
             }
         }
         out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
-        // The sample tier's duplicated code of a function, and copies of callees that count segments.
+        // The duplicated bodies of functions whose counting is sampled, and the copies of callees that count segments.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_copy = |f: &str| {
             f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
@@ -155,7 +154,7 @@ impl ImageSummary {
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
         self.instead.extend(map.instead.iter().map(named));
-        // Those for an edge profile count no paths.
+        // Counters of an edge profile are not counters of paths.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
@@ -169,11 +168,11 @@ impl ImageSummary {
         });
     }
 
-    /// For a terminal, with all names of long lists or only the first ones.
+    /// The summary as text; unless `all`, lists are truncated.
     pub fn text(&self, all: bool) -> String {
         let mut out = String::new();
-        // Writing to a string does not fail.
-        let _ = self.write(&mut out, if all { usize::MAX } else { SHOWN });
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out, if all { usize::MAX } else { MAX_SHOWN });
         out
     }
 
@@ -206,16 +205,16 @@ impl ImageSummary {
         list(out, "Not exact", self.not_exact.clone(), shown)?;
         list(out, "Damage", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "Not counted, for a reason", lines.collect(), shown)?;
+        list(out, "Excluded from counting", lines.collect(), shown)?;
         let lines = self.instead.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "All paths counted instead of the interesting ones", lines.collect(), shown)?;
+        list(out, "All paths counted, not only the interesting ones", lines.collect(), shown)?;
         let lines = self
             .cut
             .iter()
             .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), places(&c.cuts), c.source));
-        list(out, "Paths cut elsewhere than at loops", lines.collect(), shown)?;
+        list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
         let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
-        list(out, "Not counted, because not compiled by trodden", lines.collect(), shown)?;
+        list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
         self.write_libraries(out)
     }
 
@@ -227,7 +226,7 @@ impl ImageSummary {
         });
         list(out, "Shared libraries", lines.collect(), usize::MAX)?;
         match &self.libraries_unknown {
-            Some(reason) => writeln!(out, "\nShared libraries: the dynamic loader does not say ({})", escape::line(reason)),
+            Some(reason) => writeln!(out, "\nShared libraries: unknown ({})", escape::line(reason)),
             None => Ok(()),
         }
     }
@@ -241,7 +240,7 @@ impl ImageSummary {
     }
 }
 
-/// Where a function's paths are cut, if elsewhere than at loops.
+/// The edges other than back edges at which a function's paths are cut; `None` if there are none.
 fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     let line = |node: trodden_flow::Node, first: bool| {
         let block = function.blocks.get(node.0 as usize)?;
@@ -260,7 +259,7 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 
-/// Why an edge is cut; `None` for loops, which every function cuts.
+/// The reason for a cut; `None` for cuts that every function with loops has, and for those of edge profiles.
 fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
         CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,

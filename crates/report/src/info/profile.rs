@@ -1,4 +1,4 @@
-//! What a stored profile holds, for `trodden info`.
+//! Summary of a stored profile for `trodden info`.
 
 use super::SCHEMA_VERSION;
 use crate::escape;
@@ -9,7 +9,7 @@ use std::path::Path;
 use trodden_profile::{ProcessEnding, Recovered, Run};
 use trodden_unit::distinct;
 
-/// What a stored profile holds.
+/// Summary of a stored profile.
 #[derive(Debug, Serialize)]
 pub struct ProfileSummary<'a> {
     schema_version: u32,
@@ -31,7 +31,7 @@ struct ImageSummary<'a> {
 }
 
 impl<'a> ProfileSummary<'a> {
-    /// Summarises what could be read of a profile.
+    /// Summarises the readable part of a profile.
     pub fn new(recovered: &'a Recovered) -> ProfileSummary<'a> {
         ProfileSummary {
             schema_version: SCHEMA_VERSION,
@@ -41,15 +41,15 @@ impl<'a> ProfileSummary<'a> {
         }
     }
 
-    /// Whether nothing of it is damaged.
+    /// Returns true if nothing is damaged.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty()
     }
 
-    /// For a terminal, of a file of a size in bytes.
+    /// The summary as text; `size` is the size of the file in bytes.
     pub fn text(&self, file: &Path, size: u64) -> String {
         let mut out = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut out, file, size);
         out
     }
@@ -96,7 +96,7 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
         units: image.units.len(),
         functions: distinct(functions().map(|(_, f)| f)),
         functions_entered: distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
-        // Units may have counters of other things than paths.
+        // Only counters of paths: units may have other counters.
         counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
         counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),
     }

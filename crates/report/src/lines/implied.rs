@@ -1,19 +1,18 @@
-//! Lines that must have been executed although no code of them was.
+//! Corrects counts of 0 for lines that were executed, although the code that is left of them was not.
 //!
-//! Where the optimiser knows a condition, merges branches or moves a load, what is left of a line may be code that was not executed, while
-//! the line was. The function's graph before the optimiser decides: counts of its other lines bound those of each block
-//! ([`trodden_flow::bounds`]). If a line without executions lies in a block that has at least one, the line gets the count of the
-//! block's other lines, and none if it has no others: of optimised code, counts are exact, but may be of a copy among several.
-//!
-//! Other lines without executions get no count, because the code that is left of them proves nothing:
-//!
-//! 1. a condition, or a line of several blocks, if one of its blocks may have been executed for all that is known of other lines;
-//! 2. a line of a block that must have been executed, should no block of which no code is left have been executed;
-//! 3. the last line of an arm of `? :`, if the expression around it may have been executed;
-//! 4. a jump at the end of other lines, such as that of a closing brace.
-//!
-//! Lines count as a block's only if no other block has them. Where copies of a function differ (templates), or some of their paths were not
-//! counted, nothing is concluded.
+//! The optimiser may fold a condition, merge branches or move a load, so that the remaining code of an executed line was not executed. The
+//! graph before optimisation shows that: the counts of other lines bound the count of each block ([`trodden_flow::bounds`]). A line with
+//! count 0 in a block that must have been executed gets the count of the block's other lines, or no count if there are none. Where copies
+//! of a function differ (templates), or not all of their paths were counted, nothing is corrected.
+
+// Other lines with count 0 lose their count if the remaining code proves nothing:
+//
+// 1. a condition, or a line of several blocks, if one of its blocks may have been executed as far as other lines tell;
+// 2. a line of a block that must have been executed, assuming that no block without remaining code was;
+// 3. the last line of an arm of `? :`, if the rest of the expression may have been executed;
+// 4. a jump at the end of other lines, such as that of a closing brace.
+//
+// A line counts for a block only if no other block has it.
 
 use super::LineCounts;
 use crate::view::{Function, chain};
@@ -22,26 +21,26 @@ use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reacha
 use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, LineGraph, UnitMap};
 
-/// A function by its file and the line of its declaration.
+/// A function, identified by the file and line of its declaration.
 type Place<'a> = (&'a str, u32);
 
-/// Graphs of the functions at hand.
+/// The graphs before optimisation of the functions of interest.
 struct Graphs<'a> {
-    /// The graph of each; `None` where copies of it differ.
+    /// The graph of each function; `None` if copies of the function differ or are not counted completely.
     by_place: BTreeMap<Place<'a>, Option<&'a [LineBlock]>>,
-    /// Functions in which an execution may end in a call.
+    /// Functions in which an execution may have ended in a call.
     unfinished: BTreeSet<Place<'a>>,
-    /// Blocks that have a line.
+    /// The number of blocks that have a line, by file and line.
     blocks_of: BTreeMap<Place<'a>, u32>,
-    /// Calls by name, with the block that makes each.
+    /// Direct calls as caller, calling block and callee.
     calls: Vec<(Place<'a>, u32, Place<'a>)>,
 }
 
-/// Corrects lines that have 0 and were executed.
+/// Replaces or removes counts of 0 that are wrong or unproven.
 pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
     let graphs = Graphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
-    for &(file, line) in &graphs.traceless(counts) {
+    for &(file, line) in &graphs.called_without_code(counts) {
         let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines);
         corrected.extend(lines.chain([&line]).filter(|l| counts.line(file, **l) == Some(0)).map(|l| ((file, *l), None)));
         if let Some(of_file) = counts.files.get_mut(file) {
@@ -52,11 +51,11 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
         let flow = blocks.and_then(|blocks| graphs.flow(counts, (file, line), blocks));
         let Some(flow) = flow.filter(|flow| !flow.zero.is_empty() || !flow.jumps.is_empty()) else { continue };
         for (block, count) in flow.executed() {
-            // A block may end in a call before its end: what is behind it was not executed.
-            let is_behind = |line: &u32| flow.may_end[block] && counts.files.get(file).is_some_and(|f| f.stopped.contains(line));
-            let zero = flow.blocks[block].lines.iter().filter(|l| counts.line(file, **l) == Some(0) && !is_behind(l));
+            // Executions may have stopped in a call in the middle of the block, so that the lines after it were not executed.
+            let is_after_stop = |line: &u32| flow.may_end[block] && counts.files.get(file).is_some_and(|f| f.stopped.contains(line));
+            let zero = flow.blocks[block].lines.iter().filter(|l| counts.line(file, **l) == Some(0) && !is_after_stop(l));
             for &line in zero {
-                // Blocks of one line are not added up: the most executed one counts.
+                // A line's count is the maximum over its blocks, not the sum.
                 let so_far = corrected.entry((file, line)).or_insert(count);
                 *so_far = so_far.zip(count).map(|(a, b)| a.max(b));
             }
@@ -72,66 +71,69 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
     }
 }
 
-/// A function's graph with what is known of its blocks.
+/// A function's graph with bounds for the counts of its blocks.
 struct Flow<'a> {
     graph: Graph,
     blocks: &'a [LineBlock],
-    /// Counts of blocks, as lines have them that no other block has.
+    /// The counts of blocks, taken from lines that no other block has; `None` if there is no such line or its count is 0.
     known: Vec<Option<u64>>,
-    /// Lines without executions, each with its blocks.
+    /// Lines with count 0, each with its blocks.
     zero: BTreeMap<u32, Vec<usize>>,
-    /// Lines without executions that are only jumps.
+    /// Lines with count 0 that are only jumps.
     jumps: Vec<u32>,
+    /// Blocks in which an execution may have ended.
     may_end: Vec<bool>,
-    /// What is known of each block, and bounds that follow.
+    /// Bounds from the known counts.
     given: Vec<Bounds>,
+    /// Bounds that follow from `given` and the graph.
     bounds: Vec<Bounds>,
 }
 
 impl Flow<'_> {
-    /// Blocks that were executed for certain, with the counts of those that have one.
+    /// The blocks that must have been executed, with their counts where known.
     fn executed(&self) -> Vec<(usize, Option<u64>)> {
         let executed = inevitable(&self.graph, &self.bounds, &self.may_end);
         (0..self.blocks.len()).filter(|block| executed[*block]).map(|block| (block, self.known[block])).collect()
     }
 
-    /// Lines without executions whose code does not prove that.
+    /// Lines with count 0 whose remaining code does not prove that.
     fn uncertain(&self) -> BTreeSet<u32> {
-        let (unproven, needed) = (self.unproven(), self.needed());
+        let (unproven, needed) = (self.unproven(), self.contradicted_blocks());
         let lines = self.zero.iter().filter(|(line, blocks)| unproven.contains(line) || blocks.iter().any(|b| needed.contains(b)));
         lines.map(|(line, _)| *line).chain(self.jumps.iter().copied()).collect()
     }
 
-    /// Lines that may have been executed for all that is known of the others: the code that is left may be of another part of the line, or
-    /// of one path on which its condition was not known.
+    /// Lines with count 0 that may have been executed as far as the other lines tell: the remaining code may belong to another part of the
+    /// line, or to a path on which the optimiser did not know the condition.
     fn unproven(&self) -> BTreeSet<u32> {
-        let copied = self.copied();
+        let copied = self.may_be_copied();
         let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
         let mut given: Vec<Bounds> = self.given.iter().copied().zip(copied).map(given).collect();
         let (proofs, others): (Vec<_>, Vec<_>) = self.zero.iter().partition(|(line, blocks)| self.is_statement(**line, blocks));
         proofs.iter().for_each(|(_, blocks)| given[blocks[0]] = Bounds::exactly(0));
         let reachable = reachable(&self.graph, given, &self.may_end);
         let conditions = others.into_iter().filter(|(_, blocks)| blocks.iter().any(|block| reachable[*block]));
-        let arms = proofs.into_iter().filter(|(line, blocks)| self.rest(**line, blocks[0]).is_some_and(|rest| reachable[rest]));
+        let arms =
+            proofs.into_iter().filter(|(line, blocks)| self.block_after_arm(**line, blocks[0]).is_some_and(|after| reachable[after]));
         conditions.chain(arms).map(|(line, _)| *line).collect()
     }
 
-    /// Whether a line is in one block only, and not its condition. Code of such a line is not dropped where it is executed.
+    /// Returns true if a line is in only one block and is not its condition. Such a line keeps its code wherever it is executed.
     fn is_statement(&self, line: u32, blocks: &[usize]) -> bool {
         let block = &self.blocks[blocks[0]];
         blocks.len() == 1 && (block.next.len() < 2 || block.lines.last() != Some(&line))
     }
 
-    /// The block in which an expression goes on, if the line is the last of an arm of it: `? x` and `: y` jump forward to an earlier line.
-    fn rest(&self, line: u32, block: usize) -> Option<usize> {
+    /// The block after a `? :` expression if the line is the last of an arm: `? x` and `: y` jump to a later block on an earlier line.
+    fn block_after_arm(&self, line: u32, block: usize) -> Option<usize> {
         let block_of = |number: &u32| *number as usize;
-        let rest = self.blocks[block].next.first().map(block_of).filter(|next| *next > block);
-        rest.filter(|_| self.blocks[block].jump.is_some_and(|to| to < line))
+        let after = self.blocks[block].next.first().map(block_of).filter(|next| *next > block);
+        after.filter(|_| self.blocks[block].jump.is_some_and(|to| to < line))
     }
 
-    /// Blocks that must have been executed if those of which no code is left were not: the optimiser merges code of several blocks, and
-    /// the rest has the line of one of them.
-    fn needed(&self) -> BTreeSet<usize> {
+    /// Blocks without remaining code whose assumed count of 0 contradicts the other counts: the optimiser may merge the code of several
+    /// blocks, and the result has the line of only one of them.
+    fn contradicted_blocks(&self) -> BTreeSet<usize> {
         let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
         for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && self.bounds[*b].low == 0) {
@@ -140,23 +142,24 @@ impl Flow<'_> {
         contradicted(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
     }
 
-    /// Blocks that the optimiser may have copied: all but those that one edge leads to from block to block since the entry.
-    fn copied(&self) -> Vec<bool> {
+    /// Determines for each block whether the optimiser may have duplicated it: all but those that are reached from the entry through blocks
+    /// with a single incoming edge.
+    fn may_be_copied(&self) -> Vec<bool> {
         let mut copied = vec![true; self.graph.node_count()];
-        let mut left = vec![self.graph.entry()];
-        while let Some(node) = left.pop() {
+        let mut worklist = vec![self.graph.entry()];
+        while let Some(node) = worklist.pop() {
             if self.graph.incoming(node).len() <= usize::from(node != self.graph.entry()) {
                 copied[node.index()] = false;
-                left.extend(self.graph.out(node).iter().map(|e| self.graph.to(*e)));
+                worklist.extend(self.graph.out(node).iter().map(|e| self.graph.to(*e)));
             }
         }
         copied
     }
 }
 
-/// What is known of a block by its count. What stops executions was not executed, if all ended otherwise.
+/// The bounds of a block from its count. A block that `stops` executions was not executed, because all executions left the function.
 fn given(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds {
-    // A block that several lead to may have been copied for some of them: its lines have the count of the most executed copy.
+    // A block with several predecessors may have been duplicated for some of them. Its lines then have the count of the hottest copy.
     match count {
         Some(count) if block > 0 && graph.incoming(Node(block as u32)).len() > 1 => Bounds::at_least(count),
         Some(count) => Bounds::exactly(count),
@@ -165,7 +168,7 @@ fn given(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds
     }
 }
 
-/// The functions that a function is made of: itself, and those that were inlined into it.
+/// The function itself and those inlined into it.
 fn places<'a>(function: &Function<'a>) -> BTreeSet<Place<'a>> {
     let map = function.units_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
@@ -177,7 +180,7 @@ fn places<'a>(function: &Function<'a>) -> BTreeSet<Place<'a>> {
 impl<'a> Graphs<'a> {
     fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
-        // Only what the functions are made of: reports ask for one function after the other.
+        // Limited to these functions and those inlined into them, since reports ask for one function at a time.
         let places: Vec<(&Function<'a>, BTreeSet<Place<'a>>)> = functions.iter().map(|f| (*f, places(f))).collect();
         let wanted: BTreeSet<Place> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
@@ -200,12 +203,12 @@ impl<'a> Graphs<'a> {
                 *graphs.blocks_of.entry((file, line)).or_default() += 1;
             }
         }
-        places.iter().for_each(|(function, places)| graphs.take(function, places));
+        places.iter().for_each(|(function, places)| graphs.note_incomplete(function, places));
         graphs
     }
 
-    /// Notes what one function says of those that it is made of.
-    fn take(&mut self, function: &Function, places: &BTreeSet<Place<'a>>) {
+    /// Notes which functions have unfinished executions or are not counted completely, because `function` contains them.
+    fn note_incomplete(&mut self, function: &Function, places: &BTreeSet<Place<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {
             return;
@@ -218,8 +221,8 @@ impl<'a> Graphs<'a> {
         }
     }
 
-    /// Functions that were called for certain, but without entries: the optimiser left no code of them where they were inlined.
-    fn traceless(&self, counts: &LineCounts) -> BTreeSet<Place<'a>> {
+    /// Functions without entries that must have been called: the optimiser left no code where it inlined them.
+    fn called_without_code(&self, counts: &LineCounts) -> BTreeSet<Place<'a>> {
         let has_none = |called: &Place| self.by_place.contains_key(called) && counts.calls(*called) == Some(0);
         let mut callers: BTreeMap<Place, Vec<(u32, Place)>> = BTreeMap::new();
         for (caller, block, called) in self.calls.iter().filter(|(_, _, called)| has_none(called)) {
@@ -229,17 +232,17 @@ impl<'a> Graphs<'a> {
         for (caller, calls) in callers {
             let flow = self.by_place[&caller].and_then(|blocks| self.flow(counts, caller, blocks));
             let executed: BTreeSet<usize> = flow.iter().flat_map(Flow::executed).map(|(block, _)| block).collect();
-            // An execution may end before the call, unless it went on behind the block.
+            // An execution may have ended before the call, unless it continued after the block.
             let ends = |block: usize| flow.as_ref().is_some_and(|flow| flow.may_end[block]);
-            let goes_on =
+            let continues =
                 |block: usize| self.by_place[&caller].is_some_and(|b| b[block].next.iter().any(|n| executed.contains(&(*n as usize))));
             let made = calls.into_iter().map(|(block, called)| (block as usize, called));
-            found.extend(made.filter(|(b, _)| executed.contains(b) && (!ends(*b) || goes_on(*b))).map(|(_, called)| called));
+            found.extend(made.filter(|(b, _)| executed.contains(b) && (!ends(*b) || continues(*b))).map(|(_, called)| called));
         }
         found
     }
 
-    /// What is known of a function; `None` if it was not entered.
+    /// The graph of a function with bounds; `None` if the function was not entered.
     fn flow(&self, counts: &LineCounts, (file, line): Place<'a>, blocks: &'a [LineBlock]) -> Option<Flow<'a>> {
         let of_file = counts.files.get(file)?;
         let entries = counts.calls((file, line)).unwrap_or(0);

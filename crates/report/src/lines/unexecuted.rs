@@ -1,9 +1,9 @@
-//! Whether code in a block that was not executed proves that its line was not executed.
+//! Decides whether code in a block that was not executed proves that its line was not executed.
 //!
-//! The optimiser moves code to where its result is used, for example into a branch that was never taken, while the line before the branch
-//! was executed. In the source, code that a branch controls comes after the branch. So if a line comes before every untaken branch that
-//! leads to its code, the code was moved. Code that is reached by a backward `goto` looks moved, too; the line then has no count, though
-//! it was not executed.
+//! The optimiser moves code to where its result is used, for example from an executed line before a branch into an arm that was never
+//! taken. In the source, the code that a branch controls comes after the branch. So if a line comes before every untaken branch that leads
+//! to its code, the code was moved. Code that is reached by a backward `goto` looks moved, too; its line then has no count, although it
+//! was not executed.
 
 use super::LineCounts;
 use crate::view::{Function, chain};
@@ -11,20 +11,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position, UnitMap};
 
-/// Whether it is unknown if a function was called: it does nothing, so no code is left of it where it was inlined.
-pub fn is_silent(function: &Function) -> bool {
+/// Returns true if it is unknown whether a function was called: it is empty, so that no code is left where it was inlined.
+pub fn is_empty_and_unentered(function: &Function) -> bool {
     function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
 
-/// For each block whether it only cleans up for an exception that is passed on.
+/// Determines for each block whether it only cleans up while an exception unwinds through the function.
 pub fn cleanups(function: &Function) -> Vec<bool> {
     let exit = function.map.blocks.len();
     let before = |is_end: &dyn Fn(&trodden_unit::FlowEdge) -> bool| {
         let mut found = vec![false; exit + 1];
-        let mut left: Vec<Node> = function.map.edges.iter().filter(|e| is_end(e)).map(|e| e.from).collect();
-        while let Some(block) = left.pop() {
+        let mut worklist: Vec<Node> = function.map.edges.iter().filter(|e| is_end(e)).map(|e| e.from).collect();
+        while let Some(block) = worklist.pop() {
             if !std::mem::replace(&mut found[block.index()], true) {
-                left.extend(function.into.get(block.index()).into_iter().flatten());
+                worklist.extend(function.into.get(block.index()).into_iter().flatten());
             }
         }
         found
@@ -34,18 +34,18 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
     resumes.iter().zip(&others).map(|(resumes, others)| *resumes && !*others).collect()
 }
 
-/// Whether the code of a position was moved, so that its block says nothing about its line. The block was not executed; `untaken` are the
-/// blocks whose untaken branches lead there.
+/// Returns true if the optimiser moved the code of a position into a block that was not executed, so that the block proves nothing about
+/// the line. `untaken` are the blocks whose untaken branches lead to the block.
 pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Position, entries: &BTreeMap<u32, u64>) -> bool {
-    // A body that was never entered executed nothing.
+    // Nothing of a body that was never entered was executed.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;
     }
-    let lines: Vec<u32> = untaken.iter().filter_map(|from| decided(function, *from, position)).collect();
+    let lines: Vec<u32> = untaken.iter().filter_map(|from| branch_line(function, *from, position)).collect();
     !lines.is_empty() && lines.iter().all(|line| position.line < *line)
 }
 
-/// Executed blocks that lead to this block through blocks that were not executed.
+/// The executed blocks that lead to this block through blocks that were not executed.
 pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
     let (mut found, mut left, mut seen) = (BTreeSet::new(), vec![block], vec![false; function.paths.blocks.len()]);
     while let Some(at) = left.pop() {
@@ -61,7 +61,7 @@ pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
 }
 
 /// The line of a block's branch, in the scope and file of a position.
-fn decided(function: &Function, block: Node, position: Position) -> Option<u32> {
+fn branch_line(function: &Function, block: Node, position: Position) -> Option<u32> {
     let known = function.map.blocks.get(block.index())?;
     let map = function.units_map();
     let line = |p: Position| chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
@@ -69,8 +69,8 @@ fn decided(function: &Function, block: Node, position: Position) -> Option<u32> 
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
 }
 
-/// Those of some functions, by file and line of declaration, of which an instance (of a template, or the one in another unit) may have been
-/// called that left no code: the optimiser has inlined it, and merged it with what is around it.
+/// Filters functions, given by file and line of declaration: keeps those of which an instance (of a template, or in another unit) may have
+/// been called without having code of its own, because the optimiser inlined it and merged it with the surrounding code.
 pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();
     let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
@@ -90,12 +90,12 @@ pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &B
     found
 }
 
-/// What is left of the functions of a unit.
+/// The functions of a unit that have code left, and the callers of all functions.
 struct UnitInstances<'a> {
     map: &'a UnitMap,
-    /// Calls of those that have code, their own or inlined, by linkage name; `None` if they are not known here.
+    /// Calls of the functions that have code of their own or inlined, by linkage name; `None` if the number is unknown.
     calls: HashMap<&'a str, Option<u64>>,
-    /// Callers of each, by its place among the graphs.
+    /// The callers of each function, as indices into the unit's line graphs.
     callers: HashMap<u32, Vec<u32>>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> UnitInstances<'a> {
         Self { map, calls, callers }
     }
 
-    /// Whether a function has no code, and one that calls it may have run.
+    /// Returns true if a function has no code left and one of its direct or indirect callers may have been executed.
     fn may_have_run_without_code(&self, number: u32) -> bool {
         let name = |number: u32| self.map.line_graphs.functions[number as usize].name.as_str();
         let (mut left, mut seen) = (vec![number], HashSet::from([number]));

@@ -1,4 +1,4 @@
-//! Occurrences, hot subpaths, segments and differences of sequences, as lines.
+//! Occurrences, hot subpaths, segments and differences of sequences, as text.
 
 use super::source_lines::write_sources;
 use crate::words::plural;
@@ -6,9 +6,6 @@ use std::io::{self, Write};
 use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuestion, HotSubpaths, SHOWN, SequenceDifferences};
 
 /// Writes occurrences.
-///
-/// # Errors
-/// As of the writer.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
     writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
     for found in &document.found {
@@ -18,13 +15,10 @@ pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()
 }
 
 /// Writes hot subpaths.
-///
-/// # Errors
-/// As of the writer.
 pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubpaths) -> io::Result<()> {
     writeln!(
         out,
-        "{} executed; a subpath of {} to {} is hot from {} on",
+        "{} executed; a subpath of {} to {} is hot if it covers at least {}",
         plural(document.paths.into(), "path", "paths"),
         question.shortest,
         plural(question.longest as u128, "path", "paths"),
@@ -37,23 +31,18 @@ pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubp
 }
 
 /// Writes segments.
-///
-/// # Errors
-/// As of the writer.
 pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Result<()> {
-    writeln!(out, "{} different {} of depth {}, executed {} times", document.distinct, document.kind, document.depth, document.executed)?;
+    let times = plural(document.executed.into(), "time", "times");
+    writeln!(out, "{} different {} of depth {}, executed {times}", document.distinct, document.kind, document.depth)?;
     document.segments.iter().try_for_each(|row| writeln!(out, "{:>12}  {}", row.count, row.events.join("  ")))?;
     write_sources(out, &document.sources)
 }
 
 /// Writes differences.
-///
-/// # Errors
-/// As of the writer.
 pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) -> io::Result<()> {
     match document.first_difference {
         None => writeln!(out, "the sequences are equal")?,
-        Some(position) => writeln!(out, "the first {position} events are equal")?,
+        Some(position) => writeln!(out, "common prefix: {}", plural(position.into(), "event", "events"))?,
     }
     for (number, row) in (1..).zip(&document.differences) {
         let aligned = if row.aligned { "" } else { " (too many units to align)" };

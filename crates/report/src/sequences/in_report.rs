@@ -1,6 +1,7 @@
-//! What reports and advice of a recorded stream say besides counts: paths across iterations, the last branches, phases.
+//! The sections about a recorded stream in reports and advice: paths across iterations, the last branches, phases.
 //!
-//! The thread with most events is examined, and of a long sequence the first [`EXAMINED`] symbols: iterations are counted by expanding it.
+//! Only the thread with the most events is examined. Counting iterations expands the sequence, so this is limited to the first
+//! [`MAX_SYMBOLS`] symbols.
 
 use super::phases_page::{escaped, strips};
 use super::source_lines::write_sources;
@@ -20,35 +21,32 @@ use trodden_stored::place::streams_beside;
 use trodden_stored::{Folders, streams as kept};
 use trodden_text::words::reasons;
 
-/// Consecutive iterations that make a path.
+/// Length of a path across iterations, in iterations.
 const ITERATIONS: usize = 4;
-/// Branches that make a path.
+/// Length of a path of branches, in branches.
 const BRANCHES: usize = 4;
-/// Rows of each kind.
-const SHOWN: usize = 5;
-/// Percent of paths of iterations that go on with a pattern which is reported.
-const SHARE: f64 = 90.0;
-/// Symbols of a sequence that are examined.
-const EXAMINED: u64 = 20_000_000;
-/// Most phases.
-const PHASES: usize = 10;
+const MAX_SHOWN: usize = 5;
+/// Minimum percentage of paths that continue a pattern for it to be reported.
+const MIN_PERCENT: f64 = 90.0;
+/// Maximum number of symbols that are examined.
+const MAX_SYMBOLS: u64 = 20_000_000;
+const MAX_PHASES: usize = 10;
 
-/// The busiest thread of a run.
+/// The sequence of the busiest thread of a run.
 pub struct Sequence {
     opened: Opened,
-    /// Its place among the threads.
     number: usize,
     threads: usize,
 }
 
-/// The sequence of the busiest thread of a run, if the run has streams.
+/// The sequence of the busiest thread of a run; `None` if the run has no streams or they cannot be read, which is logged.
 pub fn of_profile(wanted: &str, folders: &Folders) -> Option<Sequence> {
     let logs = kept::logs_of_run(wanted)?;
     let beside = streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
     match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
         Err(error) => {
-            log::warn!("nothing is said of the sequence of paths: {}", reasons(error.chain().map(ToString::to_string)));
+            log::warn!("the report leaves the sequence of paths out: {}", reasons(error.chain().map(ToString::to_string)));
             None
         }
     }
@@ -69,13 +67,13 @@ fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<Sequ
 
 impl Sequence {
     fn question(&self) -> IterationQuestion {
-        IterationQuestion { iterations: ITERATIONS, share: SHARE, top: SHOWN, most: EXAMINED }
+        IterationQuestion { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, most: MAX_SYMBOLS }
     }
 
-    /// Patterns that iterations of loops repeat.
+    /// All patterns that iterations of loops repeat.
     ///
     /// # Errors
-    /// A number is out of its range, which it is not.
+    /// None is expected: the parameters are constants within their ranges.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
         Ok(iterations_of(&self.opened, IterationQuestion { top: 0, ..self.question() })?.patterns)
     }
@@ -83,21 +81,19 @@ impl Sequence {
     fn heading(&self) -> String {
         let length = self.opened.grammar.len();
         let of = if self.threads > 1 { format!(" of thread {} of {}", self.number, self.threads) } else { String::new() };
-        let part = if length > EXAMINED { format!("; iterations: the first {}", count(EXAMINED.into())) } else { String::new() };
-        format!("sequence{of}: {} events{part}", count(length.into()))
+        let part =
+            if length > MAX_SYMBOLS { format!("; iterations of the first {} only", count(MAX_SYMBOLS.into())) } else { String::new() };
+        format!("sequence{of}: {}{part}", plural(length.into(), "event", "events"))
     }
 
     fn branches(&self) -> Option<GeneralDocument> {
-        last_branches(&self.opened, BRANCHES, SHOWN, EXAMINED).ok()
+        last_branches(&self.opened, BRANCHES, MAX_SHOWN, MAX_SYMBOLS).ok()
     }
 
-    /// Paths across iterations and the last branches, as lines.
-    ///
-    /// # Errors
-    /// As of the writer.
+    /// Writes paths across iterations and the last branches as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let found = iterations_of(&self.opened, self.question())?;
-        writeln!(out, "\n{}; `trodden patterns` says more", self.heading())?;
+        writeln!(out, "\n{}; `trodden patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.branches() {
             iterations::write_branches(out, &branches)?;
@@ -106,29 +102,29 @@ impl Sequence {
         Ok(())
     }
 
-    /// Paths across iterations, the last branches and phases, as a part of a report in JSON.
+    /// Paths across iterations, the last branches and phases, as a part of a JSON report.
     ///
     /// # Errors
-    /// A number is out of its range, which it is not.
+    /// None is expected: the parameters are constants within their ranges.
     pub fn json(&self) -> Result<Value> {
         let whole = IterationQuestion { top: 0, ..self.question() };
         Ok(serde_json::json!({
             "thread": self.number,
             "threads": self.threads,
             "events": self.opened.grammar.len(),
-            "events_examined": self.opened.grammar.len().min(EXAMINED),
+            "events_examined": self.opened.grammar.len().min(MAX_SYMBOLS),
             "iterations": iterations_of(&self.opened, whole)?,
-            "last_branches": last_branches(&self.opened, BRANCHES, 0, EXAMINED).ok(),
-            "phases": phases_of(&self.opened, PHASES)?,
+            "last_branches": last_branches(&self.opened, BRANCHES, 0, MAX_SYMBOLS).ok(),
+            "phases": phases_of(&self.opened, MAX_PHASES)?,
         }))
     }
 
-    /// Phases and patterns as a part of a page.
+    /// Phases and patterns as a section of an HTML page.
     ///
     /// # Errors
-    /// A number is out of its range, which it is not.
+    /// None is expected: the parameters are constants within their ranges.
     pub fn page(&self) -> Result<String> {
-        let phases: PhaseDocument = phases_of(&self.opened, PHASES)?;
+        let phases: PhaseDocument = phases_of(&self.opened, MAX_PHASES)?;
         let found = iterations_of(&self.opened, self.question())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
@@ -160,10 +156,7 @@ impl Sequence {
     }
 }
 
-/// Findings about iterations, as `trodden advise` writes them.
-///
-/// # Errors
-/// As of the writer.
+/// Writes the findings about iterations for `trodden advise`.
 pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     if patterns.is_empty() {
         return Ok(());
@@ -172,7 +165,7 @@ pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::R
     iterations::write_patterns(out, patterns)
 }
 
-/// The same as results of a SARIF log.
+/// The findings about iterations for a SARIF log.
 pub fn turns(patterns: &[IterationPattern]) -> Vec<Turns<'_>> {
     let turns = |pattern: &'_ IterationPattern| -> (String, Value) {
         let times = plural(pattern.count.into(), "time", "times");

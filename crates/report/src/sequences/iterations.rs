@@ -1,4 +1,4 @@
-//! Paths across iterations and paths of the last branches, as lines.
+//! Paths across iterations and paths of the last branches, as text.
 
 use super::streams;
 use crate::words::plural;
@@ -9,13 +9,14 @@ use trodden_analysis::sequences::{
 };
 use trodden_stored::{Folders, streams as kept};
 
-/// Paths of consecutive iterations of all threads of a run whose functions copies share; `None` of other recordings.
+/// Paths of consecutive iterations of all threads of a run recorded by copies that divide the functions among them. `None` for other
+/// recordings.
 ///
 /// # Errors
-/// The recording cannot be read, or a parameter is out of its range.
+/// The recording cannot be read, or a parameter is out of range.
 pub fn of_copies(wanted: &str, thread: usize, question: IterationQuestion, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
-    ensure!(thread == 0, "copies that share functions are counted over all threads: leave --thread out");
+    ensure!(thread == 0, "copies that divide the functions are analysed over all threads: omit --thread");
     let mut table = EventTable::default();
     let mut grammars = Vec::new();
     for logs in &copies {
@@ -25,10 +26,7 @@ pub fn of_copies(wanted: &str, thread: usize, question: IterationQuestion, folde
     iterations_of_copies(&grammars, &table, question).map(Some)
 }
 
-/// Writes what was found as lines.
-///
-/// # Errors
-/// As of the writer.
+/// Writes paths across iterations and patterns.
 pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()> {
     let none = if document.paths.is_empty() { ": none" } else { "" };
     writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
@@ -38,10 +36,7 @@ pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()
     write_patterns(out, &document.patterns)
 }
 
-/// Writes patterns as lines.
-///
-/// # Errors
-/// As of the writer.
+/// Writes patterns of iterations.
 pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
         writeln!(
@@ -55,17 +50,15 @@ pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io:
     Ok(())
 }
 
-/// Iterations in one line.
+/// Formats iterations as one line.
 pub fn joined(iterations: &[Vec<String>]) -> String {
     iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
 }
 
-/// Writes paths of the last branches as lines.
-///
-/// # Errors
-/// As of the writer.
+/// Writes paths of the last branches.
 pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
-    writeln!(out, "{} different paths of up to {} branches", document.distinct, document.branches)?;
+    let paths = plural(document.distinct as u128, "path", "different paths");
+    writeln!(out, "{paths} of up to {}", plural(document.branches as u128, "branch", "branches"))?;
     for row in &document.paths {
         let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
         writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;

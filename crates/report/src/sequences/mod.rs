@@ -1,11 +1,4 @@
-//! Sequences of paths and calls: recordings of runs with names and sources, and what was found in them, as lines, JSON and pages.
-//!
-//! | file | what |
-//! |---|---|
-//! | `open.rs`, `streams.rs` | opening a recording; recordings of runs |
-//! | `answers.rs`, `iterations.rs`, `phases.rs` | answers as lines |
-//! | `in_report.rs` | what reports and advice of a recorded stream say besides counts |
-//! | `phases_page.rs` | the chart of phases |
+//! Sequences of paths and calls: reading recordings with names and sources, and writing the results of analyses as text, JSON and pages.
 
 mod answers;
 pub mod in_report;

@@ -1,7 +1,8 @@
-//! Opening a recording: streams of a run, or a text; the thread that is asked for, as one grammar.
+//! Opens one thread of a recording (a run's streams or a text) as a grammar.
 
 use super::streams;
 use crate::input_kind::InputKind;
+use crate::words::plural;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use trodden_analysis::sequences::{EventTable, Opened, RecordingWriter, text};
@@ -9,30 +10,30 @@ use trodden_sequence::events::Convention;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits};
 use trodden_stored::Folders;
 
-/// Which thread of a recording is asked for.
+/// The thread of a recording to open.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedThread {
-    /// Its number, from 0.
+    /// The thread's number, from 0.
     pub thread: usize,
-    /// Compress the sequence again by this method. By default a run's grammars are used as they were recorded, and a text is compressed by
+    /// The method by which to compress the sequence again. If `None`, a run's grammars are used as recorded, and a text is compressed by
     /// phrases.
     pub method: Option<CompressionMethod>,
 }
 
-/// Reads the thread that is asked for.
+/// Reads a thread with a symbol table of its own.
 ///
 /// # Errors
-/// The recording cannot be read, or has no such thread.
+/// The recording cannot be read, or does not have the thread.
 pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Opened> {
     let mut table = EventTable::default();
     let (convention, grammar) = open_into(wanted, input, &mut table, folders)?;
     Ok(Opened { table, convention, grammar })
 }
 
-/// The same of another recording, with symbols of one table.
+/// Reads a thread with the symbols of an existing table, so that several recordings can be compared.
 ///
 /// # Errors
-/// As of [`open`].
+/// As for [`open`].
 pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
@@ -49,6 +50,7 @@ pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, fo
     let recording = text::read(file, method, limits, table).with_context(|| format!("cannot read {wanted}"))?;
     let count = recording.threads.len();
     let names = || recording.threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>().join(", ");
-    ensure!(input.thread < count, "{wanted} has {count} threads ({}): --thread takes their places from 0", names());
+    let threads = plural(count as u128, "thread", "threads");
+    ensure!(input.thread < count, "{wanted} has {threads} ({}): give --thread a number from 0 to {}", names(), count.saturating_sub(1));
     Ok((recording.convention, recording.grammar(input.thread)?))
 }

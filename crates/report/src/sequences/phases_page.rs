@@ -1,8 +1,8 @@
-//! The chart of phases: a strip of intervals for each kind of vector, in the colours of their phases, and what each phase executes.
-//!
-//! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
+//! The chart of phases as HTML without scripts: a strip of intervals for each kind of vector, coloured by phase, and a table of what each
+//! phase executes.
 
 use super::phases::letter;
+use crate::words::plural;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_analysis::sequences::{FoundPhases, PhaseDocument};
@@ -15,10 +15,10 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:c
 th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}td.n{text-align:right}\
 svg{width:100%;height:3.2rem;display:block}.key{display:inline-block;width:.9rem;height:.9rem;margin-right:.4rem;vertical-align:-.1rem}\
 code{font-size:.9em;overflow-wrap:anywhere}.faint{color:var(--faint)}";
-/// Distinguishable without colour vision (Okabe and Ito).
+/// Colours that are distinguishable with colour vision deficiencies (Okabe and Ito).
 const COLOURS: [&str; 10] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98", "#6a3d9a", "#b15928"];
 
-/// The page.
+/// The chart as a page.
 pub fn page(title: &str, document: &PhaseDocument) -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
@@ -31,13 +31,13 @@ pub fn page(title: &str, document: &PhaseDocument) -> String {
     page
 }
 
-/// Both strips and their tables.
+/// The strips with their tables, as a part of a page.
 pub fn strips(document: &PhaseDocument) -> String {
     let mut page = String::new();
     strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
     match &document.by_blocks {
         Some(found) => strip("Phases by basic blocks", found, &document.sources, &mut page),
-        None => page.push_str("<p class=\"faint\">The events do not name blocks: there is nothing to compare with."),
+        None => page.push_str("<p class=\"faint\">The events do not name blocks, so there are no phases by basic blocks."),
     }
     page
 }
@@ -46,10 +46,10 @@ fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, p
     let count = found.of_interval.len().max(1);
     let _ = write!(
         page,
-        "<h2>{title}: {} phases, {} changes</h2>\
+        "<h2>{title}: {}, {}</h2>\
 <svg viewBox=\"0 0 {count} 1\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{title}\">",
-        found.phases.len(),
-        found.changes.len()
+        plural(found.phases.len() as u128, "phase", "phases"),
+        plural(found.changes.len() as u128, "change", "changes")
     );
     let mut start = 0;
     for run in found.of_interval.chunk_by(|a, b| a == b) {
@@ -64,7 +64,7 @@ fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, p
         );
         start = end;
     }
-    page.push_str("</svg><table><tr><th>phase<th>intervals<th>like interval<th>executes most");
+    page.push_str("</svg><table><tr><th>phase<th>intervals<th>representative<th>hottest");
     for (number, phase) in found.phases.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let _ = write!(
@@ -82,7 +82,7 @@ fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, p
     page.push_str("</table>");
 }
 
-/// Text as text of a page.
+/// Escapes text for HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

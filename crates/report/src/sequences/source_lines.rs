@@ -1,12 +1,9 @@
-//! Where paths run, below the results that name them.
+//! The source lines of paths, listed below the results that name them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Writes where paths run, below the results that name them.
-///
-/// # Errors
-/// As of the writer.
+/// Writes the source lines of paths by label; nothing if there are none.
 pub fn write_sources(out: &mut dyn Write, sources: &BTreeMap<String, String>) -> io::Result<()> {
     if !sources.is_empty() {
         writeln!(out, "\npaths:")?;

@@ -1,10 +1,9 @@
-//! Recordings of programs built with `--stream`: the logs of a run, as bracketed sequences of one thread.
+//! Reads the logs of programs built with `--stream` as bracketed sequences, one for each thread.
 //!
-//! A log has no symbol for a return: a path says that its frame is left, and another symbol how many frames an exception or `longjmp`
-//! unwound. Here each frame that goes has its `leave`. Before a call the path up to there is an event, and the whole path another when it
-//! ends: the convention of prefixes. The stored grammars are used as they are, with these symbols in the place of theirs.
-//!
-//! Complexity: O(items), not O(events).
+//! A log has no symbol for a return: a path shows whether it leaves its frame, and another symbol has the number of frames that an
+//! exception or `longjmp` unwound. Here each frame gets a `leave` event. The path up to a call is an event of its own before the complete
+//! path (the prefix convention). The symbols of the stored grammars are substituted without expanding them, in O(items) rather than
+//! O(events).
 
 use crate::streams::EventNames;
 use crate::words::plural;
@@ -19,10 +18,10 @@ use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_stored::maps::maps_of;
 use trodden_stored::{Folders, streams as kept};
 
-/// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.
+/// Reads the sequence of one thread, numbered from 0 over all logs of the run.
 ///
 /// # Errors
-/// There are no streams, or they cannot be read.
+/// There are no streams, they cannot be read, or they do not have the thread.
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
     for file in kept::logs(wanted)? {
@@ -35,14 +34,12 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folde
             break;
         }
     }
-    ensure!(before > 0, "the streams of `{wanted}` have no thread");
-    anyhow::bail!("the streams of `{wanted}` have {before} threads: --thread takes 0 to {}", before - 1)
+    ensure!(before > 0, "the streams of `{wanted}` have no threads");
+    let threads = plural(before as u128, "thread", "threads");
+    anyhow::bail!("the streams of `{wanted}` have {threads}: give --thread a number from 0 to {}", before - 1)
 }
 
-/// The sequences of all threads of a log.
-///
-/// # Errors
-/// It cannot be read.
+/// Reads the sequences of all threads of a log.
 pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
     let log = kept::open_log(file)?;
     log.threads().iter().map(|thread| read_thread(&log, thread, table, folders)).collect()
@@ -59,10 +56,11 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
-        log::warn!("{lost} lost: what lies on both sides of a gap is taken for neighbours");
+        log::warn!("{lost} lost: events before and after a gap are treated as consecutive");
     }
     if reader.unknown > 0 {
-        log::warn!("{} different events are of units without a map, and left out", reader.unknown);
+        let events = plural(reader.unknown.into(), "different event", "different events");
+        log::warn!("left out {events} of units without a map: rebuild the program, or set TRODDEN_CACHE to the cache of its build");
     }
     Ok(grammar)
 }
@@ -71,12 +69,12 @@ struct Reader<'r, 'a> {
     event_names: &'r EventNames<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionPlace, u32>,
-    /// Different events that nothing is known of.
+    /// The number of different events of units without a map.
     unknown: u64,
 }
 
 impl Reader<'_, '_> {
-    /// The symbols of the table that stand for one of the log.
+    /// The symbols of the table that replace a symbol of the log.
     fn symbols(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {
             Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
@@ -105,7 +103,7 @@ impl Reader<'_, '_> {
         if let Some(number) = self.functions.get(&place) {
             return *number;
         }
-        // Functions of one name in different units are different; in two runs of a program they are the same.
+        // The key makes functions of the same name in different units distinct, but identifies those of two runs of a program.
         let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
         let number = self.table.function_with_key(&key, &self.event_names.name(place));
         self.functions.insert(place, number);
@@ -115,7 +113,7 @@ impl Reader<'_, '_> {
     fn path(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            // Where a path stops at a call that does not return, the frame goes on only by `longjmp`, with another path.
+            // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, with another path.
             PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };

@@ -1,4 +1,4 @@
-//! Events in words: functions by name, paths by the lines they run through, calls by their place.
+//! Describes events of streams: functions by name, paths by their lines, calls by their position.
 
 use crate::path_listing::{Ends, PathListing};
 use crate::view::{Function, chain, file_of};
@@ -10,35 +10,35 @@ use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead};
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
-/// Most lines of a path in one line of output.
-const OUTLINE: usize = 12;
+/// Maximum number of source lines shown of a path.
+const MAX_OUTLINE: usize = 12;
 
-/// Says what events are.
+/// Names and descriptions for the events of a stream.
 pub struct EventNames<'a> {
-    /// Counters to functions.
+    /// Maps counters to functions.
     pub places: Places<'a>,
     counted: &'a ImageProfile,
-    /// Of functions that have more events than paths.
+    /// Maps events to paths, for functions that have more events than paths.
     paths: RefCell<HashMap<FunctionPlace, Option<EventPaths>>>,
     functions: HashMap<FunctionPlace, &'a Function<'a>>,
-    /// Short and qualified names that several functions have: instances of a template, overloads.
+    /// Short and qualified names that several functions share, such as instances of a template and overloads.
     shared: [HashSet<String>; 2],
     sources: &'a SourceCache<'a>,
 }
 
-/// A place in the source.
+/// A source line.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SourceLine {
-    /// File.
+    /// The file, as named in the debug information.
     pub file: String,
-    /// Line.
+    /// The line, from 1.
     pub line: u32,
-    /// Its text, if the source is there.
+    /// The text; `None` if the source is not available.
     pub text: Option<String>,
 }
 
 impl<'a> EventNames<'a> {
-    /// Of the image of a stream; the view is of its [events](StreamMaps::events).
+    /// Creates the names for the image of a stream. The view is of its [events](StreamMaps::events).
     pub fn new(head: &StreamHead, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
@@ -59,15 +59,15 @@ impl<'a> EventNames<'a> {
         }
     }
 
-    /// A function's name: the shortest that is its alone.
+    /// The shortest unambiguous name of a function.
     pub fn name(&self, place: FunctionPlace) -> String {
         let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
     }
 
-    /// The number of the path for which an event stands, as all builds number paths. Where it came to a call at which only streams have
-    /// an event, a number of its own after a `c`. `None`: its unit has no map.
+    /// The number of an event's path, as other builds number paths. An event at a call that only streams record gets `c` and a number of
+    /// its own. `None` if the unit has no map.
     pub fn number(&self, counter: u32) -> Option<String> {
         let (place, event) = self.places.path(counter)?;
         let function = &self.counted.units[place.unit].map.functions[place.function];
@@ -77,7 +77,7 @@ impl<'a> EventNames<'a> {
         Some(paths.as_ref()?.path(event).map_or_else(|| format!("c{event}"), |path| path.to_string()))
     }
 
-    /// The listing of the path of a counter.
+    /// The listing of a counter's path; `None` if it is unknown.
     pub fn listing(&self, counter: u32) -> Option<PathListing> {
         let (place, id) = self.places.path(counter)?;
         let function = self.functions.get(&place)?;
@@ -86,7 +86,7 @@ impl<'a> EventNames<'a> {
         Some(PathListing::from_path(function, path))
     }
 
-    /// The lines of a path, and how it ends, in one line.
+    /// The lines of a path and how it ends, in one line of text.
     pub fn path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
@@ -95,17 +95,17 @@ impl<'a> EventNames<'a> {
             Ends::Call { .. } => "call".into(),
             ref ends => words::ends(ends),
         };
-        format!("{}: {ends}", listing.outline(OUTLINE))
+        format!("{}: {ends}", listing.outline(MAX_OUTLINE))
     }
 
-    /// The lines of the block in which a path ends or comes to a call, in the function itself.
+    /// The function's own lines in the block in which a path ends or reaches a call.
     pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.walk(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
         let mut lines: Vec<(String, u32)> = Vec::new();
         for position in block.positions.iter().chain(&block.branch) {
-            // Of code that was inlined, the call in the function itself.
+            // Inlined code is attributed to the call in the function itself.
             let own = *chain(unit, *position).first().unwrap_or(position);
             if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
                 lines.push((file.to_owned(), own.line));
@@ -116,7 +116,7 @@ impl<'a> EventNames<'a> {
         lines.into_iter().map(|(file, line)| SourceLine { text: self.sources.line(&file, line), file, line }).collect()
     }
 
-    /// Where a function is declared.
+    /// The line of a function's declaration.
     pub fn declared(&self, place: FunctionPlace) -> Option<SourceLine> {
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let position = function.position?;
@@ -124,7 +124,7 @@ impl<'a> EventNames<'a> {
         Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })
     }
 
-    /// What a path's event is called.
+    /// The name of an event's kind, from the role of its path.
     pub fn role(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
@@ -135,7 +135,7 @@ impl<'a> EventNames<'a> {
     }
 }
 
-/// Short and qualified names that several functions of an image have.
+/// Short and qualified names that several functions of an image share.
 fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     let linkage: HashSet<&str> = image.units.iter().flat_map(|unit| &unit.map.functions).map(|f| f.name.as_str()).collect();
     let (mut seen, mut shared): ([HashSet<String>; 2], [HashSet<String>; 2]) = Default::default();
@@ -149,7 +149,7 @@ fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     shared
 }
 
-/// Lines of one file, as people write them: `list.c:12`, `list.c:12-14`.
+/// The range of lines in the file of the last line: `list.c:12`, `list.c:12-14`.
 pub fn place(lines: &[SourceLine]) -> Option<String> {
     let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
     let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;

@@ -1,8 +1,8 @@
-//! What each thread did before the end (`trodden show`).
+//! The last events of each thread of a stopped program, for `trodden show`.
 //!
-//! Frames come from the shadow stack in the stream file: for each, the path up to its last call, and the lines of that
-//! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
-//! where in the code it was, a core file says.
+//! The live frames come from the shadow stack in the stream file, each with the path up to its last call and the lines of
+//! that call. Earlier paths come from the ring buffer of events. Only a core file shows where the innermost frame was after
+//! its last event.
 
 use super::event_names::{EventNames, SourceLine, place};
 use super::stopped::{Core, Stopped};
@@ -19,10 +19,10 @@ use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Most source lines of a frame's block.
-const SOURCE_LINES: usize = 6;
+/// Maximum number of source lines shown of a frame's block.
+const MAX_SOURCE_LINES: usize = 6;
 
-/// What the threads of programs did before the end. It can be serialised as it is.
+/// The last events and live frames of threads. Serialisation yields the JSON report.
 #[derive(Serialize)]
 pub struct LastReport {
     schema_version: u32,
@@ -33,7 +33,7 @@ pub struct LastReport {
 struct StreamReport {
     file: PathBuf,
     image: PathBuf,
-    /// Threads that could not write.
+    /// Threads that could not be recorded.
     lost_threads: u64,
     threads: Vec<ThreadReport>,
 }
@@ -42,28 +42,28 @@ struct StreamReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
-    /// Where it was, if a core file says so.
+    /// Where the thread stopped, if a core file was given.
     stopped: Option<Stopped>,
-    /// The innermost frame's path to there, if it stopped in that frame's function.
+    /// The innermost frame's path to that instruction, if the thread stopped in that frame's function.
     unfinished: Option<Unfinished>,
     /// Live frames, innermost first.
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
     events: Vec<EventReport>,
-    /// It went on meanwhile: the frames are of a later moment than the events.
+    /// The thread was running while it was read: the frames are more recent than the events.
     running: bool,
-    /// Events before those that are still known.
+    /// The number of earlier events that are recorded but not listed.
     known_before: u64,
 }
 
 #[derive(Serialize)]
 struct FrameReport {
     function: String,
-    /// The path up to the last call, as lines; none if it made no call.
+    /// The path up to the last call, as lines; `None` if the frame made no call.
     path: Option<String>,
-    /// The lines of the block of that call; of the function's beginning if it made none.
+    /// The lines of the block with that call, or of the function's declaration if there was no call.
     lines: Vec<SourceLine>,
-    /// Whether it made a call.
+    /// Whether the frame made a call.
     at_call: bool,
 }
 
@@ -75,23 +75,23 @@ struct EventReport {
     path: Option<String>,
 }
 
-/// What is asked of ends.
+/// The parameters of [`LastReport::read`].
 pub struct LastQuestion<'a> {
     /// Stream files, or folders of them.
     pub files: &'a [PathBuf],
-    /// At most this many paths and calls of each thread; 0 for all.
+    /// Maximum number of events of each thread; 0 for all.
     pub paths: usize,
     /// The core file of the process.
     pub core: Option<&'a Path>,
-    /// Where source files are, if they have moved.
+    /// Folders to search for source files that were moved.
     pub source: &'a [PathBuf],
 }
 
 impl LastReport {
-    /// Reads the end of runs.
+    /// Reads the last events and live frames from stream files.
     ///
     /// # Errors
-    /// There are no stream files, or they cannot be read.
+    /// There are no stream files, they cannot be read, or the core file belongs to none of them.
     pub fn read(job: &LastQuestion, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
         for path in job.files {
@@ -105,22 +105,22 @@ impl LastReport {
         for file in streams {
             let stream = LiveStream::open(&file, false)?;
             if stream.is_cut()? {
-                log::warn!("{} is cut: threads and events that were in the rest are missing", file.display());
+                log::warn!("{} is truncated: the threads and events at its end are missing", file.display());
             }
-            report.streams.push(of_file(&stream, job, core.as_mut(), folders)?);
+            report.streams.push(stream_report(&stream, job, core.as_mut(), folders)?);
         }
         check_core(job, core.as_ref(), &report)?;
         Ok(report)
     }
 
-    /// For a terminal.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for stream in &self.streams {
             let _ = writeln!(out, "{} ({})", stream.image.display(), stream.file.display());
             if stream.lost_threads > 0 {
                 let _ =
-                    writeln!(out, "  {} could not be recorded: there was no room", plural(stream.lost_threads.into(), "thread", "threads"));
+                    writeln!(out, "  {} could not be recorded: the file was full", plural(stream.lost_threads.into(), "thread", "threads"));
             }
             for thread in &stream.threads {
                 thread_text(thread, &mut out);
@@ -130,47 +130,46 @@ impl LastReport {
     }
 }
 
-/// A core file must be of one of the processes.
+/// Checks that the core file belongs to one of the processes.
 fn check_core(job: &LastQuestion, core: Option<&Core>, report: &LastReport) -> Result<()> {
     let (Some(core), Some(file)) = (core, job.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
     ensure!(
         recorded,
-        "{}: none of its threads ({}) has a stream here: name the stream files of the process that it is of",
+        "the stream files have no thread of the core file {} (threads {}): give the stream files of the same process",
         file.display(),
         threads.join(", ")
     );
     Ok(())
 }
 
-fn of_file(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
+fn stream_report(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
     let maps = maps(stream.head(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(job.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.head(), &maps, &view, &sources);
-    // A thread whose frames are all left has ended, or waits in code that is not instrumented.
     let mut of = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
         let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
-        ThreadReport { stopped, unfinished, ..of_thread(thread, &event_names, job.paths) }
+        ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, job.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut of).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
     Ok(StreamReport { file, image, lost_threads: stream.lost_threads()?.threads(), threads })
 }
 
-fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> ThreadReport {
-    let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, event_names)).collect();
+fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) -> ThreadReport {
+    let frames = thread.frames.iter().rev().filter_map(|slot| frame_report(*slot, event_names)).collect();
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
         let step = nesting.feed(symbol);
-        events.extend(of_step(step, nesting.frames().len(), event_names));
+        events.extend(event_report(step, nesting.frames().len(), event_names));
     }
-    let shown = if most == 0 { events.len() } else { most.min(events.len()) };
+    let shown = if limit == 0 { events.len() } else { limit.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
     let events = events.split_off(events.len() - shown);
     ThreadReport {
@@ -185,8 +184,8 @@ fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> Thre
     }
 }
 
-/// A live frame by what its slot holds.
-fn of_frame(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
+/// A live frame, from its slot in the shadow stack; `None` if its unit has no map.
+fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {
             let (function, _) = event_names.places.path(counter)?;
@@ -202,7 +201,7 @@ fn of_frame(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     }
 }
 
-fn of_step(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<EventReport> {
+fn event_report(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<EventReport> {
     match step {
         NestingStep::Entered(frame) => {
             Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: event_names.name(frame.function), path: None })
@@ -232,21 +231,21 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
     }
     if let Some(Unfinished { function, path, paths }) = &thread.unfinished {
         let _ = match paths {
-            1 => writeln!(out, "  by the path {path} of {function}"),
-            _ => writeln!(out, "  by one of {paths} paths of {function}; all run through {path}"),
+            1 => writeln!(out, "  on the path {path} of {function}"),
+            _ => writeln!(out, "  on one of {paths} paths of {function}, all through {path}"),
         };
     }
     if thread.running {
-        let _ = writeln!(out, "  it is running: its frames are of a later moment than its events");
+        let _ = writeln!(out, "  still running: its frames are more recent than its events");
     }
     for (number, frame) in thread.frames.iter().enumerate() {
         let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));
         let _ = match (&frame.path, frame.at_call) {
-            (Some(path), _) => writeln!(out, "  #{number} {}{at}  at its last call, by the path {path}", frame.function),
+            (Some(path), _) => writeln!(out, "  #{number} {}{at}  at its last call, on the path {path}", frame.function),
             (None, true) => writeln!(out, "  #{number} {}{at}  at its last call", frame.function),
-            (None, false) => writeln!(out, "  #{number} {}{at}  begins here; has made no call", frame.function),
+            (None, false) => writeln!(out, "  #{number} {}{at}  declared here; has made no call", frame.function),
         };
-        let skipped = frame.lines.len().saturating_sub(SOURCE_LINES);
+        let skipped = frame.lines.len().saturating_sub(MAX_SOURCE_LINES);
         for line in &frame.lines[skipped..] {
             if let Some(text) = &line.text {
                 let _ = writeln!(out, "       {:>5} | {}", line.line, text.trim_end());

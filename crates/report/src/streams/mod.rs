@@ -1,11 +1,4 @@
-//! Streams of paths and calls in words.
-//!
-//! | file | what |
-//! |---|---|
-//! | `event_names.rs` | events in words, with source |
-//! | `show.rs`, `statistics.rs` | the events of a thread; how long streams are, and what they hold |
-//! | `last.rs` | what each thread did before the end |
-//! | `stopped.rs`, `unfinished.rs` | what a core file says of a thread's end |
+//! Reports on recorded streams of paths and calls: the events of a thread, statistics, and the last events before a program stopped.
 
 mod event_names;
 mod last;

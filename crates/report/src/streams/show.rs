@@ -1,6 +1,7 @@
-//! Paths and calls of a thread, from any place on (`trodden show`).
+//! Paths and calls of a thread from a given event on, for `trodden show`.
 
 use super::event_names::EventNames;
+use crate::words::plural;
 use crate::{SourceCache, View, source_files};
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -15,45 +16,48 @@ use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Which events of which thread are written.
+/// The events to write, and their format.
 pub struct EventRange<'a> {
-    /// The number of the thread among those of all logs.
+    /// The number of the thread, from 0 over all logs.
     pub thread: usize,
     /// The number of the first event.
     pub from: u64,
-    /// So many events; 0 for all.
+    /// Maximum number of events; 0 for all.
     pub count: u64,
-    /// JSON instead of text.
+    /// Whether to write JSON rather than text.
     pub json: bool,
-    /// Where source files are, if they have moved.
+    /// Folders to search for source files that were moved.
     pub source: &'a [PathBuf],
 }
 
-/// What was not written.
+/// The events that were not written.
 #[derive(Clone, Copy, Debug)]
 pub struct RemainingEvents {
-    /// The first event after those that were written.
+    /// The number of the first event after the written ones; `None` if there are no more.
     pub next: Option<u64>,
-    /// The number of events of the thread, if there are none from the first wanted one on.
+    /// The number of events of the thread, if the range begins after the last one.
     pub length: Option<u64>,
 }
 
 /// Writes events of a thread of a run.
 ///
 /// # Errors
-/// There is no such thread, its log cannot be read, or as of the writer.
+/// The run does not have the thread, its log cannot be read, or the output cannot be written.
 pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut dyn Write) -> Result<RemainingEvents> {
     let logs = kept::logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
-    let none = || format!("there is no thread {}: the streams have {threads}, from 0 on", range.thread);
+    let none = || {
+        let threads = plural(threads as u128, "thread", "threads");
+        format!("the run has no thread {}: its streams have {threads}, numbered from 0", range.thread)
+    };
     let (log, thread) = all.nth(range.thread).with_context(none)?;
     let maps = maps_of(log, folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(range.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.head(), &maps, &view, &sources);
-    // Frames that are live at the first event are read off the grammar.
+    // The frames that are live at the first event follow from the grammar, without expanding it.
     let grammar = numbered(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
     let live = Frames::with_effects(&grammar, effect).open_calls(range.from);
@@ -87,10 +91,10 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// The sequence with a place for each return, as `trodden find --events` counts events: a path that ends its frame has two, an unwinding
-/// one for each frame.
+/// The sequence with the event numbers of `trodden find --events`, where returns are events: a path that ends its frame has two numbers,
+/// and an unwinding has one for each frame.
 fn numbered(stored: &Grammar) -> Result<Grammar> {
-    /// What stands for a return: no symbol.
+    /// Stands for a return, and is not a symbol.
     const RETURN: u64 = u64::MAX;
     let numbered = stored.substituted(|number| match Symbol::from_number(number) {
         Some(Symbol::Exit(_)) => vec![number, RETURN],
@@ -103,20 +107,19 @@ fn numbered(stored: &Grammar) -> Result<Grammar> {
     Ok(numbered?)
 }
 
-/// An event, as it is shown.
 #[derive(Serialize)]
 struct ShownEvent {
     number: u64,
-    /// `enter`, `call`, `path`, `stop`, `exit`, `unwound`; `unknown` of a unit without a map.
+    /// `enter`, `call`, `path`, `stop`, `exit`, `unwound`, or `unknown` for a unit without a map.
     kind: &'static str,
-    /// Open frames, its own included.
+    /// Live frames, including the event's own.
     depth: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
-    /// The path, as `trodden find --events` takes it.
+    /// The path in the syntax of `trodden find --events`.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The path's lines, and how it ends.
+    /// The path's lines and how it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
     /// Frames that were unwound.
@@ -124,7 +127,7 @@ struct ShownEvent {
     frames: Option<usize>,
 }
 
-/// What is shown of a step; nothing of an unwinding that left no frame.
+/// The event to show for a step; `None` for an unwinding of no frames.
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {
@@ -145,7 +148,7 @@ impl ShownEvent {
         let (number, width) = (self.number, 2 * self.depth.saturating_sub(1).min(40));
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         match (self.kind, self.frames) {
-            ("unknown", _) => writeln!(out, "#{number:<9} of a unit without a map"),
+            ("unknown", _) => writeln!(out, "#{number:<9} in a unit without a map"),
             (_, Some(frames)) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", ""),
             ("enter", _) => writeln!(out, "#{number:<9} {:width$}enter   {}", "", text(&self.function)),
             (kind, _) => writeln!(out, "#{number:<9} {:width$}{kind:<7} {}  {}", "", text(&self.path), text(&self.lines)),

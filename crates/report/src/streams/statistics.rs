@@ -1,6 +1,6 @@
-//! How long streams are, and what they hold; read off the grammars, which are not expanded (`trodden info RUN`).
+//! Statistics of recorded streams for `trodden info RUN`, computed from the grammars without expanding them.
 //!
-//! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
+//! Complexity: O(items) for each window, times the number of frames that a rule leaves open or closes.
 
 use crate::words::{count, plural};
 use anyhow::Result;
@@ -13,7 +13,7 @@ use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// How long streams are, and what they hold. It can be serialised as it is.
+/// Statistics of streams. Serialisation yields the JSON report.
 #[derive(Serialize)]
 pub struct StreamStatistics {
     schema_version: u32,
@@ -33,31 +33,31 @@ struct LogReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
-    /// Process that it was forked from.
+    /// The process that this one was forked from.
     parent: Option<u32>,
     events: u64,
     lost: u64,
-    /// Frames that began.
+    /// Entered frames.
     calls: u64,
-    /// Paths that ended, of all kinds.
+    /// Completed paths.
     paths: u64,
-    /// Arrivals at calls that might not return.
+    /// Arrivals at calls that may not return.
     arrivals: u64,
-    /// Frames that exceptions and `longjmp` unwound.
+    /// Frames unwound by exceptions and `longjmp`.
     unwound: u64,
     deepest: u64,
-    /// Paths that left a frame of another function than their own: on switched stacks, mostly.
+    /// Paths that left a frame of another function, which is usually caused by a stack switch.
     mismatched: u64,
-    /// Windows: grammars that were closed one after another.
+    /// The number of windows, each of which has a grammar.
     windows: usize,
-    /// Items of their rules.
+    /// Items in the rules of all windows.
     items: usize,
-    /// Their size in the log.
+    /// Size of all windows in the log.
     bytes: u64,
 }
 
 impl StreamStatistics {
-    /// Reads the streams of a run, or of a folder.
+    /// Reads the streams of a run or a folder.
     ///
     /// # Errors
     /// There are no streams, or they cannot be read.
@@ -65,30 +65,27 @@ impl StreamStatistics {
         StreamStatistics::of_logs(&kept::logs(run)?, folders)
     }
 
-    /// Reads logs.
-    ///
-    /// # Errors
-    /// One cannot be read.
+    /// Reads the given logs.
     pub fn of_logs(logs: &[PathBuf], folders: &Folders) -> Result<StreamStatistics> {
         let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
         for file in logs {
             let log = kept::open_log(file)?;
             let maps = maps_of(&log, folders)?;
             let places = Places::new(log.head(), maps.image());
-            let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
+            let threads = log.threads().iter().map(|t| thread_report(&log, t, &places)).collect::<Result<_>>()?;
             let bytes = std::fs::metadata(file)?.len();
             report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file: file.clone() });
         }
         Ok(report)
     }
 
-    /// For a terminal.
+    /// The statistics as text.
     pub fn text(&self) -> String {
         text(self)
     }
 }
 
-fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
+fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
     let (process, number) = (thread.key.process, thread.key.thread);
     let mut report = ThreadReport {
         process,
@@ -124,14 +121,14 @@ fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<Thr
     Ok(report)
 }
 
-/// What a stretch does to the stack of frames.
+/// The effect of a subsequence on the stack of frames.
 #[derive(Default)]
 struct Brackets {
-    /// Functions of frames that it closes and that were live before, the first one first; `None`: unwound, or unknown.
+    /// Functions of the frames that it closes and that were live before, in order; `None` if unwound or unknown.
     closes: Vec<Option<FunctionPlace>>,
-    /// Functions of frames that it leaves open, outermost first.
+    /// Functions of the frames that it leaves open, outermost first.
     opens: Vec<Option<FunctionPlace>>,
-    /// Most live frames in it, more than before it.
+    /// Maximum number of live frames, relative to the number before it.
     deepest: i64,
     mismatched: u64,
 }
@@ -174,11 +171,11 @@ fn text(report: &StreamStatistics) -> String {
         let each = if events == 0 { 0.0 } else { log.bytes as f64 / events as f64 };
         let _ = writeln!(
             out,
-            "{}: {} in {} ({each:.3} bytes an event){}",
+            "{}: {} in {} ({each:.3} bytes per event){}",
             log.image.display(),
             plural(events.into(), "event", "events"),
             plural(log.bytes.into(), "byte", "bytes"),
-            if log.is_cut { "; the end of the log is cut off" } else { "" }
+            if log.is_cut { "; the log is truncated" } else { "" }
         );
         let _ = writeln!(out, "  thread  process/thread       events        calls        paths     arrivals  unwound  deepest  lost");
         for t in &log.threads {

@@ -1,4 +1,4 @@
-//! Where threads were when a core file was written: what stream files cannot tell of the innermost frame.
+//! Where threads were when a core file was written. Stream files do not tell that for the innermost frame.
 
 use super::event_names::SourceLine;
 use crate::{Name, SourceCache};
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trodden_binary::{Binary, CoreFile, SourceLocations};
 
-/// Where a thread was.
+/// The position at which a thread stopped.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stopped {
-    /// The function, as the symbol says.
+    /// The function's short name; `None` if there is no symbol.
     pub function: Option<String>,
-    /// The executable or library; none of code without a file.
+    /// The executable or library; `None` for code without a file.
     pub image: Option<PathBuf>,
-    /// Address of the instruction in the image's file.
+    /// The address of the instruction in the image's file.
     pub address: u64,
-    /// Its line, and those of the calls that were inlined around it, innermost first.
+    /// The instruction's line and those of the inlined calls around it, innermost first.
     pub lines: Vec<SourceLine>,
 }
 
-/// A core file with the images that threads were in.
+/// A core file with the images in which its threads were.
 pub struct Core {
     file: CoreFile,
     images: BTreeMap<PathBuf, Option<(Binary, Option<SourceLocations>)>>,
@@ -31,17 +31,16 @@ impl Core {
     /// Reads a core file.
     ///
     /// # Errors
-    /// The file is no core file.
+    /// The file cannot be read, or is not a core file.
     pub fn read(path: &Path) -> Result<Core> {
         Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
 
-    /// Numbers of its threads.
     pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
         self.file.threads.iter().map(|t| t.thread)
     }
 
-    /// Where a thread was; none if it is not in the file.
+    /// The position of a thread; `None` if it is not in the core file.
     pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<Stopped> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
         let Some(part) = self.file.file_at(at) else {

@@ -1,9 +1,9 @@
-//! The unfinished path of a thread's innermost frame: from its last event to the instruction at which a core file says that it was.
+//! The unfinished path of a thread's innermost frame, from its last event to the instruction at which the thread stopped.
 //!
-//! Events say where the frame's path stands: at the function's entry, behind a back edge, or behind a call. From there paths lead to
-//! blocks that have code of the instruction's line. Such a path takes no edge at which paths are cut, and passes no call that the stream
-//! notes: both would be events. If there is one, it is the unfinished path; else what all have in common is certain. The path's
-//! number itself was in a register of the program, and nothing says where that is.
+//! The last event shows where the path stood: at the function's entry, after a back edge, or after a call. The search follows all paths
+//! from there to blocks with code of the instruction's line that take no cut edge and pass no recorded call, since both would be events.
+//! If there is only one such path, it is the unfinished path; otherwise the blocks that all of them have in common are certain. (The path
+//! register cannot be read, because its location is unknown.)
 
 use super::event_names::{EventNames, SourceLine};
 use super::stopped::Stopped;
@@ -16,21 +16,21 @@ use trodden_profile::PathEnd;
 use trodden_profile::stream::{Depth, FunctionPlace, LiveThread, Nesting, NestingStep, PathRole};
 use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
 
-/// Paths that are distinguished at most.
-const MOST: usize = 256;
+/// Maximum number of paths that are distinguished.
+const MAX_PATHS: usize = 256;
 
-/// How a thread came from the last event to where it stopped.
+/// The path of a thread from its last event to where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
-    /// The function.
     pub function: String,
-    /// Lines of the path so far, if only one leads there; else of the blocks that all have in common.
+    /// The lines of the path, or, if there are several, of the blocks that all of them have in common.
     pub path: String,
-    /// Number of paths that lead there.
+    /// The number of paths that lead to the instruction.
     pub paths: usize,
 }
 
-/// The unfinished path of a thread that stopped there; none if it stopped in code of another function, or if the lines do not say.
+/// Finds the unfinished path of a stopped thread. `None` if the thread stopped in another function's code, if no path leads there or too
+/// many do, or if events or lines are unknown.
 pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
     let (place, begun) = open_path(thread, names)?;
     let name = names.name(place);
@@ -44,7 +44,7 @@ pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) ->
     let first = paths.first()?;
     let certain = first.iter().filter(|node| paths.iter().all(|path| path.contains(node)));
     let mut lines: Vec<u32> = certain.flat_map(|node| own_lines(unit, &function.blocks[node.index()])).collect();
-    // A block may have code behind the instruction.
+    // The block may have code after the instruction.
     if let Some(at) = stopped.lines.last().and_then(|own| lines.iter().rposition(|line| *line == own.line)) {
         lines.truncate(at + 1);
     }
@@ -53,7 +53,7 @@ pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) ->
     Some(Unfinished { function: name, path, paths: paths.len() })
 }
 
-/// The function of the innermost frame, and the blocks of its path so far; none if its events are not known.
+/// The function of the innermost frame and the blocks of its path so far; `None` if its events are not known.
 fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, Vec<Node>)> {
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&names.places);
@@ -80,7 +80,7 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, 
     Some((nesting.frames().last()?.function, blocks))
 }
 
-/// Whether a block has code of the lines at which a thread stopped: that of the instruction, and those of calls inlined around it.
+/// Returns true if a block has code with the line of the instruction and the same lines of inlined calls around it.
 fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
     let is = |position: Position, line: &SourceLine| {
         let name = |file: &str| Path::new(file).file_name().map(ToOwned::to_owned);
@@ -94,7 +94,7 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]
         })
 }
 
-/// All paths that begin so and lead to one of some blocks without an event; none if there are too many.
+/// All paths without events that start with the blocks `begun` and lead to one of `ends`; `None` if there are too many.
 fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
     let is_event = |node: Node| function.edges.iter().any(|e| e.from == node && e.kind == EdgeKind::Reach);
@@ -103,7 +103,7 @@ fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Optio
     let mut tried = 0;
     while let Some(path) = open.pop() {
         tried += 1;
-        if tried > MOST * function.blocks.len().max(1) || found.len() > MOST {
+        if tried > MAX_PATHS * function.blocks.len().max(1) || found.len() > MAX_PATHS {
             return None;
         }
         let last = *path.last()?;
@@ -123,7 +123,7 @@ fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Optio
     Some(found)
 }
 
-/// Lines of a block in the function itself, in order.
+/// The function's own lines in a block, in order.
 fn own_lines(unit: &UnitMap, block: &trodden_unit::UnitBlock) -> Vec<u32> {
     let own = |position: &Position| chain(unit, *position).first().map_or(0, |own| own.line);
     let mut lines: Vec<u32> = block.positions.iter().chain(&block.branch).map(own).filter(|line| *line > 0).collect();

@@ -1,5 +1,5 @@
-//! Whose paths tests are compared by: a harness that runs each test by a function of its own, and the library below it,
-//! take other paths in each test.
+//! Selects the functions by whose paths tests are compared. A test harness and its libraries, which take other paths in
+//! each test, should not count.
 
 use crate::words::plural;
 use crate::{Name, select};
@@ -10,36 +10,35 @@ use trodden_analysis::changes::lies_at;
 use trodden_analysis::isolate::IsolatedFunction;
 use trodden_analysis::suite::Suite;
 
-/// A function that tests execute.
 struct Executed {
     key: IsolatedFunction,
     name: Name,
-    /// Where it is declared, if that is known.
+    /// The file that declares the function; `None` if it is unknown.
     file: Option<String>,
 }
 
-/// Whose paths tests are compared by.
+/// The functions by whose paths tests are compared. The criteria are combined.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteFunctions<'a> {
-    /// Only functions of this name, or whose name this regular expression matches.
+    /// A name, or a regular expression for names; all functions if `None`.
     pub function: Option<&'a str>,
-    /// Only functions declared in one of these files, or below one of these folders.
+    /// Files and folders that declare the functions; all if empty.
     pub files: &'a [PathBuf],
-    /// No functions of these names.
+    /// Names and regular expressions of functions to exclude.
     pub except: &'a [String],
 }
 
 impl SuiteFunctions<'_> {
-    /// Whether not all functions are meant.
+    /// Returns true if there is any criterion.
     pub fn is_asked(&self) -> bool {
         self.function.is_some() || !self.files.is_empty() || !self.except.is_empty()
     }
 }
 
-/// Leaves a suite the paths of the functions that are meant.
+/// Removes the paths of all other functions from a suite.
 ///
 /// # Errors
-/// There are none: a name or a file is that of none, or all are excepted.
+/// A name or a file matches no function, or no function is left.
 pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
     if !of.is_asked() {
         return Ok(());
@@ -54,19 +53,19 @@ pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
     for text in of.except {
-        // Those that are to be left out may all have become part of others, by inlining.
+        // Not an error: the functions to exclude may have been inlined into others.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
-            log::info!("--except {text}: the tests execute no such function");
+            log::info!("--except {text} matches no function that the tests execute");
         }
         wanted.retain(|at| !others.contains(at));
     }
     ensure!(
         !wanted.is_empty(),
-        "none of {} that the tests execute is meant by --function, --file and --except together",
+        "--function, --file and --except together exclude all of the {} that the tests execute",
         plural(all.len() as u128, "function", "functions")
     );
-    log::info!("looked at: {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
+    log::info!("comparing {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
     suite.keep(&wanted.into_iter().map(|at| all[at].key).collect());
     Ok(())
 }
@@ -88,15 +87,14 @@ fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
     let found = matching_names(all, text)?;
     ensure!(
         !found.is_empty(),
-        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` lists those \
-            that they execute"
+        "`{text}` neither names nor matches a function that the tests execute: `trodden report SUITE` lists these functions"
     );
     Ok(found)
 }
 
 fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
     let below = absolute(place)?;
-    // Compilers name files by way of links, if the shell that called them came by these.
+    // Debug information may have paths through symbolic links, depending on the compiler's working directory.
     let places: Vec<String> =
         [Some(below.clone()), below.canonicalize().ok()].into_iter().flatten().map(|p| p.to_string_lossy().into_owned()).collect();
     let is_there = |f: &Executed| f.file.as_ref().is_some_and(|file| places.iter().any(|place| lies_at(file, place)));
@@ -104,15 +102,15 @@ fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
         !found.is_empty(),
-        "the tests execute no function declared in {} or below ({known} of {} say where they are declared: it takes debug information, \
-            -g). Was the program compiled from sources elsewhere?",
+        "the tests execute no function declared in or below {} (the file is known for {known} of {}). Build with -g, and name the folder \
+            from which the program was compiled.",
         below.display(),
-        all.len()
+        plural(all.len() as u128, "function", "functions")
     );
     Ok(found)
 }
 
-/// Source files are known by the names that the compiler saw.
+/// An absolute path without resolving links, as in debug information.
 fn absolute(place: &Path) -> Result<PathBuf> {
-    std::path::absolute(place).with_context(|| format!("cannot say where {} is: there is no current folder", place.display()))
+    std::path::absolute(place).with_context(|| format!("cannot make {} absolute: the working directory does not exist", place.display()))
 }

@@ -1,4 +1,4 @@
-//! Suites of tests: lists, redundant tests, orders; the functions whose paths tests are compared by (`trodden suite`).
+//! Reports on test suites for `trodden suite`: lists of tests, redundant tests, test orders.
 
 mod functions;
 
@@ -13,20 +13,20 @@ use trodden_analysis::suite::cover::Cover;
 use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 
-/// Version of the JSON.
+/// Version of the JSON schema.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What tests cost.
+/// The cost of a set of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuiteCost {
-    /// Their number.
+    /// The number of tests.
     Tests,
-    /// Their time.
+    /// The time that the tests take.
     Time,
 }
 
 /// The number of paths that no other test takes.
-fn paths_of_no_other(test: &SuiteTest, takers: &[u32]) -> usize {
+fn unique_paths(test: &SuiteTest, takers: &[u32]) -> usize {
     test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count()
 }
 
@@ -35,7 +35,7 @@ pub fn tests_json(name: &str, suite: &Suite) -> Value {
     let takers = suite.takers();
     let tests = suite.tests.iter().map(|t| {
         let mut test = test(t);
-        test["paths_of_no_other"] = json!(paths_of_no_other(t, &takers));
+        test["paths_of_no_other"] = json!(unique_paths(t, &takers));
         test
     });
     let tests: Vec<Value> = tests.collect();
@@ -47,7 +47,7 @@ pub fn tests_text(suite: &Suite) -> String {
     let takers = suite.takers();
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
-        let alone = paths_of_no_other(test, &takers);
+        let alone = unique_paths(test, &takers);
         let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), seconds(test), test.paths.len(), shown(test));
     }
     let _ = writeln!(
@@ -59,34 +59,34 @@ pub fn tests_text(suite: &Suite) -> String {
     escape::lines(&out)
 }
 
-/// Which tests are redundant.
+/// The result of a search for redundant tests.
 pub struct RedundantTests<'a> {
     /// The suite.
     pub suite: &'a Suite,
-    /// Its name.
+    /// The suite's name.
     pub name: &'a str,
-    /// What was to be little.
+    /// The cost that was minimised.
     pub by: SuiteCost,
-    /// The set that a greedy search finds.
+    /// The set of tests that a greedy search finds.
     pub greedy: &'a Cover,
-    /// The best set that was found.
+    /// The cheapest set of tests that was found.
     pub best: &'a Cover,
 }
 
 impl RedundantTests<'_> {
-    /// Tests that are not kept.
+    /// The tests that are not in the best set.
     fn redundant(&self) -> impl Iterator<Item = &SuiteTest> {
         let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
         self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
     }
 
-    /// Tests that alone take a path.
+    /// The number of tests with a path that no other test takes.
     fn needed(&self) -> usize {
         let takers = self.suite.takers();
         self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
     }
 
-    /// As JSON.
+    /// The result as JSON.
     pub fn json(&self) -> Value {
         let kept: Vec<Value> = self.best.selected.iter().map(|at| test(&self.suite.tests[*at])).collect();
         json!({
@@ -106,7 +106,7 @@ impl RedundantTests<'_> {
         })
     }
 
-    /// For a terminal.
+    /// The result as text.
     pub fn text(&self) -> String {
         let (suite, best) = (self.suite, self.best);
         let mut out = String::new();
@@ -123,7 +123,7 @@ impl RedundantTests<'_> {
         };
         let proof = match best.is_proven() {
             true => "no set needs less (proven)".to_owned(),
-            false => format!("the search ended before the proof: any set needs at least {}", amount(best.bound)),
+            false => format!("not proven to be optimal; any set needs at least {}", amount(best.bound)),
         };
         let chosen = plural(best.selected.len() as u128, "test takes them all", "tests take them all");
         let cost = match self.by {
@@ -133,36 +133,37 @@ impl RedundantTests<'_> {
         let _ = writeln!(out, "{chosen}{cost}: {proof}; greedy: {}", amount(self.greedy.cost));
         let redundant: Vec<&SuiteTest> = self.redundant().collect();
         if redundant.is_empty() {
-            let _ = writeln!(out, "\nno test is redundant beside those");
+            let _ = writeln!(out, "\nno other test is redundant");
             return out;
         }
         let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
-        let _ = writeln!(out, "\n{} redundant beside those ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are"));
+        let _ = writeln!(out, "\n{} redundant ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are"));
         for test in redundant {
-            let _ = writeln!(out, "{} {:>8} paths  {}", seconds(test), test.paths.len(), shown(test));
+            let paths = if test.paths.len() == 1 { "path " } else { "paths" };
+            let _ = writeln!(out, "{} {:>8} {paths}  {}", seconds(test), test.paths.len(), shown(test));
         }
         out
     }
 }
 
-/// Tests in an order.
+/// A test order.
 pub struct Ordered<'a> {
     /// The suite.
     pub suite: &'a Suite,
-    /// Its name.
+    /// The suite's name.
     pub name: &'a str,
     /// The tests in order.
     pub placed: &'a [OrderedTest],
-    /// The paths that a change touches, if one was given.
+    /// The paths that a change touches; `None` if no change was given.
     pub wanted: Option<&'a BTreeSet<PathIndex>>,
-    /// Average percentage of the paths covered by this order; none if there is nothing to cover.
+    /// Average percentage of paths covered (APC) by this order; `None` if there are no paths to cover.
     pub average: Option<f64>,
-    /// By the order in which tests were recorded.
+    /// Average percentage of paths covered by the order in which tests were recorded.
     pub average_recorded: Option<f64>,
 }
 
 impl Ordered<'_> {
-    /// As JSON.
+    /// The result as JSON.
     pub fn json(&self) -> Value {
         let place = |(at, p): (usize, &OrderedTest)| {
             let mut test = test(&self.suite.tests[p.test]);
@@ -183,14 +184,14 @@ impl Ordered<'_> {
         })
     }
 
-    /// For a terminal.
+    /// The result as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if let Some(wanted) = self.wanted {
             let takers = self.placed.iter().filter(|p| p.takes > 0).count();
             let _ = writeln!(
                 out,
-                "{} of {} run through changed lines; {} them",
+                "{} of {} execute changed lines; {} them",
                 wanted.len(),
                 plural(self.suite.paths.len() as u128, "path", "paths"),
                 plural(takers as u128, "test takes", "tests take")
@@ -200,7 +201,7 @@ impl Ordered<'_> {
             (Some(now), Some(recorded)) => {
                 writeln!(out, "average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n")
             }
-            _ if self.wanted.is_some() => writeln!(out, "the change chooses no test: this is the order without it\n"),
+            _ if self.wanted.is_some() => writeln!(out, "no test executes the change: this is the order without it\n"),
             _ => writeln!(out, "there are no paths to cover\n"),
         };
         let _ = writeln!(out, "{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds");

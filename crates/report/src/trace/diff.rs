@@ -1,6 +1,7 @@
-//! Where two traces part, as text and JSON.
+//! The differences of two traces, as text and JSON.
 
 use crate::escape;
+use crate::words::plural;
 use serde_json::Value;
 use std::io::{self, Write};
 use trodden_distributed::differences::TraceDifferences;
@@ -12,17 +13,15 @@ pub fn json(found: &TraceDifferences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": found.same_build, "differences": found.differences })
 }
 
-/// Writes the differences as text; there were to be `top` at most.
-///
-/// # Errors
-/// They cannot be written.
+/// Writes the differences as text. `top` is the maximum number that the comparison was limited to.
 pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::Result<()> {
     for (number, difference) in (1..).zip(&found.differences) {
         let behind = difference.behind.as_deref().unwrap_or("the beginning");
         writeln!(out, "{number}. thread {}, in {}", difference.thread, escape::line(&difference.calls.join(" > ")))?;
         writeln!(out, "   after {}", escape::line(behind))?;
         for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
-            writeln!(out, "   {name} #{}: {}; {} blocks to the end of this call", after.block_number, after.first, after.blocks)?;
+            let blocks = plural(u128::from(after.blocks), "block", "blocks");
+            writeln!(out, "   {name} #{}: {}; {blocks} to the end of this call", after.block_number, after.first)?;
             let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
             let called: Vec<String> = called.collect();
             if !called.is_empty() {
@@ -33,7 +32,7 @@ pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::
     if found.differences.is_empty() {
         writeln!(out, "the traces are equal")?;
     } else if found.differences.len() == top {
-        writeln!(out, "there may be more: --top {}", top * 10)?;
+        writeln!(out, "there may be more differences: pass --top {}", top * 10)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! A trace in forms that other tools show. Time is the number of blocks executed, since a trace has no clock.
+//! Exports traces to the formats of other tools. Time is the number of executed blocks, since a trace has no clock.
 //!
-//! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
-//! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. Addresses are those of the
-//! executed blocks in their files.
+//! Folded stacks, for flame graph tools, have a line for each calling context with the number of blocks that its innermost function
+//! executed. Chrome trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. Addresses are those of the executed
+//! blocks in their files.
 
 use crate::escape;
 use anyhow::Result;
@@ -12,13 +12,10 @@ use trodden_distributed::calls::{CallStep, LeftOut, walk};
 use trodden_distributed::place::address;
 use trodden_trace::{TraceFile, TraceFunction};
 
-/// Maximum depth of a folded stack. What is deeper counts for the frame at this depth: the text would be quadratic in the depth.
+/// Maximum depth of a folded stack. Deeper frames are attributed to the frame at this depth, since the size is quadratic in the depth.
 const MAX_FOLDED: usize = 1000;
 
 /// Writes folded stacks.
-///
-/// # Errors
-/// The trace cannot be read, or nothing can be written.
 pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in left_out.threads(trace) {
@@ -40,17 +37,14 @@ pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Res
         })?;
     }
     for (stack, blocks) in &counts {
-        // A semicolon separates frames, and C++ has none in names.
+        // Semicolons separate frames; they do not occur in C++ names.
         let names: Vec<String> = stack.iter().map(|f| escape::line(trace.name(*f))).collect();
         writeln!(out, "{} {blocks}", names.join(";"))?;
     }
     Ok(())
 }
 
-/// Writes the address of each executed block, a line each.
-///
-/// # Errors
-/// The trace cannot be read, or nothing can be written.
+/// Writes the address of each executed block on a line of its own.
 pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let threads: Vec<_> = left_out.threads(trace).collect();
     for thread in &threads {
@@ -65,10 +59,7 @@ pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> 
     Ok(())
 }
 
-/// Writes Chrome's trace events.
-///
-/// # Errors
-/// The trace cannot be read, or nothing can be written.
+/// Writes Chrome trace events.
 pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {

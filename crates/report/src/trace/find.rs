@@ -12,10 +12,7 @@ pub fn json(all: &Occurrences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": all.seen, "found": all.found })
 }
 
-/// Writes the executions as text. `is_nth`: one of them was asked for.
-///
-/// # Errors
-/// They cannot be written.
+/// Writes the executions as text. `is_nth` is true if a single execution was requested by its number.
 pub fn write(out: &mut impl Write, all: &Occurrences, is_nth: bool) -> io::Result<()> {
     let Occurrences { seen, found } = all;
     for f in found {

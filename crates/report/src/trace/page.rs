@@ -1,14 +1,12 @@
-//! A trace as one self-contained HTML page: the calls of a thread in time, one under the other, to be zoomed into and searched; beside
-//! them the source and the machine code of the chosen call, with how often it executed each line and each block.
+//! A trace as one self-contained HTML page: a zoomable, searchable chart of the calls of a thread over time, and the source and machine
+//! code of the chosen call with execution counts.
 //!
-//! The page asks for nothing from outside and works from a file. All that comes from the program is data: JSON in a script block, escaped
-//! so that no text can close it, and shown as text only. It is bounded: calls shorter than a length, chosen so that at most [`MOST_CALLS`]
-//! are longer, are shown together; the steps inside calls are left out of a trace of more than [`MOST_STEPS`]; so is the machine code of
-//! the functions that execute least, and what of the source no block is near to. The page says what is left out.
-//!
-//! Two passes over the trace: lengths of calls, then what is shown. Memory: what is shown, and the open calls.
+//! Everything that comes from the program is JSON in a script block, escaped so that no text can close it, and is shown as text only. The
+//! page's size is bounded by the `MAX_` constants, and it says what is left out. The first pass over the trace measures the lengths of
+//! calls, the second one collects what is shown; memory is proportional to what is shown and the open calls.
 
 use crate::Sources;
+use crate::words::plural;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,30 +19,27 @@ use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-/// Calls that are shown each for itself.
-const MOST_CALLS: usize = 100_000;
-/// Steps (blocks, and begins and ends of calls) with which each call is shown block by block.
-const MOST_STEPS: u64 = 600_000;
-/// Instructions whose text is in the page.
-const MOST_INSTRUCTIONS: usize = 60_000;
-/// Source lines in the page.
-const MOST_LINES: usize = 30_000;
-/// Source lines around those that are executed.
+/// Maximum number of calls shown individually; shorter ones are merged with their neighbours.
+const MAX_CALLS: usize = 100_000;
+/// Maximum number of steps (blocks, beginnings and ends of calls) in the page; longer traces are not shown block by block.
+const MAX_STEPS: u64 = 600_000;
+/// Maximum number of instructions in the page; those of the least executed functions are left out.
+const MAX_INSTRUCTIONS: usize = 60_000;
+/// Maximum number of source lines in the page.
+const MAX_LINES: usize = 30_000;
+/// Source lines shown before and after each line with code.
 const CONTEXT: u32 = 3;
-/// A step that begins a call, in the page; a block is its number.
+/// The step that begins a call. The step of a block is its number.
 const OPENS: i64 = -1;
-/// A step that ends a call.
+/// The step that ends a call.
 const CLOSES: i64 = -2;
 
-/// The page. `files`: those of the trace, whose machine code is shown, or why they cannot be read.
-///
-/// # Errors
-/// The trace cannot be read.
+/// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
 pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, left_out)?;
-    let shortest = lengths.shortest(MOST_CALLS);
-    let with_steps = lengths.steps <= MOST_STEPS;
+    let shortest = lengths.shortest(MAX_CALLS);
+    let with_steps = lengths.steps <= MAX_STEPS;
     let mut executed = vec![0u64; trace.about().blocks.len()];
     let mut shown = Vec::new();
     for thread in threads {
@@ -53,7 +48,7 @@ pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, source
             if let CallStep::Block(block) = step {
                 executed[block.0 as usize] += 1;
             }
-            calls.take(step, number);
+            calls.add(step, number);
             Ok(())
         })?;
         shown.push(json!({ "thread": thread.0, "calls": calls.columns(), "steps": calls.steps, "counts": calls.counts() }));
@@ -67,7 +62,7 @@ pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, source
         "functions": functions(trace, &executed), "blocks": blocks(trace, &executed, &code),
         "files": about.files, "source": source(trace, sources, &executed),
     });
-    // A script's data must not end it.
+    // The data must not close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
     let (head, rest) = PAGE.split_once("/*STYLE*/").expect("the page has a style");
     let (middle, rest) = rest.split_once("/*DATA*/").expect("the page has data");
@@ -75,9 +70,9 @@ pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, source
     Ok([head, STYLE, middle, &data, before_script, SCRIPT, end].concat())
 }
 
-/// How many calls there are of each length, roughly.
+/// A logarithmic histogram of the lengths of calls.
 struct Lengths {
-    /// Calls whose length has so many bits.
+    /// The number of calls whose length has `i` bits, for each `i`.
     by_bits: [u64; 65],
     steps: u64,
 }
@@ -92,7 +87,7 @@ impl Lengths {
                 match step {
                     CallStep::Open(_) => open.push(number),
                     CallStep::Close => {
-                        let begun = open.pop().expect("what ends has begun");
+                        let begun = open.pop().expect("a call that ends has begun");
                         lengths.by_bits[64 - (number - begun).leading_zeros() as usize] += 1;
                     }
                     CallStep::Block(_) => {}
@@ -103,12 +98,12 @@ impl Lengths {
         Ok(lengths)
     }
 
-    /// A length (a power of two, or 0) so that at most so many calls are at least as long.
-    fn shortest(&self, most: usize) -> u64 {
+    /// The smallest length (a power of two, or 0) such that at most `max_calls` calls are at least that long.
+    fn shortest(&self, max_calls: usize) -> u64 {
         let mut calls = 0;
         for bits in (0..self.by_bits.len()).rev() {
             calls += self.by_bits[bits];
-            if calls > most as u64 {
+            if calls > max_calls as u64 {
                 return 1u64.checked_shl(bits as u32).unwrap_or(u64::MAX);
             }
         }
@@ -116,36 +111,36 @@ impl Lengths {
     }
 }
 
-/// A call, or several short ones side by side.
+/// A call, or several merged short calls.
 struct Call {
-    /// The function of a single call.
+    /// The called function; `None` for merged calls.
     function: Option<TraceFunction>,
-    /// How many calls it stands for.
+    /// The number of calls that this one stands for.
     calls: u64,
     depth: u32,
     from: u64,
     to: u64,
-    /// The step behind its beginning.
+    /// The index of the step after the call's beginning.
     step: u64,
 }
 
-/// Calls of a thread, in the order of their beginnings.
+/// The calls of a thread in the order of their beginnings.
 #[derive(Default)]
 struct Calls {
     shortest: u64,
     with_steps: bool,
     calls: Vec<Call>,
-    /// Places of the open ones.
+    /// Indices of the open calls.
     open: Vec<usize>,
     steps: Vec<i64>,
-    /// How often each block was executed.
+    /// Executions of each block.
     executed: BTreeMap<TraceBlock, u64>,
-    /// How often each function was called, shown or not.
+    /// Calls of each function, shown or not.
     called: BTreeMap<TraceFunction, u64>,
 }
 
 impl Calls {
-    fn take(&mut self, step: CallStep, number: u64) {
+    fn add(&mut self, step: CallStep, number: u64) {
         if self.with_steps {
             self.steps.push(match step {
                 CallStep::Open(_) => OPENS,
@@ -166,26 +161,26 @@ impl Calls {
     }
 
     fn close(&mut self, number: u64) {
-        let place = self.open.pop().expect("what ends has begun");
+        let place = self.open.pop().expect("a call that ends has begun");
         self.calls[place].to = number;
         if number - self.calls[place].from >= self.shortest {
             return;
         }
-        // What it called is as short, so that only short ones stand behind it.
+        // Its callees are at least as short, so that only short calls follow it in the list.
         let inner: u64 = self.calls[place + 1..].iter().map(|c| c.calls).sum();
         self.calls.truncate(place + 1);
-        let call = self.calls.pop().expect("the call stands there");
+        let call = self.calls.pop().expect("the call is the last one");
         let calls = call.calls + inner;
         match self.calls.last_mut().filter(|c| c.function.is_none() && c.depth == call.depth) {
-            Some(side_by_side) => {
-                side_by_side.calls += calls;
-                side_by_side.to = number;
+            Some(merged) => {
+                merged.calls += calls;
+                merged.to = number;
             }
             None => self.calls.push(Call { function: None, calls, ..call }),
         }
     }
 
-    /// The calls column by column: function (-1 for several), number of calls, depth, from, to, step.
+    /// The calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
     fn columns(&self) -> Value {
         let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
         let column = |of: &dyn Fn(&Call) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
@@ -200,7 +195,7 @@ impl Calls {
     }
 }
 
-/// Whether each function has executed a block.
+/// Determines for each function whether any of its blocks was executed.
 fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
     let mut of = vec![false; trace.about().functions.len()];
     let blocks = trace.about().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);
@@ -208,14 +203,14 @@ fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
     of
 }
 
-/// Names and entries of the functions that were executed; nothing for the others.
+/// Names and entry addresses of the executed functions; null for the others.
 fn functions(trace: &TraceFile, executed: &[u64]) -> Value {
     let is_executed = is_executed(trace, executed);
     let all = trace.about().functions.iter().zip(is_executed);
     all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", in_file(f.address).1)]) } else { Value::Null }).collect()
 }
 
-/// Blocks of the functions that were executed: function, address, lines, machine code; nothing for the others.
+/// The blocks of the executed functions as function, address, lines, machine code; null for the others.
 fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
     let is_executed = is_executed(trace, executed);
     let all = (0u32..).zip(&trace.about().blocks);
@@ -226,7 +221,7 @@ fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>
     .collect()
 }
 
-/// The instructions of blocks, and why there are not all of them.
+/// The instructions of blocks by number, and a note if some or all are missing.
 fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.about();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
@@ -245,7 +240,7 @@ fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (
     }
     let mut order: Vec<&(u64, Vec<u32>)> = of_functions.values().filter(|(times, _)| *times > 0).collect();
     order.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
-    let (mut code, mut left) = (BTreeMap::new(), MOST_INSTRUCTIONS);
+    let (mut code, mut left) = (BTreeMap::new(), MAX_INSTRUCTIONS);
     let mut without = 0;
     for (_, blocks) in order {
         let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(files, trace, TraceBlock(*b)))).collect();
@@ -258,11 +253,12 @@ fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (
             None => without += 1,
         }
     }
-    let note = (without > 0).then(|| format!("the machine code of {without} functions that execute least is left out"));
+    let note = (without > 0)
+        .then(|| format!("the machine code of the {} is left out", plural(without, "least executed function", "least executed functions")));
     (code, note)
 }
 
-/// The text of a block's instructions.
+/// The disassembly of a block.
 fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
     let (binary, start) = files.at(block.address);
@@ -276,7 +272,7 @@ fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<Stri
     texts
 }
 
-/// Lines of source files near those of the functions that were executed: for each file its lines, or that it cannot be read.
+/// The source lines of the executed functions with their context, by file; null for a file that cannot be read.
 fn source(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
     let about = trace.about();
     let is_executed = is_executed(trace, executed);
@@ -286,7 +282,7 @@ fn source(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
             near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT).max(1)..=line.saturating_add(CONTEXT));
         }
     }
-    let mut left = MOST_LINES;
+    let mut left = MAX_LINES;
     let mut shown = serde_json::Map::new();
     for (file, near) in near {
         let text = sources(&about.files[file as usize]);
@@ -306,24 +302,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_calls_side_by_side_are_one() {
+    fn neighbouring_short_calls_are_merged() {
         let mut calls = Calls { shortest: 4, ..Calls::default() };
         let (main, small) = (TraceFunction(0), TraceFunction(1));
-        calls.take(CallStep::Open(main), 0);
+        calls.add(CallStep::Open(main), 0);
         for n in 0..3 {
-            calls.take(CallStep::Open(small), 1 + 2 * n);
-            calls.take(CallStep::Open(small), 2 + 2 * n);
-            calls.take(CallStep::Close, 3 + 2 * n);
-            calls.take(CallStep::Close, 3 + 2 * n);
+            calls.add(CallStep::Open(small), 1 + 2 * n);
+            calls.add(CallStep::Open(small), 2 + 2 * n);
+            calls.add(CallStep::Close, 3 + 2 * n);
+            calls.add(CallStep::Close, 3 + 2 * n);
         }
-        calls.take(CallStep::Close, 8);
+        calls.add(CallStep::Close, 8);
         let shown: Vec<_> = calls.calls.iter().map(|c| (c.function, c.calls, c.depth, c.from, c.to)).collect();
         assert_eq!(shown, [(Some(main), 1, 0, 0, 8), (None, 6, 1, 1, 7)]);
         assert_eq!(calls.called[&small], 6);
     }
 
     #[test]
-    fn lengths_bound_the_calls() {
+    fn minimum_length_limits_the_number_of_calls() {
         let mut by_bits = [0; 65];
         (by_bits[1], by_bits[3], by_bits[9]) = (1000, 50, 7);
         let lengths = Lengths { by_bits, steps: 0 };

@@ -1,5 +1,6 @@
-//! A plan of a recording, as text and JSON.
+//! The plan of a distributed recording, as text and JSON.
 
+use crate::words::plural;
 use serde_json::Value;
 use std::io::{self, Write};
 use trodden_distributed::plan::{KIND, Plan, Planner};
@@ -7,7 +8,7 @@ use trodden_witness::bound::bound;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The plan as JSON, which a recording takes for its distribution.
+/// The plan as JSON, in the format that a recording accepts as its distribution.
 pub fn json(planner: &Planner, plan: &Plan) -> Value {
     let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
@@ -16,9 +17,6 @@ pub fn json(planner: &Planner, plan: &Plan) -> Value {
 }
 
 /// Writes the plan as text.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result<()> {
     let mut of_machines = vec![0.0; machines(plan)];
     plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
@@ -27,14 +25,16 @@ pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result
     }
     for (number, ((sites, predicted), machine)) in (1..).zip(plan.sites.iter().zip(&plan.predicted).zip(&plan.machine_of)) {
         let on = if planner.options.machines.is_some() { format!(" on machine {}", machine + 1) } else { String::new() };
-        writeln!(out, "run {number}: {} witnesses, {predicted:.0} executions predicted{on}", sites.len())?;
+        let witnesses = plural(sites.len() as u128, "witness", "witnesses");
+        writeln!(out, "run {number}: {witnesses}, {predicted:.0} executions predicted{on}")?;
     }
     if plan.repaired > 0 {
-        writeln!(out, "{} of the witnesses were added by repair, for branches that placement alone does not distinguish", plan.repaired)?;
+        let added = plural(plan.repaired as u128, "witness was", "witnesses were");
+        writeln!(out, "{added} added by repair, for branches that the placement does not distinguish")?;
     }
-    let most = of_machines.into_iter().fold(0.0, f64::max);
+    let highest = of_machines.into_iter().fold(0.0, f64::max);
     let bound = bound(&planner.model.program, KIND, planner.weights, machines(plan));
-    writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")
+    writeln!(out, "highest load of a machine: {highest:.0}; lower bound for any distribution: {bound:.0}")
 }
 
 fn machines(plan: &Plan) -> usize {

@@ -10,40 +10,40 @@ use trodden_distributed::place::{TraceLocation, address_in_file, described, foll
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
-/// Maximum depth of calls that are shown if nothing else is asked for.
+/// Default maximum depth of calls that are shown.
 pub const DEPTH: usize = 40;
 
-/// How a trace is shown.
+/// The view of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceView {
-    /// Calls, with how often and how long.
+    /// A tree of calls with their numbers and lengths.
     Tree,
-    /// Blocks, with source lines: at most so many of each thread; 0 for all.
+    /// Blocks with source lines, with the maximum number for each thread; 0 for all.
     Blocks(u64),
 }
 
-/// What is shown of a trace.
+/// The part of a trace to show, and its format.
 #[derive(Clone, Debug)]
 pub struct TraceShowOptions {
-    /// How.
+    /// The view.
     pub view: TraceView,
-    /// One thread only.
+    /// The thread; all threads if `None`.
     pub thread: Option<u32>,
-    /// The place to begin at.
+    /// The place to begin at; the beginning if `None`.
     pub from: Option<String>,
-    /// The place to end at.
+    /// The place to end at, inclusive; the end if `None`.
     pub to: Option<String>,
     /// Maximum depth of calls.
     pub depth: usize,
-    /// JSON instead of text.
+    /// Whether to write JSON rather than text.
     pub json: bool,
 }
 
-/// Writes what is asked for of a trace. Returns the number of the first block that was left out because of the maximum number, of the
-/// first such thread.
+/// Writes a part of a trace. If blocks were left out because of their maximum number, returns the number of the first one left out, in the
+/// first thread with such blocks.
 ///
 /// # Errors
-/// The trace cannot be read, or has no such place; or nothing can be written.
+/// The trace cannot be read, does not have the thread or place, or the output cannot be written.
 pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
     let threads: Vec<ThreadNumber> = LeftOut::new(trace, &[], options.thread)?.threads(trace).collect();
     let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
@@ -52,7 +52,7 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     if let (Some(first), Some(last)) = (numbers(&from), numbers(&to))
         && last < first
     {
-        bail!("--to #{last} comes before --from #{first}: change them over");
+        bail!("--to #{last} comes before --from #{first}: swap them");
     }
     let span = [from, to];
     match options.view {
@@ -64,19 +64,19 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     }
 }
 
-/// The blocks of a trace that are shown.
+/// The selected blocks of a trace.
 struct Blocks<'a> {
     trace: &'a TraceFile,
     span: [Option<TraceLocation>; 2],
     depth: usize,
-    /// At most so many of each thread.
+    /// Maximum number for each thread.
     count: u64,
 }
 
 impl Blocks<'_> {
-    /// Calls `see` with the number of each block of a thread, the open calls around its own, and the block. Returns the number of the
-    /// first one beyond the maximum.
-    fn each(&self, thread: ThreadNumber, mut see: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
+    /// Calls `visit` with the number of each selected block of a thread, its call depth, and the block. Returns the number of the first
+    /// block beyond the maximum; `None` if there is none.
+    fn for_each(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
         let mut span = Span::new(self.span.clone());
         let mut frames = TraceFrames::default();
         let mut seen = 0;
@@ -93,9 +93,9 @@ impl Blocks<'_> {
                         return Ok(Some(number));
                     }
                     seen += 1;
-                    see(number, depth, block)?;
+                    visit(number, depth, block)?;
                 }
-                (Position::Behind, _) => break,
+                (Position::After, _) => break,
                 _ => {}
             }
         }
@@ -103,14 +103,14 @@ impl Blocks<'_> {
     }
 }
 
-/// The blocks of threads, a line each.
+/// Writes the blocks of threads, one per line.
 fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let mut remaining = None;
     for thread in threads {
         if threads.len() > 1 {
             writeln!(out, "# thread {}", thread.0)?;
         }
-        let more = blocks.each(*thread, |number, depth, block| {
+        let more = blocks.for_each(*thread, |number, depth, block| {
             Ok(writeln!(out, "#{number:<8} {:indent$}{}", "", described(blocks.trace, block), indent = 2 * depth)?)
         })?;
         remaining = remaining.or(more);
@@ -118,24 +118,22 @@ fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
     Ok(remaining)
 }
 
-/// A block that is executed.
 #[derive(Serialize)]
 struct ShownBlock<'a> {
-    /// How many blocks of the thread come before.
+    /// The number of blocks of the thread before this one.
     block: u64,
-    /// Open calls around its own.
+    /// The number of calls around the function.
     depth: usize,
-    /// In its file.
+    /// The address in the file.
     address: String,
-    /// Its file, where there are several.
+    /// The file; `None` if the trace has only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<&'a str>,
     function: &'a str,
-    /// Its source files and lines.
     lines: Vec<(&'a str, u32)>,
 }
 
-/// The blocks of threads as one document; written block by block, since there may be millions.
+/// Writes the blocks of threads as a JSON document, block by block since there may be millions.
 fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let (trace, about) = (blocks.trace, blocks.trace.about());
     let command = serde_json::to_string(&about.command)?;
@@ -145,7 +143,7 @@ fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
         let separator = if number > 0 { "," } else { "" };
         write!(out, r#"{separator}{{"thread":{},"blocks":["#, thread.0)?;
         let mut separator = "";
-        let more = blocks.each(*thread, |number, depth, block| {
+        let more = blocks.for_each(*thread, |number, depth, block| {
             let data = trace.block(block);
             let (address, image) = address_in_file(trace, data.address);
             let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
@@ -162,7 +160,7 @@ fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
     Ok(remaining)
 }
 
-/// From one place to another.
+/// A range of a trace between two places.
 struct Span {
     from: Option<TraceLocation>,
     to: Option<TraceLocation>,
@@ -175,7 +173,7 @@ struct Span {
 enum Position {
     Before,
     Inside,
-    Behind,
+    After,
 }
 
 impl Span {
@@ -183,12 +181,12 @@ impl Span {
         Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
     }
 
-    /// Where an event is. The block that ends the span is the last one in it.
+    /// The position of the next event relative to the span. The block that ends the span is part of it.
     fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> Position {
         let number = self.blocks;
         self.blocks += u64::from(matches!(event, TraceEvent::Block(_)));
         if self.over {
-            return Position::Behind;
+            return Position::After;
         }
         let which = usize::from(self.begun);
         let place = if self.begun { &self.to } else { &self.from };
@@ -206,9 +204,9 @@ impl Span {
     }
 }
 
-/// A function called in a context, with all its calls there.
+/// All calls of a function in one calling context.
 #[derive(Default)]
-struct Called {
+struct CalledFunction {
     function: Option<TraceFunction>,
     calls: u64,
     blocks: u64,
@@ -216,43 +214,43 @@ struct Called {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownCall<'a> {
     function: &'a str,
     calls: u64,
     blocks: u64,
-    callees: Vec<Shown<'a>>,
+    callees: Vec<ShownCall<'a>>,
 }
 
-/// Calls of all threads by context.
+/// The calls of a thread by calling context.
 struct Tree {
-    nodes: Vec<Called>,
+    nodes: Vec<CalledFunction>,
     by_callee: HashMap<(usize, TraceFunction), usize>,
     depth: usize,
 }
 
 impl Tree {
-    /// The calls of a thread between two places.
+    /// Collects the calls of a thread between two places.
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
-        let mut tree = Self { nodes: vec![Called::default()], by_callee: HashMap::new(), depth };
+        let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = Span::new(span);
         let mut frames = TraceFrames::default();
-        // The node of each open frame; deeper frames than are shown have the node of the last one that is.
+        // The node of each open frame. Frames below the maximum depth have the node of the deepest shown frame.
         let mut stack: Vec<usize> = Vec::new();
         for event in trace.stream(thread) {
             let event = event?;
             let is_call = follow(&mut frames, event, trace);
             stack.truncate(frames.open.len());
             match span.step(event, is_call, trace) {
-                Position::Behind => break,
-                position => tree.take(trace, event, &frames, &mut stack, matches!(position, Position::Inside)),
+                Position::After => break,
+                position => tree.add(trace, event, &frames, &mut stack, matches!(position, Position::Inside)),
             }
         }
         Ok(tree)
     }
 
-    fn take(&mut self, trace: &TraceFile, event: TraceEvent, frames: &TraceFrames, stack: &mut Vec<usize>, counts: bool) {
+    fn add(&mut self, trace: &TraceFile, event: TraceEvent, frames: &TraceFrames, stack: &mut Vec<usize>, counts: bool) {
         let TraceEvent::Block(block) = event else {
-            // A tail call has replaced the last frame.
+            // A tail call replaced the innermost frame.
             if frames.open.last().is_some_and(Option::is_none) {
                 stack.truncate(frames.open.len() - 1);
             }
@@ -276,20 +274,20 @@ impl Tree {
         let next = self.nodes.len();
         let node = *self.by_callee.entry((parent, function)).or_insert(next);
         if node == next {
-            self.nodes.push(Called { function: Some(function), ..Called::default() });
+            self.nodes.push(CalledFunction { function: Some(function), ..CalledFunction::default() });
             self.nodes[parent].callees.push(node);
         }
         node
     }
 
-    /// What is shown of a node, and of those that it called. `has_run` is that of the tree.
-    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> Shown<'a> {
+    /// A node and its callees as they are shown. `has_run` is the result of [`Tree::has_run`].
+    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
         let called = &self.nodes[node];
         let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.shown(trace, *c, has_run)).collect();
-        Shown { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
+        ShownCall { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
-    /// Whether each node, or one that it called, has executed a block. Callees stand after their callers.
+    /// Determines for each node whether it or one of its callees executed a block. Callees come after their callers in `nodes`.
     fn has_run(&self) -> Vec<bool> {
         let mut has_run: Vec<bool> = self.nodes.iter().map(|node| node.blocks > 0).collect();
         for (number, node) in self.nodes.iter().enumerate().rev() {
@@ -310,7 +308,7 @@ fn tree(
     for thread in threads {
         all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
     }
-    let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
+    let shown: Vec<(u32, ShownCall)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
     if options.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
@@ -329,7 +327,7 @@ fn tree(
     Ok(())
 }
 
-fn line(out: &mut impl Write, shown: &Shown, depth: usize) -> io::Result<()> {
+fn line(out: &mut impl Write, shown: &ShownCall, depth: usize) -> io::Result<()> {
     writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::line(shown.function), indent = 2 * depth)?;
     shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
 }

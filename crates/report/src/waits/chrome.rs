@@ -1,12 +1,11 @@
-//! The time line as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call
-//! and wait, an arrow
-//! from who released a wait to its end. `trodden report` reads it back.
+//! The timeline as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call and
+//! wait, and an arrow from the location that released a wait to the wait's end. `trodden report` can read it back.
 
 use serde_json::{Value, json};
 use trodden_waits_file::summary::WaitSummary;
 use trodden_waits_file::timeline::{Activity, Bar};
 
-/// The trace.
+/// The timeline of a recording as a trace.
 pub fn value(summary: &WaitSummary) -> Value {
     let locations = (0..summary.replayed.locations.len() as u32).map(trodden_waits::LocationId);
     let mut events: Vec<Value> = Vec::new();

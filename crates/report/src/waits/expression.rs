@@ -1,7 +1,8 @@
-//! Waits as the difference of two paths with named steps, as Carnival's authors print it: `(A1 + B3 + C3) - (A1 + A2)`.
+//! Waits as the difference of two paths with named steps, in the notation of Carnival's authors: `(A1 + B3 + C3) - (A1 + A2)`.
 
 use super::text::time;
 use crate::escape;
+use crate::words::plural;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -10,24 +11,21 @@ use trodden_waits::{ExpandedWait, Expression, LocationState, Part, Representativ
 use trodden_waits_file::import::SLICE;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Terms of a path that are printed.
-const TERMS: usize = 12;
+/// Maximum number of terms printed of a path.
+const MAX_TERMS: usize = 12;
 
-/// A term: its name, and its time in ns.
+/// A term's name and time in ns.
 type Term = (String, i128);
 
-/// The two paths of the first wait of a class.
+/// The expression of a class's first wait.
 pub fn of_representative(summary: &WaitSummary, first: &Representative) -> String {
     let part = |(id, ns): &(StepId, u64)| (Part::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
     Names::new(summary).formula(&Expression { plus, minus })
 }
 
-/// Writes how the first waits, at most `top`, are explained: by the paths since the two locations last synchronised, after waits on them
-/// are replaced, and without equal steps.
-///
-/// # Errors
-/// It cannot be written.
+/// Writes the expressions of the first `top` waits: the paths since the two locations last synchronised, the same with waits on these
+/// paths replaced by their own expressions, and the result without common steps.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let names = Names::new(summary);
     let waits = &summary.replayed.outcome.expanded;
@@ -56,18 +54,18 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
         let left = reduced(summary, wait);
         let shorter = names.formula(&left);
         if shorter != expanded {
-            writeln!(out, "     = {shorter}, without what both paths have")?;
+            writeln!(out, "     = {shorter}, without what both paths have in common")?;
         }
         writeln!(out, "     = {}", names.times(&left))?;
         writeln!(out, "       {}", class_of(waits, number))?;
     }
     if waits.len() > top {
-        writeln!(out, "  {} more waits (--top)", waits.len() - top)?;
+        writeln!(out, "  {} (--top)", plural((waits.len() - top) as u128, "more wait", "more waits"))?;
     }
     Ok(())
 }
 
-/// The same as JSON.
+/// The expressions of all waits as JSON.
 pub fn json(summary: &WaitSummary) -> Value {
     let names = Names::new(summary);
     let waits = summary.replayed.outcome.expanded.iter().map(|wait| {
@@ -82,7 +80,7 @@ pub fn json(summary: &WaitSummary) -> Value {
     waits.collect()
 }
 
-/// The class of a wait, by the number of its first wait, and the distance from that one.
+/// The class of a wait, identified by its first wait, and the distance from that wait.
 fn class_of(waits: &[ExpandedWait], number: usize) -> String {
     let placement = &waits[number].placement;
     let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);
@@ -92,7 +90,7 @@ fn class_of(waits: &[ExpandedWait], number: usize) -> String {
     }
 }
 
-/// The waits among the parts of both paths.
+/// The numbers of the waits that an expression contains.
 fn waits_of(expression: &Expression) -> Vec<usize> {
     let mut seen = HashSet::new();
     let parts = expression.plus.iter().chain(&expression.minus);
@@ -107,7 +105,7 @@ fn reduced(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
     for (side, path) in [&wait.expanded.plus, &wait.expanded.minus].into_iter().enumerate() {
         for (part, ns) in path {
             let Part::Step(id) = part else { continue };
-            // What a path has less than nothing of, the other one has.
+            // A negative part of one path is a positive part of the other.
             *paths[if *ns < 0 { 1 - side } else { side }].entry(*id).or_default() += ns.unsigned_abs() as u64;
         }
     }
@@ -121,10 +119,10 @@ fn reduced(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
     Expression { plus: parts(&explanation.plus), minus: parts(&explanation.minus) }
 }
 
-/// Names of parts, as short as they can be.
+/// Short, unambiguous names of parts.
 struct Names<'a> {
     summary: &'a WaitSummary,
-    /// Waits by name: how many.
+    /// The number of waits with each name.
     waits: BTreeMap<String, usize>,
 }
 
@@ -137,7 +135,7 @@ impl<'a> Names<'a> {
         Names { summary, waits }
     }
 
-    /// The name of a wait's call, with the wait's number if there are several.
+    /// The name of a wait's call, with the wait's number if several waits have this name.
     fn wait(&self, number: usize) -> String {
         let name = call_name(self.summary, self.summary.replayed.outcome.expanded[number].site);
         if self.waits[&name] > 1 { format!("{name} [wait {}]", number + 1) } else { name }
@@ -156,7 +154,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The terms of both paths. A name is followed by its location if another location has the same.
+    /// The terms of both paths. A name that occurs at several locations is followed by the location.
     fn terms(&self, expression: &Expression) -> [Vec<Term>; 2] {
         let steps = &self.summary.replayed.outcome.steps;
         let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
@@ -201,14 +199,14 @@ impl<'a> Names<'a> {
 
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
-    // Slices of a trace are no functions that are called: their own name is the function's.
+    // A slice of an imported trace is not a call: its name is that of the function.
     code.call.filter(|call| *call != SLICE).map_or_else(|| escape::line(code.function()), str::to_owned)
 }
 
-/// A path as a sum: 0 if it is empty, in brackets if it has several terms. Terms beyond the maximum are counted.
+/// A path as a sum: 0 if it is empty, in brackets if it has several terms or starts with a minus. Terms beyond the maximum are counted.
 fn side(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
     let mut sum = String::new();
-    for (index, term) in terms.iter().take(TERMS).enumerate() {
+    for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {
         let sign = match (index, term.1 < 0) {
             (0, false) => "",
             (0, true) => "-",
@@ -218,8 +216,8 @@ fn side(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
         sum += sign;
         sum += &word(term);
     }
-    if terms.len() > TERMS {
-        sum += &format!(" + {} more", terms.len() - TERMS);
+    if terms.len() > MAX_TERMS {
+        sum += &format!(" + {} more", terms.len() - MAX_TERMS);
     }
     match terms {
         [] => "0".into(),

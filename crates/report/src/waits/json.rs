@@ -1,12 +1,8 @@
-//! The report as JSON.
+//! The waiting time report as JSON. All times are in nanoseconds.
 //!
-//! `causes` (function, file, line, process, ns; the greatest first) and `waits` (site, total_ns, classes: occurrences, wait_ns, plus,
-//! minus) are what scripts
-//! rely on. A class has its `representative`, the first of its waits (location, time, expression of its two paths), and
-//! the mean and maximum `distance` of its waits from that one.
-//!
-//! `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
-//! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
+//! `causes` lists code that computes or sleeps, longest first; `communication` lists calls that take long to complete. Both together add
+//! up to `wait_ns`. `waits` lists wait sites with their classes. A class has a `representative`, which is its first wait (location, time,
+//! expression of its two paths), and the mean and maximum `distance` of its waits from that one.
 
 use super::expression;
 use serde_json::{Value, json};
@@ -14,10 +10,9 @@ use trodden_waits::{CodeId, LocationId, Step};
 use trodden_waits_file::causes::Cause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-/// Version of the form.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The report as a value.
+/// The report as a JSON value.
 pub fn value(summary: &WaitSummary) -> Value {
     let replayed = &summary.replayed;
     let outcome = &replayed.outcome;

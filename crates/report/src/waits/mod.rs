@@ -1,5 +1,4 @@
-//! Waiting time as text, JSON, a page and Chrome trace JSON; waits as expressions; the paths that samples interrupted, by the streams of
-//! the same run.
+//! Reports on waiting time as text, JSON, an HTML page and Chrome trace JSON, and the paths of samples from the streams of the same run.
 
 pub mod chrome;
 pub mod expression;

@@ -1,5 +1,5 @@
-//! One self-contained HTML page: wait sites with the two paths of their classes, source with the waiting that each line causes, a
-//! time line.
+//! A self-contained HTML page: wait sites with the two paths of each class, source with the waiting time that each line causes, and a
+//! timeline.
 
 use super::json;
 use crate::Sources;
@@ -11,18 +11,18 @@ use trodden_waits_file::timeline::Activity;
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-/// Lines of a source file around those that cause waits.
+/// Source lines shown before and after each line that causes waits.
 const CONTEXT: u32 = 8;
-/// Source lines in the page.
-const MOST_LINES: usize = 4000;
+/// Maximum number of source lines in the page.
+const MAX_LINES: usize = 4000;
 
-/// The page.
+/// Writes the page.
 pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     let mut data = json::value(summary);
     data["timeline"] = timeline(summary);
     data["source"] = source(summary, sources);
     data["title"] = title.into();
-    // A script's data must not end it.
+    // The data must not close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
 }
@@ -41,13 +41,13 @@ fn timeline(summary: &WaitSummary) -> Value {
     json!({"bars": bars.collect::<Vec<_>>(), "least_ns": summary.replayed.timeline.least_ns})
 }
 
-/// Lines that cause waits, and those around them, by file.
+/// The lines that cause waits with their context, by file.
 fn source(summary: &WaitSummary, sources: &Sources) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;
     }
-    let mut left = MOST_LINES;
+    let mut left = MAX_LINES;
     let mut shown = Vec::new();
     for (file, lines) in files {
         let Some(text) = sources(file) else {

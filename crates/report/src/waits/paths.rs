@@ -1,10 +1,11 @@
-//! Paths that samples interrupted: the recorder noted how far a thread was in its stream, and the stream says which path ended next.
+//! The paths that samples interrupted, from the stream of the same thread, whose position the recorder stored with each sample.
 //!
-//! The stream of a program that was built by `trodden build --stream` has an event where a path comes to a call or ends. So the next event
-//! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
+//! The stream of a program built with `trodden build --stream` has an event when a path reaches a call or ends. So the first event after a
+//! sample belongs to the innermost instrumented frame, and the path that this frame completes is the one that was being executed.
 
 use crate::source_files;
 use crate::streams::EventNames;
+use crate::words::plural;
 use crate::{SourceCache, View};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
@@ -16,7 +17,7 @@ use trodden_waits_file::process_file::ProcessFile;
 use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
 use trodden_wire::waits::SampleRecord;
 
-/// Streams of a run.
+/// The streams of a run.
 pub struct StreamPaths {
     logs: Vec<(StreamLog, StreamMaps)>,
     notes: BTreeSet<String>,
@@ -24,10 +25,10 @@ pub struct StreamPaths {
 }
 
 impl StreamPaths {
-    /// The streams of a run, or in a folder.
+    /// Opens the streams of a run or a folder.
     ///
     /// # Errors
-    /// There are none, or they cannot be read.
+    /// There are no streams, or they cannot be read.
     pub fn open(run: &str, folders: &Folders) -> Result<StreamPaths> {
         let open = |file: &std::path::PathBuf| {
             let log = streams::open_log(file)?;
@@ -53,13 +54,17 @@ impl SamplePaths for StreamPaths {
             .collect();
         let [(log, maps, stream)] = found[..] else {
             self.notes.insert(match found.len() {
-                0 => "the streams are those of another run: they lack threads of the recording, whose steps are functions".into(),
-                _ => "streams of several programs have the same thread: its steps are functions".into(),
+                0 => {
+                    "the streams have no events of some recorded threads, whose steps are shown as functions: name the streams of this run"
+                        .into()
+                }
+                _ => "the streams of several programs have the same thread, whose steps are shown as functions".into(),
             });
             return Ok(taken);
         };
         if stream.lost > 0 {
-            self.notes.insert(format!("{} events of a stream are lost: its thread's steps are functions", stream.lost));
+            let lost = plural(stream.lost.into(), "event was", "events were");
+            self.notes.insert(format!("{lost} lost in a stream: the steps of its thread are shown as functions"));
             return Ok(taken);
         }
         if let Some(note) = follow(log, maps, stream, samples, &mut taken)? {
@@ -78,7 +83,7 @@ impl SamplePaths for StreamPaths {
     }
 }
 
-/// Goes through a thread's stream. Gives what it could not follow.
+/// Finds the paths of samples in a thread's stream. Returns a note if some could not be found.
 fn follow(
     log: &StreamLog,
     maps: &StreamMaps,
@@ -95,9 +100,9 @@ fn follow(
     let mut walk = Walk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
     let (mut next, mut number, mut note) = (0, 0, None);
     log.visit(stream, 0, |symbol| {
-        // Events that are not symbols lie beside those of exceptions: from there on numbers differ.
+        // Unwinding writes events that are not symbols, so that positions and symbol numbers differ from there on.
         if matches!(symbol, Symbol::Unwound(_)) {
-            note = Some("steps behind the first exception of a thread are functions, not paths".to_owned());
+            note = Some("steps after the first exception of a thread are shown as functions, not paths".to_owned());
             return false;
         }
         while let Some(index) = order.get(next).filter(|index| samples[**index].position <= number + 1) {
@@ -117,12 +122,12 @@ fn follow(
     Ok(note)
 }
 
-/// Samples that wait for the end of their path.
+/// The samples whose paths have not ended yet, and the found paths.
 struct Walk<'p, 'a> {
     nesting: Nesting<'p, 'a>,
-    /// Each with the depth of its frame, once an event says which it is.
+    /// Samples with the depth of their frame; `None` until the first event after the sample.
     open: Vec<(usize, Option<usize>)>,
-    /// Each with the counter of its path.
+    /// Samples with the counters of their paths.
     found: Vec<(usize, u32)>,
 }
 
@@ -135,7 +140,7 @@ impl Walk<'_, '_> {
         for (_, frame) in &mut self.open {
             frame.get_or_insert(depth);
         }
-        // A call is in the midst of the path, unless the frame never goes on behind it.
+        // The path continues after a call, unless the call never returns.
         if role == PathRole::Call {
             return;
         }

@@ -1,4 +1,4 @@
-//! The report on a terminal.
+//! The waiting time report as text.
 
 use crate::escape;
 use crate::words::plural;
@@ -9,17 +9,14 @@ use trodden_waits::{LocationState, Step};
 use trodden_waits_file::causes::Cause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-/// Steps of a path that are shown.
-const STEPS: usize = 4;
-/// Callers of a cause that are shown.
-const CALLERS: usize = 3;
-/// Classes of a site that are shown.
-const CLASSES: usize = 3;
+/// Maximum number of steps shown of a path.
+const MAX_STEPS: usize = 4;
+/// Maximum number of callers shown of a cause.
+const MAX_CALLERS: usize = 3;
+/// Maximum number of classes shown of a site.
+const MAX_CLASSES: usize = 3;
 
 /// Writes the report, with at most `top` causes and wait sites.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
     headline(out, summary)?;
     causes(out, summary, top)?;
@@ -27,13 +24,14 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<
         write_site(out, summary, site)?;
     }
     if summary.sites.len() > top {
-        writeln!(out, "\n{} more wait sites (--top)", summary.sites.len() - top)?;
+        writeln!(out, "\n{} (--top)", plural((summary.sites.len() - top) as u128, "more wait site", "more wait sites"))?;
     }
     let classes: usize = summary.sites.iter().map(|site| site.classes.len()).sum();
     let others = summary.replayed.outcome.other_classes.iter().map(|(threshold, count)| format!("{count} at {threshold}"));
-    writeln!(out, "\n{classes} classes at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
+    let classes = plural(classes as u128, "class", "classes");
+    writeln!(out, "\n{classes} at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
     overview(out, summary, top)?;
-    lacks(out, summary)?;
+    write_notes(out, summary)?;
     Ok(())
 }
 
@@ -43,16 +41,17 @@ fn headline(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     let all_ns = outcome.run_ns.saturating_mul(locations as u64).max(1);
     writeln!(
         out,
-        "{} on {locations} location{}, {} calls; {} waits take {} ({:.1} % of all locations' time)",
+        "{} on {}, {}; {} totalling {} ({:.1} % of all locations' time)",
         time(outcome.run_ns),
-        if locations == 1 { "" } else { "s" },
-        summary.replayed.calls,
-        outcome.waits,
+        plural(locations as u128, "location", "locations"),
+        plural(summary.replayed.calls.into(), "call", "calls"),
+        plural(outcome.waits.into(), "wait", "waits"),
         time(outcome.wait_ns),
         percent(outcome.wait_ns, all_ns)
     )?;
     for (name, family, occurrences, ns) in &summary.kinds {
-        writeln!(out, "  {:>10}  {:5.1} %  {name} ({family}), {occurrences} times", time(*ns), percent(*ns, outcome.wait_ns))?;
+        let times = plural((*occurrences).into(), "time", "times");
+        writeln!(out, "  {:>10}  {:5.1} %  {name} ({family}), {times}", time(*ns), percent(*ns, outcome.wait_ns))?;
     }
     Ok(())
 }
@@ -66,7 +65,7 @@ fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result
         write_causes(out, summary, &summary.causes, top)?;
     }
     if !summary.communication.is_empty() {
-        writeln!(out, "\nNot caused by code: calls that take long to complete, code without a processor, start-up")?;
+        writeln!(out, "\nNot caused by code: slow calls, code without a processor, start-up")?;
         write_causes(out, summary, &summary.communication, top.min(4))?;
     }
     Ok(())
@@ -89,15 +88,15 @@ fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], t
     Ok(())
 }
 
-/// Who calls a cause: alone, or each with its share of the waiting.
+/// The callers of a cause; if there are several, each with its share of the waiting time.
 fn callers(cause: &Cause) -> String {
     let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
     match cause.callers.as_slice() {
         [] => String::new(),
         [(caller, _)] => format!(" in {caller}"),
         callers => {
-            let shown: Vec<String> = callers.iter().take(CALLERS).map(share).collect();
-            let more = callers.len().saturating_sub(CALLERS);
+            let shown: Vec<String> = callers.iter().take(MAX_CALLERS).map(share).collect();
+            let more = callers.len().saturating_sub(MAX_CALLERS);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(" in {}{more}", shown.join(", "))
         }
@@ -108,19 +107,20 @@ fn write_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -
     let code = summary.code(site.code);
     writeln!(
         out,
-        "\n{} in {}{}: {}, {} times, {}",
+        "\n{} in {}{}: {}, {}, {}",
         code.call.unwrap_or("wait"),
         code.function(),
         place(&code.file, summary.line(site.code)),
         site.kind,
-        site.occurrences,
+        plural(site.occurrences.into(), "time", "times"),
         time(site.total_ns)
     )?;
-    for class in site.classes.iter().take(CLASSES) {
+    for class in site.classes.iter().take(MAX_CLASSES) {
         write_class(out, summary, class)?;
     }
-    if site.classes.len() > CLASSES {
-        writeln!(out, "  {} more classes at threshold {}", site.classes.len() - CLASSES, summary.threshold)?;
+    if site.classes.len() > MAX_CLASSES {
+        let more = plural((site.classes.len() - MAX_CLASSES) as u128, "more class", "more classes");
+        writeln!(out, "  {more} at threshold {}", summary.threshold)?;
     }
     Ok(())
 }
@@ -132,8 +132,8 @@ fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
     }
     writeln!(
         out,
-        "  {} times, {} ({} to {}): {} {}, because",
-        class.waits.occurrences,
+        "  {}, {} ({} to {}): {} {}, because",
+        plural(class.waits.occurrences.into(), "time", "times"),
         time(class.waits.total_ns),
         time(class.waits.min_ns),
         time(class.waits.max_ns),
@@ -144,13 +144,13 @@ fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
     write_path(out, summary, "instead of", &class.minus, class)?;
     let (plus, minus) = class.dropped_ns;
     if plus + minus > 0 {
-        writeln!(out, "      (left out: what both executed, {} and {})", time(plus), time(minus))?;
+        writeln!(out, "      (not shown: code that both executed, {} and {})", time(plus), time(minus))?;
     }
     Ok(())
 }
 
 fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
-    for (index, (step, ns)) in path.iter().take(STEPS).enumerate() {
+    for (index, (step, ns)) in path.iter().take(MAX_STEPS).enumerate() {
         writeln!(
             out,
             "    {:10} {:>10}  {:5.1} %  {} on {}",
@@ -161,21 +161,20 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
             summary.location_name(step.location)
         )?;
     }
-    if path.len() > STEPS {
-        let rest: u64 = path.iter().skip(STEPS).map(|(_, ns)| ns).sum();
+    if path.len() > MAX_STEPS {
+        let rest: u64 = path.iter().skip(MAX_STEPS).map(|(_, ns)| ns).sum();
         writeln!(
             out,
             "    {:10} {:>10}  {:5.1} %  {}",
             "",
             time(rest),
             percent(rest, class.waits.total_ns),
-            plural((path.len() - STEPS) as u128, "more step", "more steps")
+            plural((path.len() - MAX_STEPS) as u128, "more step", "more steps")
         )?;
     }
     Ok(())
 }
 
-/// A step's code in words.
 fn step_name(summary: &WaitSummary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = place(&code.file, summary.line(step.code));
@@ -196,12 +195,12 @@ fn step_name(summary: &WaitSummary, step: &Step) -> String {
 
 fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let run_ns = summary.replayed.outcome.run_ns;
-    writeln!(out, "\nCritical path: what decides the run time")?;
+    writeln!(out, "\nCritical path, which determines the run time")?;
     for (name, ns) in summary.critical.iter().take(top.min(5)) {
         writeln!(out, "  {:>10}  {:5.1} %  {name}", time(*ns), percent(*ns, run_ns))?;
     }
     if summary.replayed.locations.len() > 1 {
-        writeln!(out, "\nImbalance: the greatest time of a location over the mean of all")?;
+        writeln!(out, "\nImbalance: the longest time of a location compared with the mean")?;
         for found in summary.imbalance.iter().filter(|i| i.most_ns > i.mean_ns).take(top.min(5)) {
             let location = summary.location_name(found.location);
             writeln!(
@@ -220,26 +219,27 @@ fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Resu
     Ok(())
 }
 
-fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
+fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     let outcome = &summary.replayed.outcome;
     let mut notes: Vec<String> = Vec::new();
     if outcome.unexplained_ns > 0 {
-        notes.push(format!("{} of waiting is not explained", time(outcome.unexplained_ns)));
+        notes.push(format!("{} of waiting time could not be explained", time(outcome.unexplained_ns)));
     }
     for (diagnostic, found) in outcome.diagnostics.iter() {
         let location = summary.location_name(found.location);
-        notes.push(format!("{diagnostic} ({} times, first at {} on {location})", found.count, time(found.time_ns)));
+        let times = plural(found.count.into(), "time", "times");
+        notes.push(format!("{diagnostic} ({times}, first at {} on {location})", time(found.time_ns)));
     }
     for (name, (calls, ns)) in &summary.replayed.uncovered {
-        notes.push(format!("{name}: no rule says who waits for whom ({calls} calls, {})", time(*ns)));
+        let calls = plural((*calls).into(), "call", "calls");
+        notes.push(format!("{name}: it is unknown who waits for whom ({calls}, {})", time(*ns)));
     }
     for name in summary.replayed.locations.iter().enumerate() {
         let (index, location) = name;
         if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
             notes.push(format!(
-                "{} had a processor for {:.0} % of its computing time: the rest, in calls that are not recorded, or for want of a \
-                    processor where the kernel does not report it, is counted as computation; fewer threads than processors avoid the \
-                    latter",
+                "{} had a processor for only {:.0} % of its computing time. The rest counts as computation, although the thread was in an \
+                    unrecorded call or ready without a processor; run fewer threads than processors to avoid the latter",
                 summary.location_name(trodden_waits::LocationId(index as u32)),
                 percent(location.processor_ns, location.computing_ns)
             ));
@@ -254,7 +254,7 @@ fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     Ok(())
 }
 
-/// `(file:line)` with a blank before it, or nothing.
+/// ` (file:line)` with a leading space; empty if the file is unknown.
 fn place(file: &str, line: u32) -> String {
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     match (name.is_empty(), line) {
@@ -264,7 +264,6 @@ fn place(file: &str, line: u32) -> String {
     }
 }
 
-/// A time with its unit.
 pub(super) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),

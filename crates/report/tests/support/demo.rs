@@ -1,5 +1,5 @@
-//! One profile with everything that reports have to show: loops, inlined code, a switch, a call that did not come back, a function cut into
-//! pieces, no debug information, a name that wants to be markup.
+//! A profile with everything that reports have to show: loops, inlined code, a switch, a call that did not return, a function cut into
+//! pieces, a function without debug information, a name with markup.
 
 use super::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::Profile;
@@ -60,7 +60,7 @@ static inline int smaller(int a, int b)
 }
 "#;
 
-/// Source files of the demo.
+/// The text of the demo's source files.
 pub fn sources(path: &str) -> Option<String> {
     match path {
         DEMO_C => Some(DEMO.into()),
@@ -174,7 +174,7 @@ fn blob(unit: &mut UnitBuilder) {
     unit.walk(&walker, &[0, 1, 2], true, 40);
 }
 
-/// Not a name that a C compiler gives, but one that an object file may hold.
+/// A name that no C compiler emits, but that an object file may contain.
 pub const HOSTILE: &str = "x</script><img src=y onerror=\"document.title='owned'\">&amp;\u{1b}[31m;";
 
 fn hostile(unit: &mut UnitBuilder) {
@@ -182,7 +182,7 @@ fn hostile(unit: &mut UnitBuilder) {
     unit.walk(&walker, &[0], true, 5);
 }
 
-/// Forty branches in a row: more paths than there may be, so it is cut; its source file is missing.
+/// Forty branches in a row, which have too many paths, so that they are cut. The source file is missing.
 fn table(unit: &mut UnitBuilder) {
     const BRANCHES: u32 = 40;
     let own = unit.scope("table", 2, 10, None);

@@ -1,7 +1,7 @@
-//! Profiles made in code: functions described block by block, counted by walking through them as an instrumented program does.
+//! Builds profiles from functions described block by block and from walks through them.
 //!
-//! A walk carries out the actions of the function's [`Plan`], so that counts are what the runtime would have written.
-#![allow(dead_code)] // Each test file uses its share.
+//! A walk performs the actions of the function's [`Plan`], so that the counts are those that an instrumented program would write.
+#![allow(dead_code)] // Each test file uses only a part.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,13 +61,13 @@ impl UnitBuilder {
         UnitBuilder { map, counts: BTreeMap::new() }
     }
 
-    /// A function of its own, or one inlined at a position; returns the scope's number.
+    /// Adds the scope of a function, or of a function inlined at a position. Returns the scope's number.
     pub fn scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<Position>) -> u32 {
         self.map.scopes.push(Scope { name: name.into(), linkage_name: String::new(), file, line, inlined_at });
         self.map.scopes.len() as u32 - 1
     }
 
-    /// Adds a function, numbered by the real planner.
+    /// Adds a function and numbers its paths as the plugin does.
     pub fn add(&mut self, function: FunctionBuilder) -> Walker {
         let FunctionBuilder { name, position, blocks, edges } = function;
         let ends = edges.iter().map(|e| (e.from, e.to)).collect();
@@ -98,7 +98,8 @@ impl UnitBuilder {
         walker
     }
 
-    /// Counts a walk through blocks, `times` times. It leaves the function behind its last block, unless it stops at a call there.
+    /// Counts `times` walks through blocks. If `returns`, the walk leaves the function after the last block; otherwise it stops at a call
+    /// there.
     pub fn walk(&mut self, walker: &Walker, blocks: &[u32], returns: bool, times: u64) {
         let mut register = 0i64;
         for (at, &block) in blocks.iter().enumerate() {
@@ -140,7 +141,7 @@ impl FunctionBuilder {
         FunctionBuilder { name: name.into(), position, blocks: Vec::new(), edges: Vec::new() }
     }
 
-    /// The last block's call that may not return stands at its position of this number.
+    /// Sets the position, by number, of the last block's call that may not return.
     pub fn call_at(mut self, position: u32) -> FunctionBuilder {
         self.blocks.last_mut().expect("a block").up_to_calls = position + 1;
         self
@@ -152,7 +153,7 @@ impl FunctionBuilder {
         self
     }
 
-    /// An edge; `to` of `None` is the exit (blocks must all be there by then).
+    /// Adds an edge; `to` is `None` for the exit. All blocks must have been added before.
     pub fn edge(mut self, from: u32, to: impl Into<Option<u32>>, kind: EdgeKind) -> FunctionBuilder {
         let to = to.into().map_or(Node(self.blocks.len() as u32), Node);
         let cases = if let EdgeKind::Case(value) = kind { vec![value] } else { Vec::new() };
@@ -160,7 +161,7 @@ impl FunctionBuilder {
         self
     }
 
-    /// More values of a switch that lead the way of the last edge.
+    /// Adds further case values to the last edge.
     pub fn cases(mut self, values: &[i64]) -> FunctionBuilder {
         self.edges.last_mut().unwrap().cases.extend(values);
         self
@@ -199,7 +200,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
     }
 }
 
-/// Compares with `tests/golden/NAME`; with `TRODDEN_BLESS=1` writes it instead.
+/// Compares a text with `tests/golden/NAME`; with `TRODDEN_BLESS=1`, updates the file instead.
 pub fn golden(name: &str, actual: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("TRODDEN_BLESS").is_some_and(|v| v == "1") {

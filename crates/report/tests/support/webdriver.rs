@@ -1,4 +1,4 @@
-//! A small client of chromedriver: just what the browser test needs of the WebDriver protocol (W3C recommendation), over plain HTTP.
+//! A small chromedriver client with those parts of the WebDriver protocol (W3C recommendation) that the browser test needs, over HTTP.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const MISSING: &str = "this test needs Chromium and its driver; `cargo xtask test` installs them (Debian: chromium, chromium-driver)";
 
-/// A browser with one window, and the folder it keeps its data in.
+/// A browser with one window, and its data folder.
 pub struct Browser {
     driver: Child,
     port: u16,
@@ -18,7 +18,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser whose data lie in the (new) folder `home`.
+    /// Starts a browser with `home` as its data folder, which is created and later removed.
     pub fn start(home: &Path) -> Browser {
         std::fs::create_dir_all(home).unwrap();
         let (driver, port) = start_driver();
@@ -49,8 +49,8 @@ impl Browser {
         self.post("/url", json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// Makes the window so wide.
-    pub fn widen(&self, width: u32) {
+    /// Sets the width of the window.
+    pub fn set_width(&self, width: u32) {
         self.post("/window/rect", json!({ "width": width, "height": 800 }));
     }
 
@@ -58,12 +58,12 @@ impl Browser {
         self.get("/title").as_str().unwrap().to_string()
     }
 
-    /// Runs a script whose value is returned.
+    /// Runs a script and returns its value.
     pub fn eval(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
 
-    /// Clicks as a user does: on what lies there in the window.
+    /// Clicks on an element like a user, so that it has to be visible.
     pub fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.post(&format!("/element/{element}/click"), json!({}));
@@ -74,20 +74,20 @@ impl Browser {
         self.post(&format!("/element/{element}/value"), json!({ "text": text }));
     }
 
-    /// Presses a key with nothing in particular in focus.
+    /// Presses a key without focusing an element.
     pub fn press(&self, key: &str) {
         let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": [{ "type": "keyDown", "value": key },
             { "type": "keyUp", "value": key }] }] });
         self.post("/actions", actions);
     }
 
-    /// Messages on the console: errors of scripts, requests that failed or were refused.
+    /// Messages on the console: script errors, and requests that failed or were refused.
     pub fn console(&self) -> Vec<String> {
         let log = self.post("/se/log", json!({ "type": "browser" }));
         log.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap_or_default().to_string()).collect()
     }
 
-    /// A picture of the window, as PNG in base 64.
+    /// A screenshot of the window as base64-encoded PNG.
     pub fn screenshot(&self) -> String {
         self.get("/screenshot").as_str().unwrap().to_string()
     }
@@ -127,7 +127,7 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// Ends the browser, then its driver, also when the test fails.
+    /// Stops the browser, then its driver, also if the test fails.
     fn drop(&mut self) {
         if !self.session.is_empty() {
             self.request("DELETE", &self.session, "").ok();

@@ -1,6 +1,6 @@
 "use strict";
-/* Calls of a thread are columns of equal length, in the order of their beginnings:
-   function (-1: several short calls), calls, depth, from, to, step. */
+/* The calls of a thread are stored by column, in the order of their beginnings:
+   function (-1 for merged short calls), calls, depth, from, to, step. */
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
 const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text;
@@ -9,7 +9,7 @@ const action = (text, run, kind) => { const b = make("button", text, kind); b.on
 const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 const short = (file) => file.split("/").pop();
 const functionName = (f) => data.functions[f][0];
-const ROW = 20, MOST_ROWS = 3000, OPENS = -1, CLOSES = -2;
+const ROW = 20, MAX_ROWS = 3000, OPENS = -1, CLOSES = -2;
 
 const state = { thread: null, from: 0, to: 1, top: 0, chosen: -1, tab: "source", found: null, place: -1 };
 const calls = () => state.thread.calls;
@@ -33,7 +33,7 @@ const allCalls = data.threads.reduce((sum, t) => sum + t.counts.functions.reduce
 get("headline").textContent =
   `${plural(all, "block")} in ${plural(allCalls, "call")}, from ${plural(data.runs, "run")} with ${data.collector}`;
 const notes = [...data.notes];
-if (data.shortest) notes.push(`calls of fewer than ${plural(data.shortest, "block")} are shown together`);
+if (data.shortest) notes.push(`calls of fewer than ${plural(data.shortest, "block")} are merged with their neighbours`);
 if (!data.with_steps) notes.push("the trace is long: source and machine code have the counts of the whole thread; " +
   "trodden show --from '#N' prints a part block by block");
 get("notes").append(...notes.map((n) => make("li", n)));
@@ -46,7 +46,7 @@ function showThread(number) {
   draw();
 }
 
-/* The calls in time. */
+/* The chart of calls over time. */
 const canvas = get("calls"), pen = canvas.getContext("2d");
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const hue = (f) => (f * 137.508) % 360;
@@ -78,7 +78,7 @@ function clipped(text, x, y, width) {
   const letters = Math.floor(width / 7.3);
   if (letters >= 2) pen.fillText(text.length <= letters ? text : `${text.slice(0, letters - 1)}…`, x, y);
 }
-/* The call at a place of the canvas. */
+/* Returns the index of the call under the pointer, or -1. */
 function at(event) {
   const c = calls(), depth = Math.floor(event.offsetY / ROW) + state.top;
   const unit = (state.to - state.from) / canvas.clientWidth, time = state.from + event.offsetX * unit;
@@ -153,13 +153,13 @@ function search() {
 }
 get("search").oninput = () => { search(); draw(); };
 get("search").onkeydown = (e) => { if (e.key === "Enter") step(e.shiftKey ? -1 : 1); };
-/* The next or previous call of what was found. */
+/* Goes to the next or previous call of the found functions. */
 function step(by) {
   const c = calls(), shown = [];
   if (!state.found) return;
   for (let i = 0; i < c.function.length; i++) if (state.found.has(c.function[i])) shown.push(i);
   if (!shown.length) { get("found").textContent =
-    "its calls are too short to be shown each for itself: zoom does not help, trodden find lists them"; draw(); return; }
+    "its calls are too short to be shown individually: trodden find lists them"; draw(); return; }
   state.place = (state.place + by + shown.length) % shown.length;
   if (state.place < 0) state.place = shown.length - 1;
   get("found").textContent = `call ${state.place + 1} of ${shown.length}`;
@@ -167,7 +167,7 @@ function step(by) {
 }
 get("next").onclick = () => step(1);
 get("previous").onclick = () => step(-1);
-/* Chooses a call, and moves so that it is seen. */
+/* Selects a call and scrolls it into view. */
 function reveal(i) {
   const c = calls(), size = c.to[i] - c.from[i], seen = state.to - state.from;
   if (c.from[i] < state.from || c.to[i] > state.to || size < seen / 200) showRange(c.from[i] - 2 * size - 4, c.to[i] + 2 * size + 4);
@@ -176,20 +176,20 @@ function reveal(i) {
   choose(i);
 }
 
-/* The chosen call. */
+/* Selects a call and shows its details. */
 function choose(i) {
   state.chosen = i;
   get("detail").hidden = false;
   draw();
   showDetail();
 }
-/* The calls in which a call is, outermost first. */
+/* The calls around a call, outermost first. */
 function parents(i) {
   const c = calls(), found = [];
   for (let j = i, depth = c.depth[i]; j >= 0 && depth > 0; j--) if (c.depth[j] < depth) { found.unshift(j); depth = c.depth[j]; }
   return found;
 }
-/* What a call does itself: its blocks and calls in their order, and how often each block. */
+/* The call's own blocks and calls in order, the count of each block, and the calls of each function. */
 function own(i) {
   const steps = state.thread.steps, order = [], counts = new Map(), callees = new Map();
   let depth = 0, number = calls().from[i];
@@ -209,10 +209,10 @@ function showDetail() {
   get("name").textContent = f < 0 ? plural(c.calls[i], "short call") : functionName(f);
   const length = c.to[i] - c.from[i];
   const entry = f < 0 ? "" : `, entry ${data.functions[f][1]}`;
-  get("about").textContent = `blocks #${c.from[i]} to #${c.to[i] - 1} (${plural(length, "block")} with what it calls)${entry}`;
+  get("about").textContent = `blocks #${c.from[i]} to #${c.to[i] - 1} (${plural(length, "block")} including callees)${entry}`;
   document.querySelectorAll(".tabs button").forEach((b) => b.setAttribute("aria-pressed", b.dataset.tab === state.tab));
   if (f < 0) { get("body").replaceChildren(make("p",
-    `Calls of fewer than ${plural(data.shortest, "block")}, side by side: ` +
+    `Consecutive calls of fewer than ${plural(data.shortest, "block")}: ` +
     `trodden show --from '#${c.from[i]}' --to '#${c.to[i] - 1}' prints them.`)); return; }
   const exact = data.with_steps ? own(i) : null, counts = exact ? exact.counts : state.thread.executed;
   const tabs = { source: () => sourceRows(f, counts), code: () => codeRows(f, counts), order: () => orderRows(exact),
@@ -230,10 +230,10 @@ function sourceRows(f, counts) {
     if (!lines.has(file)) lines.set(file, new Map());
     lines.get(file).set(line, Math.max(lines.get(file).get(line) || 0, counts.get(b) || 0));
   }
-  if (!lines.size) return [make("p", "There is no source: the program has no line numbers for this function.")];
+  if (!lines.size) return [make("p", "The program has no line numbers for this function.")];
   return [...lines].flatMap(([file, of]) => {
     const text = data.source[file], rows = [row("", "", data.files[file], "file")];
-    if (!text) return [...rows, make("p", "The file cannot be read."),
+    if (!text) return [...rows, make("p", "The source file cannot be read."),
       ...[...of].sort((a, b) => a[0] - b[0]).map(([n, times]) => row(times || "", n, "", times ? "executed" : ""))];
     const first = Math.min(...of.keys()) - 3, last = Math.max(...of.keys()) + 3;
     let before = null;
@@ -254,27 +254,27 @@ function codeRows(f, counts) {
   });
 }
 function orderRows(exact) {
-  if (!exact) return [make("p", "The trace is too long for its blocks to be in the page.")];
-  const rows = exact.order.slice(0, MOST_ROWS).map(([number, it]) => {
+  if (!exact) return [make("p", "The trace is too long to be shown block by block.")];
+  const rows = exact.order.slice(0, MAX_ROWS).map(([number, it]) => {
     if (it < 0) { const f = -1 - it; return row(`#${number}`, "", action(`call ${functionName(f)}`, () => {
       const j = callAt(number, f); if (j >= 0) reveal(j); })); }
     const [, address, lines] = data.blocks[it];
     return row(`#${number}`, "", `${address}${lines.length ? `  ${short(data.files[lines[0][0]])}:${lines[0][1]}` : ""}`, "executed");
   });
-  if (exact.order.length > MOST_ROWS) rows.push(make("p", `${plural(exact.order.length - MOST_ROWS, "more step")}`));
+  if (exact.order.length > MAX_ROWS) rows.push(make("p", `${plural(exact.order.length - MAX_ROWS, "more step")}`));
   return rows;
 }
 function callAt(number, f) { const c = calls(), depth = c.depth[state.chosen] + 1;
   return c.from.findIndex((from, j) => from === number && c.depth[j] === depth && (c.function[j] === f || c.function[j] < 0)); }
 function calleeRows(i, exact) {
   const c = calls(), rows = [];
-  for (let j = i + 1; j < c.from.length && c.depth[j] > c.depth[i] && rows.length < MOST_ROWS; j++) {
+  for (let j = i + 1; j < c.from.length && c.depth[j] > c.depth[i] && rows.length < MAX_ROWS; j++) {
     if (c.depth[j] !== c.depth[i] + 1) continue;
     rows.push(row(`#${c.from[j]}`, c.to[j] - c.from[j], action(c.function[j] < 0 ? plural(c.calls[j], "short call") :
       functionName(c.function[j]), () => reveal(j))));
   }
   if (exact && exact.callees.size) rows.unshift(...[...exact.callees].sort((a, b) => b[1] - a[1]).map(([f, n]) => row(n,
     "times", functionName(f), "file")));
-  return rows.length ? rows : [make("p", "It calls nothing that is traced.")];
+  return rows.length ? rows : [make("p", "It makes no traced calls.")];
 }
 showThread(0);

@@ -3,6 +3,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
 const time = (ns) => ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${(ns / 1e3).toFixed(1)} us` : ns < 1e9 ?
   `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(3)} s`;
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 const percent = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : "";
 const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text;
   if (kind) e.className = kind; return e; };
@@ -18,12 +19,13 @@ const bar = (part) => { const b = make("span", "", "bar"); b.style.width = `${Ma
 
 get("title").textContent = data.title;
 get("headline").textContent =
-  `${time(data.run_ns)} on ${data.locations.length} locations; ${data.wait_occurrences} waits take ${time(data.wait_ns)}`;
+  `${time(data.run_ns)} on ${plural(data.locations.length, "location")}; ` +
+  `${plural(data.wait_occurrences, "wait")} totalling ${time(data.wait_ns)}`;
 data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns),
   bar(c.ns / (data.wait_ns || 1)),
   `${c.function}${place(c)}${callers(c)} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
 
-/* Sites, by family. */
+/* Wait sites by family. */
 let family = null;
 function showSites() {
   get("families").replaceChildren(...[null, "imbalance", "contention", "communication"].map((name) => {
@@ -37,7 +39,7 @@ function showSites() {
   get("sites").replaceChildren(...data.waits.filter((w) => !family || w.family === family).slice(0, 40).map((w) => {
     const button = make("button",
       `${time(w.total_ns)}  ${percent(w.total_ns, data.wait_ns)}  ${w.site.call || "wait"} in ` +
-      `${w.site.function}${place(w.site)}: ${w.kind}, ${w.occurrences} times`, "site");
+      `${w.site.function}${place(w.site)}: ${w.kind}, ${plural(w.occurrences, "time")}`, "site");
     button.onclick = () => { document.querySelectorAll(".site").forEach((s) => s.removeAttribute("aria-current"));
       button.setAttribute("aria-current", true); showSite(w); };
     return button;
@@ -56,9 +58,9 @@ function showSite(w) {
   get("site").textContent = `${w.site.call || "wait"} in ${w.site.function}${place(w.site)}`;
   get("classes").replaceChildren(...w.classes.map((c) => {
     const div = make("div", undefined, "class"), paths = make("div", undefined, "paths");
-    const show = make("button", "show the longest on the time line");
+    const show = make("button", "show the longest on the timeline");
     show.onclick = () => select(c.longest.location_index, c.longest.enter_ns, c.max_ns, c);
-    div.append(make("p", `${c.occurrences} times, ${time(c.wait_ns)} (${time(c.min_ns)} to ${time(c.max_ns)}): ` +
+    div.append(make("p", `${plural(c.occurrences, "time")}, ${time(c.wait_ns)} (${time(c.min_ns)} to ${time(c.max_ns)}): ` +
       `${c.locations.slice(0, 6).join(", ")}${c.locations.length > 6 ? " and more" : ""} `), show, paths);
     div.append(make("p", `First: ${data.locations[c.representative.location_index].location}, ${time(c.representative.wait_ns)} = ` +
       `${c.representative.expression}${c.occurrences > 1 ? `; distances from it ${c.distance.mean.toFixed(3)} on average, ` +
@@ -70,7 +72,7 @@ function showSite(w) {
   select(longest.longest.location_index, longest.longest.enter_ns, longest.max_ns, longest);
 }
 
-/* Time line. */
+/* Timeline. */
 const canvas = get("timeline"), draw2d = canvas.getContext("2d");
 const names = data.locations.map((l) => l.location), bars = data.timeline.bars;
 let view = [0, data.run_ns || 1], chosen = null;
@@ -145,7 +147,6 @@ get("whole").onclick = () => { view = [0, data.run_ns]; chosen = null; get("at")
 window.onresize = draw;
 
 /* Source. */
-const most = Math.max(1, ...data.source.flatMap((f) => f.lines.map((l) => l[2])));
 get("source").replaceChildren(...data.source.map((f) => {
   const div = make("div"); div.append(make("h3", f.file + (f.missing ? " (not found)" : "")));
   f.lines.forEach(([number, text, ns]) => { const r = make("div", undefined, ns ? "row hot" : "row");
@@ -153,7 +154,8 @@ get("source").replaceChildren(...data.source.map((f) => {
     if (ns) r.title = time(ns); r.style.opacity = ns ? 1 : 0.75; div.append(r); });
   return div;
 }));
-const notes = [...data.diagnostics.map((d) => `${d.text} (${d.count} times)`),
-  ...data.uncovered.map((u) => `${u.function}: no rule says who waits for whom (${u.calls} calls, ${time(u.ns)})`), ...data.notes];
+const notes = [...data.diagnostics.map((d) => `${d.text} (${plural(d.count, "time")})`),
+  ...data.uncovered.map((u) => `${u.function}: it is unknown who waits for whom (${plural(u.calls, "call")}, ${time(u.ns)})`),
+  ...data.notes];
 get("notes").replaceChildren(...(notes.length ? notes : ["none"]).map((n) => make("li", n)));
 showSites(); draw();
