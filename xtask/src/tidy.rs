@@ -3,6 +3,7 @@
 //! The map in ARCHITECTURE.md has the crates by rooms, in the order in which they may depend on each other, and is held to here.
 
 mod functions;
+mod messages;
 mod terms;
 
 use anyhow::{Context, Result};
@@ -80,15 +81,17 @@ const ANYHOW: &[&str] = &[
 /// # Errors
 /// git or cargo cannot be asked, or a file not be read.
 pub fn check() -> Result<Vec<String>> {
-    let mut findings = Vec::new();
+    let (mut findings, mut sources) = (Vec::new(), Vec::new());
     for file in files()? {
         let Ok(text) = std::fs::read_to_string(steps::root().join(&file)) else { continue };
         findings.extend(check_text(&file, &text));
         findings.extend(terms::check(&file, &text));
         if file.ends_with(".rs") {
             findings.extend(check_rust(&file, &text));
+            sources.push((file, text));
         }
     }
+    findings.extend(messages::check(&sources)?);
     findings.extend(check_crates()?);
     Ok(findings)
 }

@@ -1,0 +1,161 @@
+//! `docs/messages.txt`: all messages of the project as text, crate by crate, so that a review sees each new one.
+//!
+//! A message is the text of an error, a warning or a note: that of `bail!`, `ensure!`, `anyhow!`, `#[error(…)]`, of the macros of the
+//! crate `log`, of `.context(…)`, `.with_context(…)`, and of `note` and `warn` of the programs. Texts of tests are left out.
+
+use anyhow::{Context, Result};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write;
+use trodden_corpus::steps;
+
+/// The file, and how to renew it.
+const FILE: &str = "docs/messages.txt";
+const BLESS: &str = "TRODDEN_BLESS";
+const HEAD: &str = "\
+All messages of the project, by crate. `cargo xtask tidy` compares this file with the sources; `TRODDEN_BLESS=1 cargo xtask tidy` renews it.
+";
+
+/// Macros whose text is a message.
+const MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "info"];
+/// Functions whose text, or that of a `format!` or `format_args!` in their argument, is a message.
+const FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
+
+/// Compares the file with the messages of these sources; renews it if `TRODDEN_BLESS` is set.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
+    let text = text_of(sources);
+    let path = steps::root().join(FILE);
+    if env::var_os(BLESS).is_some_and(|value| !value.is_empty()) {
+        std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(Vec::new());
+    }
+    let is_current = std::fs::read_to_string(&path).is_ok_and(|found| found == text);
+    let finding = || format!("{FILE}: is not what the sources say: read the new messages, and renew it with {BLESS}=1 cargo xtask tidy");
+    Ok(if is_current { Vec::new() } else { vec![finding()] })
+}
+
+/// The file's content for these sources, each with its name.
+fn text_of(sources: &[(String, String)]) -> String {
+    let mut by_crate = BTreeMap::<&str, Vec<String>>::new();
+    for (name, source) in sources {
+        let Some((of, path)) = name.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")) else { continue };
+        let is_test = path.ends_with("tests.rs") || path.contains("tests/");
+        if let (false, Ok(tokens)) = (is_test, source.parse::<TokenStream>()) {
+            collect(tokens, by_crate.entry(of).or_default());
+        }
+    }
+    let mut text = HEAD.to_owned();
+    for (of, mut messages) in by_crate {
+        messages.sort();
+        messages.dedup();
+        if !messages.is_empty() {
+            let _ = write!(text, "\n== {of}\n");
+        }
+        messages.iter().for_each(|message| _ = writeln!(text, "{message}"));
+    }
+    text
+}
+
+/// Adds the messages among these tokens, those in nested groups too.
+fn collect(tokens: TokenStream, messages: &mut Vec<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (at, token) in tokens.iter().enumerate() {
+        let TokenTree::Group(group) = token else { continue };
+        if group.delimiter() == Delimiter::Bracket && is_attribute_of_tests(group.stream()) {
+            // A module of tests; what follows the attribute is one item.
+            return collect_outside_tests(&tokens, messages);
+        }
+        let before = |distance: usize| at.checked_sub(distance).map(|at| tokens[at].to_string()).unwrap_or_default();
+        let (last, name) = (before(1), before(2));
+        let is_macro = last == "!" && MACROS.contains(&name.as_str());
+        let is_error_attribute = last == "error" && name.is_empty();
+        if is_macro || is_error_attribute {
+            messages.extend(message(group.stream(), name == "ensure"));
+        } else if FUNCTIONS.contains(&last.as_str()) {
+            messages.extend(message(group.stream(), false).or_else(|| formatted(group.stream())));
+        }
+        collect(group.stream(), messages);
+    }
+}
+
+/// The same, without the items that only tests have.
+fn collect_outside_tests(tokens: &[TokenTree], messages: &mut Vec<String>) {
+    let (mut kept, mut is_skipped) = (Vec::new(), false);
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket && is_attribute_of_tests(group.stream()) => {
+                is_skipped = true;
+            }
+            TokenTree::Group(group) if is_skipped && group.delimiter() == Delimiter::Brace => is_skipped = false,
+            TokenTree::Punct(punct) if is_skipped && punct.as_char() == ';' => is_skipped = false,
+            other if !is_skipped => kept.push(other.clone()),
+            _ => {}
+        }
+    }
+    collect(kept.into_iter().collect(), messages);
+}
+
+fn is_attribute_of_tests(attribute: TokenStream) -> bool {
+    let text = attribute.to_string().replace(' ', "");
+    text == "cfg(test)" || text == "test"
+}
+
+/// The first argument that is a text; of `ensure!` the condition is none.
+fn message(arguments: TokenStream, has_condition: bool) -> Option<String> {
+    let mut is_first = !has_condition;
+    for token in arguments {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == ',' => is_first = true,
+            TokenTree::Literal(literal) if is_first => {
+                if let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) {
+                    return Some(text.value().replace('\n', "\\n"));
+                }
+                is_first = false;
+            }
+            _ => is_first = false,
+        }
+    }
+    None
+}
+
+/// The text of the first `format!` or `format_args!` in an argument.
+fn formatted(argument: TokenStream) -> Option<String> {
+    let tokens: Vec<TokenTree> = argument.into_iter().collect();
+    tokens.iter().enumerate().find_map(|(at, token)| {
+        let TokenTree::Group(group) = token else { return None };
+        let is_format = at >= 2 && ["format", "format_args"].contains(&tokens[at - 2].to_string().as_str());
+        if is_format { message(group.stream(), false) } else { formatted(group.stream()) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_found_wherever_they_stand() {
+        let source = r#"
+            #[error("cannot read {path}: {0}")] struct A;
+            fn f() -> Result<()> {
+                ensure!(a == "x", "must be {}", x("no message"));
+                let b = c.context("no place")?;
+                d.with_context(|| format!("in {}", e))?;
+                note(format_args!("{} found", plural(1, "path", "paths")));
+                if f { bail!("two \
+                    lines") }
+                println!("no message");
+            }
+            #[cfg(test)]
+            mod tests { fn g() { bail!("of a test"); } }
+            fn h() { log::warn!("after tests") }
+        "#;
+        let text = text_of(&[("crates/x/src/a.rs".into(), source.into()), ("xtask/src/b.rs".into(), source.into())]);
+        let found: Vec<&str> = text.lines().skip(2).collect();
+        let expected = ["== x", "after tests", "cannot read {path}: {0}", "in {}", "must be {}", "no place", "two lines", "{} found"];
+        assert_eq!(found, expected);
+    }
+}
