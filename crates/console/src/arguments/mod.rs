@@ -1,16 +1,16 @@
-//! Pieces of command lines that both programs have: parsers of values, tables of words, and parameters of counting.
+//! Command-line definitions that `trodden` and `trodden-lab` share: value parsers, tables of values, and groups of options.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `choices.rs` | options whose values are those of a library's type |
-//! | `times.rs` | times |
+//! | `choices.rs` | options whose values are variants of a library's type |
+//! | `times.rs` | durations |
 //! | `compression.rs` | methods of compressing sequences |
-//! | `engines.rs` | who runs jobs |
-//! | `partition.rs` | how paths are divided among copies |
-//! | `places.rs`, `shares.rs` | names of files that are written; percentages |
-//! | `parameters.rs` | how paths are counted |
-//! | `simulate.rs` | what is simulated, and the model |
-//! | `laboratory.rs` | choices that only the laboratory offers, and how it hands them to `trodden` |
+//! | `engines.rs` | engines that run jobs |
+//! | `partition.rs` | division of the counting among copies |
+//! | `places.rs`, `shares.rs` | names of output files; percentages |
+//! | `parameters.rs` | options of counting |
+//! | `simulate.rs` | options of the simulation and its model |
+//! | `laboratory.rs` | options of `trodden-lab with`, and how they reach `trodden` |
 
 pub mod choices;
 pub mod compression;

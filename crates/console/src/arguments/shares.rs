@@ -1,9 +1,9 @@
-//! Shares in per cent.
+//! Percentages.
 
-/// Reads a percentage.
+/// Parses a percentage.
 ///
 /// # Errors
-/// It is not a number between 0 and 100.
+/// The text is not a number between 0 and 100.
 pub fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| "expected a percentage between 0 and 100".to_owned())

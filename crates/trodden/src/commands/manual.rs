@@ -1,4 +1,4 @@
-//! Completions and links, all from the definition of the command line.
+//! `trodden completions` and `trodden drivers`.
 
 use crate::cli::Cli;
 use crate::context::context;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_driver::assets;
 
-/// `trodden completions SHELL`
+/// Prints the completion script for a shell.
 ///
 /// # Errors
 /// Standard output is closed.
@@ -21,10 +21,10 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trodden drivers [FOLDER]`
+/// Creates links to the drivers in a folder, by default that of trodden.
 ///
 /// # Errors
-/// The folder cannot be written.
+/// The folder is not writable.
 pub fn drivers(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,
