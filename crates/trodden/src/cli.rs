@@ -54,8 +54,8 @@ use std::path::PathBuf;
 #[command(name = "trodden", version, about = "Show which execution paths native programs really \
     take", max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// When to colour the output.
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    /// Colour the output: auto, always or never.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
     pub color: Color,
     /// Command to run.
     #[command(subcommand)]
@@ -85,7 +85,7 @@ Environment:
 `trodden-cc --help` prints clang's options.
 
 ccache notices neither a new plugin nor a change of TRODDEN_INSTRUMENT: set CCACHE_EXTRAFILES to the
-plugin's path (`trodden doctor` prints it), and use another CCACHE_DIR (or run `ccache -C`) for other
+plugin's path (`trodden doctor` prints it), and use another CCACHE_DIR (or `ccache -C`) for other
 settings.";
 
 /// A subcommand.

@@ -123,10 +123,10 @@ impl CountingChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "instrument")]
 pub struct VariantChoices {
-    /// Time limit per function for `--scheme ppp-optimal`, in seconds (1 to 3600).
+    /// Time limit per function for --scheme ppp-optimal, 1 to 3600 seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds_up_to_an_hour)]
     pub time_limit: Option<u64>,
-    /// Maximum growth of a unit's code by inlining or copying callees [default: 50].
+    /// Maximum code growth by inlining or copying callees [default: 50].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub growth: Option<u32>,
 }
@@ -138,10 +138,12 @@ pub struct GuidedChoices {
     /// Use only the edge profile: one training, no path-based transformations.
     #[arg(long, conflicts_with = "hot_paths")]
     pub edges: bool,
-    /// Take paths from the hardware profiler's model, with this table (`complete`: all paths).
+    /// Take paths from this table of the hardware profiler's model.
+    ///
+    /// The second training then runs under QEMU; `complete` takes all paths.
     #[arg(long, value_name = "TABLE")]
     pub hot_paths: Option<String>,
-    /// Minimum percentage of all instructions that a copied path saves [default: 0.05].
+    /// Minimum percentage of instructions a copied path saves [default: 0.05].
     #[arg(long, value_name = "PERCENT")]
     pub min_share: Option<f64>,
     /// Set CC and CXX, but not the search path.
@@ -162,7 +164,7 @@ pub struct DivisionChoices {
     /// Options of the strategy `p3`.
     #[command(flatten)]
     pub profitable: ProfitableChoices,
-    /// Maximum number of probes per copy, instead of a strategy; needs enough copies.
+    /// Maximum number of probes per copy, instead of a strategy.
     #[arg(long, value_name = "N", conflicts_with = "strategy", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_probes: Option<u32>,
 }
@@ -171,7 +173,7 @@ pub struct DivisionChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct CopyChoices {
-    /// Divide by estimated frequencies, not a first run, if this build has no stored run.
+    /// Without a stored run, divide by estimates, not by a first run.
     #[arg(long)]
     pub no_first_run: bool,
     /// Maximum address space of each copy on this machine, in MiB.
@@ -183,7 +185,7 @@ pub struct CopyChoices {
     /// Also run the program as built and without counting, to measure overheads.
     #[arg(long)]
     pub baseline: bool,
-    /// Write the costs of each copy to this file: HTML if it ends in .html, else JSON.
+    /// Write the costs of each copy to this file (.html, else JSON).
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// Definition of the hits to minimise [default: all].
@@ -204,7 +206,7 @@ pub struct StreamChoices {
     /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MOST_REGIONS))]
     pub backlog: Option<u64>,
-    /// With --whole-program: maximum time a thread blocks on a full buffer [default: 2s].
+    /// With --whole-program: longest wait on a full buffer [default: 2s].
     ///
     /// After that time, the thread drops events and counts them; 0 = never block.
     #[arg(long, value_name = "TIME", value_parser = max_wait)]
@@ -231,7 +233,7 @@ pub struct TraceChoices {
     /// Strategy that distributes witnesses over the runs [default: fine].
     #[arg(long, value_parser = one_of(WITNESS_STRATEGIES))]
     pub witness_strategy: Option<DistributionStrategy>,
-    /// Costs of witnesses: estimated (static), counted in a first run, or from a trace of this build.
+    /// Costs of witnesses: estimated, from a first run, or from a trace of this build.
     #[arg(long, value_name = "static|first-run|TRACE")]
     pub witness_weights: Option<String>,
     /// Maximum number of witnesses per run; adds runs as needed.
@@ -290,7 +292,7 @@ pub struct CoverageChoices {
     /// llvm-cov counts code after a call as executed although the call did not return.
     #[arg(long = "like", value_name = "TOOL", value_enum)]
     pub imitated_tool: Option<CoverageTool>,
-    /// Look for sources that were compiled in the folder FROM in the folder TO.
+    /// Look in TO for sources that were compiled in FROM (folders).
     #[arg(long, value_name = "FROM,TO")]
     pub path_equivalence: Option<String>,
 }

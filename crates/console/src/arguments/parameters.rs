@@ -15,32 +15,44 @@ pub struct Parameters {
     /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CountingChoices,
-    /// Place probes on rarely executed edges, by frequencies from `trodden export weights`.
+    /// Place probes by measured frequencies (`trodden export weights`).
+    ///
+    /// Probes then lie on rarely executed edges, which lowers the overhead.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Record block addresses and change no code, for branches recorded by hardware.
+    /// Count nothing; record block addresses, for hardware branches.
+    ///
+    /// The code is not changed. `trodden record --branches` and `import` map branches to paths by the addresses.
     #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
     /// Count for -fprofile-use (`trodden export profdata`).
     #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
-    /// Count for `trodden coverage`; `=mcdc` adds conditions of decisions (C and C++).
+    /// Count for `trodden coverage`; mcdc adds conditions (C, C++).
     #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true, hide_possible_values = true,
           default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream"])]
     pub coverage: Option<Observe>,
-    /// Add up an event per path: tsc (time), or a hardware event (`trodden help build`).
+    /// Add up an event per path: tsc (time) or a hardware event.
+    ///
+    /// `tsc` works on every machine; the others need hardware that counts them.
     #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>(), hide_possible_values = true)]
     pub events: Option<EventSource>,
-    /// Count only paths that are not in these profiles (files, runs or suites; a,b,..).
+    /// Count only paths that are not in these profiles.
+    ///
+    /// Profiles are files, runs or suites, separated by commas. Known paths cost almost nothing.
     #[arg(long, value_name = "PROFILE")]
     pub residual: Option<OsString>,
-    /// Write the sequence of paths and calls, for `record --whole-program` and `--last`.
+    /// Write a stream of paths and calls.
+    ///
+    /// `trodden record --whole-program` and `--last` record it.
     #[arg(long)]
     pub stream: bool,
-    /// With --stream: keep each run's last paths and calls in a file (%p PID, %m program, %h host).
+    /// With --stream: file for a run's last paths and calls.
+    ///
+    /// In the name, %p is the process ID, %m the program and %h the host.
     #[arg(long, value_name = "PATTERN")]
     pub flight_recorder: Option<PathBuf>,
-    /// Count only in bursts requested by `trodden record`; almost no overhead otherwise.
+    /// Count only in bursts requested by `trodden record`.
     #[arg(long)]
     pub sample: bool,
 }

@@ -31,7 +31,9 @@ pub struct ProfitableChoices {
     /// p3: divide functions with any number of call sites.
     #[arg(long, conflicts_with = "max_callers")]
     pub all_procedures: bool,
-    /// p3: stop splitting a function at N tasks [default: max(edges from its entry, copies)].
+    /// p3: stop splitting a function at N tasks.
+    ///
+    /// The default is the number of edges from its entry or the number of copies, whichever is larger.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threshold: Option<u32>,
 }

@@ -23,8 +23,10 @@ pub struct SimulateOptions {
     /// Write branches (with --event: instructions) to this file, for --from.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Hot path table (repeatable) [default: 512x4,xor,lfu].
-    #[arg(long, value_name = "ENTRIESxWAYS[,INDEX][,POLICY]")]
+    /// Hot path table, such as 512x4,xor,lfu (repeatable).
+    ///
+    /// ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]; the default is 512x4,xor,lfu.
+    #[arg(long, value_name = "TABLE")]
     pub table: Vec<String>,
     /// Count an event along paths, in a table of its own (repeatable).
     #[arg(long, value_name = "EVENT", value_parser = one_of(EVENTS))]

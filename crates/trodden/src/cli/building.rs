@@ -45,7 +45,7 @@ Examples:
 The build runs twice and must start from scratch each time, by itself or by --clean. Cargo builds in
 its own folder, target/trodden/pgo, which is emptied before each build.")]
 pub struct Pgo {
-    /// Shell command that runs the program (`$TRODDEN_PROGRAM`) on typical input (repeatable).
+    /// Shell command that runs $TRODDEN_PROGRAM as in use (repeatable).
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
     /// Optimised program [default: its name with `.fast`, in the current folder].
@@ -71,8 +71,9 @@ share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
 through:FILE:LINE,.., paths:FILE or diff:REVISION";
 
 /// Sets of segments that [`Instrument::segments`] takes.
-const SEGMENTS_HELP: &str = "Count segments across calls: those of RUN, top:N[:RUN], share:99%[:RUN],
-calls:RUN, or tested:RUN (all that start with a tested path up to a call)";
+const SEGMENTS_HELP: &str = "Count segments across calls: those of RUN, top:N[:RUN],
+share:99%[:RUN], calls:RUN, or tested:RUN (all that start with
+a path of RUN up to a call)";
 
 /// `trodden instrument`
 #[derive(Debug, Args)]
@@ -98,17 +99,17 @@ pub struct Instrument {
     /// segment that begins with a path of this run of the tests up to a call.
     #[arg(long, value_name = "SET", help = SEGMENTS_HELP)]
     pub segments: Option<String>,
-    /// With --segments RUN: only this segment, as 'main:12 > parse:3' (repeatable).
+    /// With --segments: only this one, 'main:12 > parse:3' (repeatable).
     #[arg(long, value_name = "SEGMENT", requires = "segments")]
     pub only: Vec<String>,
-    /// With --segments: maximum number of calls in a segment.
+    /// With --segments: maximum calls in a segment.
     #[arg(long, value_name = "K", requires = "segments", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
     /// Count only paths matching this expression (as in `trodden find`).
     #[arg(long, value_name = "EXPRESSION")]
     pub watch: Option<String>,
-    /// Action at a counted path [default: report with --watch, count with --residual].
+    /// Action at a counted path [default: count; --watch: report].
     #[arg(long, value_enum, value_name = "ACTION")]
     pub action: Option<PathAction>,
     /// Options of `trodden-lab with`.

@@ -10,31 +10,39 @@ use trodden_console::arguments::partition::copies;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copies")]
 pub struct Copies {
-    /// Run K copies, each counting a different part of the paths, and merge their counts.
+    /// Run K copies that count different paths, and merge their counts.
     #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,
-    /// What to divide: paths, edges, iterations, or segments:SET (as of `instrument`).
+    /// Divide paths, edges, iterations or segments:SET.
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = division)]
     pub divide: Division,
-    /// With --divide segments:SET: maximum number of calls in a segment [default: 1].
+    /// With --divide segments: maximum calls in a segment [default: 1].
     #[arg(long, value_name = "K", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: Option<u32>,
-    /// Profile to divide by [default: the newest run of this build, else a sampled run].
+    /// Profile to divide by [default: newest run, else a sampled run].
+    ///
+    /// The newest run is that of the same build; without one, a sampled run is made first.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
-    /// Run copies on: local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM or template:COMMAND.
+    /// Run on local, slurm, kubernetes or template:COMMAND.
+    ///
+    /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND with {script}, {index} or {each}.
     #[arg(long, value_name = "ENGINE", default_value = "local", requires = "copies", value_parser = engine)]
     pub engine: EngineChoice,
     /// Maximum number of copies running at a time [default: number of cores].
     #[arg(short, long, value_name = "N", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// Run each copy in its own copy of the working folder; keep the first one's files.
+    /// Run each copy in its own copy of the working folder.
+    ///
+    /// What the first copy writes is copied back.
     #[arg(long, requires = "copies")]
     pub own_folders: bool,
-    /// Do not compare the output of the copies (for programs that print times or PIDs).
+    /// Do not compare the output of the copies.
+    ///
+    /// For programs that print times, process IDs and the like.
     #[arg(long, requires = "copies")]
     pub ignore_output: bool,
-    /// Shared folder for copies and results, which is kept [default: a temporary folder].
+    /// Shared folder to keep copies and results in [default: temporary].
     #[arg(long, value_name = "FOLDER", requires = "copies")]
     pub work: Option<PathBuf>,
     /// Options of `trodden-lab with` for the division.

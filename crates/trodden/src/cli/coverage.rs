@@ -39,17 +39,17 @@ pub struct Covered {
 /// Selection of a program's source files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CoveredFiles {
-    /// Program or library that has moved, or that did not run (counts as not executed).
+    /// Program or library that has moved or did not run (repeatable).
     ///
-    /// Repeatable.
+    /// One that did not run counts as not executed.
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
-    /// Only source files or folders that match this pattern; '*' for all (repeatable).
+    /// Only source files that match this pattern (repeatable).
     ///
-    /// Examples: src, 'src/*.c'. Rust's standard library and packages fetched by cargo are shown only with '*'.
+    /// Examples: src (a folder), 'src/*.c', '*' for all. Rust's standard library and packages fetched by cargo are shown only with '*'.
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// Leave out source files or folders that match this pattern (repeatable).
+    /// Leave out source files that match this pattern (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// Options of `trodden-lab with`.
@@ -69,27 +69,28 @@ Examples:
   trodden coverage report tests --changed-since HEAD~1   only lines changed since that commit
 
 The program must be built with `trodden build --coverage`, `trodden cc --trodden=coverage` or
-`cargo trodden build --coverage`. Paths are those of the optimised code. An untested combination is a
-path that no run took, although each of its edges was taken.")]
+`cargo trodden build --coverage`. Paths are those of the optimised code. An untested combination is
+a path that no run took, although each of its edges was taken.")]
 pub struct CoverageReport {
     /// Profile and source files.
     #[command(flatten)]
     pub covered: Covered,
-    /// Show a row per function instead of per file, most untested combinations first.
+    /// Show a row per function instead of per file.
     #[arg(long)]
     pub functions: bool,
-    /// Show N combinations of lines per function that no run executed together.
+    /// Show N untested combinations of lines per function.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub combinations: usize,
     /// Show only lines that were changed since this commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["functions", "combinations"])]
     pub changed_since: Option<String>,
-    /// Compare with this profile of the same build: lines and paths of only one of them.
+    /// Show lines and paths of only one of this profile and PROFILE.
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["functions", "combinations", "changed_since"])]
     pub baseline: Option<String>,
-    /// Exit with status 1 below these percentages (lines=80,branches=70), or `baseline`.
+    /// Exit with status 1 below these percentages.
     ///
-    /// Measures are lines, regions, functions and branches; `baseline` requires each line that the baseline executed.
+    /// Example: lines=80,branches=70. Measures are lines, regions, functions and branches; `baseline` requires each line that the baseline
+    /// executed.
     #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = threshold)]
     pub fail_under: Vec<CoverageThreshold>,
     /// Print JSON.
@@ -150,7 +151,7 @@ pub struct CoverageShow {
     /// Only functions whose name matches this regular expression.
     #[arg(long, short, value_name = "REGEX")]
     pub function: Option<String>,
-    /// Also show branch counts and, of programs built with --coverage=mcdc, conditions.
+    /// Also show branch counts, and conditions (with --coverage=mcdc).
     #[arg(long)]
     pub conditions: bool,
 }

@@ -17,17 +17,19 @@ Examples:
   trodden find --events 'enter free; leave; enter free' 12
 
 A place is a line (12, 12-15, file.c:12), a block (b7), inlined code (name()) or any block (_).
-Adjacent places must follow directly; `..` allows any blocks between them, `.. !PLACE` any but these.
+Adjacent places follow directly; `..` allows any blocks between them, `.. !PLACE` any but PLACE.
 `entry` or `head` says how the path starts; `exit`, `back` or `call` how it ends. !PLACE after all
 other places excludes PLACE from the whole path. & and | combine expressions. In a trace, a place is
 FUNCTION, FILE:LINE or 0xADDRESS.")]
 pub struct Find {
-    /// Path expression; with --events: events separated by `;`; in a trace: a place [and N, for the Nth time].
+    /// Path expression; with --events, events separated by `;`; of a trace, PLACE [N].
+    ///
+    /// N selects the Nth time that the place is executed.
     pub expression: String,
-    /// Profile, run (12, last, last~1), suite or trace; with --events: a run, its logs, or events as text.
+    /// Profile, run, suite or trace; --events: run, logs or text.
     #[arg(default_value = LAST)]
     pub file: PathBuf,
-    /// Find a sequence of events in a stream: FUNCTION:PATH, `enter FUNCTION`, `leave`.
+    /// Find events in a stream: FUNCTION:PATH, `enter FUNCTION`, `leave`.
     #[arg(long)]
     pub events: bool,
     /// Only this thread [default: all of a trace, 0 of a stream].

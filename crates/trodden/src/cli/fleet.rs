@@ -50,13 +50,15 @@ pub struct FleetCopies {
     /// Number of copies.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = copies)]
     pub copies: usize,
-    /// Profile to divide by: a file, run or suite [default: estimated frequencies].
+    /// Profile to divide by (file, run, suite) [default: estimates].
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// New folder for the copies.
     #[arg(short, long, value_name = "FOLDER", value_parser = place())]
     pub output: PathBuf,
-    /// File that copies write counts to (%m: build, %p: process) unless TRODDEN_OUTPUT is set.
+    /// File that copies write to (%m: build, %p: PID).
+    ///
+    /// The variable TRODDEN_OUTPUT overrides it.
     ///
     /// If the folder of this file does not exist, a copy writes nothing and prints no message: create the folder on machines whose users
     /// agreed to report.
@@ -78,10 +80,10 @@ pub struct Pack {
     /// Further known paths, as in `trodden untested` (repeatable).
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Copy from `trodden fleet copies` that ran; the report mentions it even without counts.
+    /// Copy (of `fleet copies`) that ran; reported even without counts.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
-    /// Text that identifies the user; the report contains only its hash [default: none].
+    /// Text that identifies the user; only its hash is reported.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub user: String,
     /// File for the report.
@@ -95,13 +97,13 @@ pub struct Aggregate {
     /// Files of reports, or folders with files named *.field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
-    /// Folder of the copies that the reports are of, as made by `trodden fleet copies`.
+    /// Folder from `trodden fleet copies` that the reports belong to.
     #[arg(long, value_name = "FOLDER")]
     pub copies: Option<PathBuf>,
     /// Number of users to make estimates for [default: users who reported].
     #[arg(long, value_name = "N", requires = "copies")]
     pub population: Option<u64>,
-    /// Maximum number of paths, most users first, 0 for all [default: 10; JSON: all].
+    /// Maximum paths, most users first, 0 for all [default: 10; JSON: all].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Write a row per path and user: CSV, or Parquet if the name ends in .parquet.

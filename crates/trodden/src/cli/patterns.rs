@@ -37,15 +37,17 @@ pub struct Patterns {
     /// Number of the thread.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub thread: usize,
-    /// hot: paths in a subpath [default: 2-50]; iterations: consecutive ones [default: 4].
+    /// Paths in a subpath [default: 2-50], or iterations [default: 4].
+    ///
+    /// N or MIN-MAX for the kind `hot`, N for the kind `iterations`.
     #[arg(long, value_name = "N|MIN-MAX")]
     pub length: Option<Length>,
-    /// hot: minimum percentage of all paths [default: 1]; iterations: of repeats [default: 90].
+    /// Minimum percentage [default: 1 for hot, 90 for iterations].
     ///
-    /// For iterations: of the equal beginnings, the percentage that go on with the same pattern.
+    /// `hot`: of all paths. `iterations`: of the equal beginnings, those that go on with the same pattern.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub threshold: Option<f64>,
-    /// Maximum number of results, 0 for all [default: 10; JSON: all; phases: 10].
+    /// Maximum results, 0 for all [default: 10; JSON: all; phases: 10].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Print JSON.

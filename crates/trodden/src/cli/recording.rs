@@ -64,22 +64,22 @@ pub struct Record {
     /// Destination of the profile.
     #[command(flatten)]
     pub destination: Destination,
-    /// Attach to a process, by PID, raw file or folder of raw files (repeatable).
+    /// Attach to a process, by PID, raw file or folder (repeatable).
     ///
     /// Its program must be built with --sample and started with TRODDEN_OUTPUT.
     #[arg(long, alias = "pid", value_name = "RAW|FOLDER|PID")]
     #[arg(conflicts_with_all = ["branches", "whole_program", "last", "copies", "command"])]
     pub attach: Vec<PathBuf>,
-    /// With --attach: duration [default: until Ctrl-C or the end of the processes].
+    /// With --attach: duration [default: until Ctrl-C or their end].
     #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "attach")]
     pub time: Option<Duration>,
     /// Bursts of programs built with --sample.
     #[command(flatten)]
     pub bursts: Bursts,
-    /// Record branches with perf, of a program built with --addresses [default: records].
+    /// Record branches with perf: records, trace or an EVENT of perf.
     ///
-    /// `records`: the most recent branches at each sample; `trace`: all branches, with Intel PT; EVENT: records at another event of perf.
-    #[arg(long, value_name = "records|trace|EVENT", num_args = 0..=1, require_equals = true, default_missing_value = "records",
+    /// The program must be built with --addresses. `records` (the default): the most recent branches at each sample; `trace`: all branches, with Intel PT; EVENT: records at another event of perf.
+    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "records",
         conflicts_with_all = ["burst", "every"], value_parser = branches)]
     pub branches: Option<Branches>,
     /// Recording of streams.
@@ -103,7 +103,7 @@ impl Record {
 /// The bursts in which a program built with `--sample` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
-    /// Length of a burst of counting, such as 100us, 1ms or 2s [default: 500us].
+    /// Length of a burst, such as 100us, 1ms or 2s [default: 500us].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub burst: Option<Duration>,
     /// Average time between the starts of bursts [default: 10ms].
@@ -127,10 +127,12 @@ impl Bursts {
 /// Options for programs built with `--stream`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct RecordStream {
-    /// Keep each thread's whole sequence of paths and calls (programs built with --stream).
+    /// Keep the whole stream of each thread (built with --stream).
     #[arg(long, conflicts_with_all = ["last", "burst", "every", "branches", "copies"])]
     pub whole_program: bool,
-    /// Keep only each thread's last N paths and calls (programs built with --stream).
+    /// Keep the last N events of each thread (built with --stream).
+    ///
+    /// An event is a path or a call. Nothing is counted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_LAST),
         conflicts_with_all = ["burst", "every", "branches", "copies", "suite", "output", "no_store"])]
     pub last: Option<u64>,
@@ -164,10 +166,10 @@ Examples:
 
 All files must be of the same kind. Counts from branch stacks are estimates, and marked as such.")]
 pub struct Import {
-    /// Raw files, stream files, or folders of them; a trace; text of `perf script` (- for standard input).
+    /// Raw files, stream files, or folders of them; a trace; `perf script` text (- for stdin).
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Branches: the executable or library that ran, built with --addresses (repeatable).
+    /// Branches: the program or library, built with --addresses (repeatable).
     #[arg(long, value_name = "FILE")]
     pub program: Vec<PathBuf>,
     /// Destination of the profile.

@@ -13,8 +13,8 @@ Examples:
   trodden runs remove 1-20 nightly
   trodden runs remove --leftovers
 
-`trodden info` shows where runs are stored. To merge runs of several machines, use `record -o FILE` on
-each, then `trodden merge`.")]
+`trodden info` shows where runs are stored. To merge runs of several machines, use `record -o FILE`
+on each, then `trodden merge`.")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
@@ -56,7 +56,7 @@ pub struct Merge {
     /// File for the merged profile.
     #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
-    /// Keep different builds of a program separate instead of leaving later ones out.
+    /// Keep different builds separate instead of leaving later ones out.
     #[arg(long)]
     pub separate_builds: bool,
     /// Profiles: files, runs, suites.
@@ -83,7 +83,9 @@ pub struct Diff {
     /// Profiles: compare the functions that are equal in two builds.
     #[arg(long)]
     pub across_builds: bool,
-    /// Profiles: minimum change of a path's share, in percentage points [default: 0].
+    /// Profiles: minimum change of a path's share [default: 0 points].
+    ///
+    /// The share is that of its function's executions, the change is in percentage points.
     #[arg(long, value_name = "POINTS")]
     pub min_change: Option<f64>,
     /// Profiles: also show paths with the same share but a different count.
@@ -92,13 +94,13 @@ pub struct Diff {
     /// Compare the streams of two runs instead of their counts.
     #[arg(long)]
     pub sequence: bool,
-    /// Traces: leave out this function or source file, and its callees (repeatable).
+    /// Traces: leave out this function or file, with callees (repeatable).
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
     /// Only this thread [default: all of traces, 0 of streams].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
-    /// Maximum number of differences (profiles: per function), 0 for all.
+    /// Maximum differences (profiles: per function), 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -117,7 +119,7 @@ Examples:
   trodden info ./prog
   trodden info --json one.trodden")]
 pub struct Info {
-    /// Instrumented program or library; profile, run, or logs of streams [default: version and folders].
+    /// Instrumented program or library; profile, run, or logs of streams.
     pub file: Option<PathBuf>,
     /// Programs: list all units and all functions that are not instrumented.
     #[arg(long, requires = "file")]

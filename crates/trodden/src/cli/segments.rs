@@ -31,7 +31,7 @@ pub struct Segments {
     /// Only segments that are not in this profile, run or suite (repeatable).
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Count segments in this thread's stream, including the caller's path after the call.
+    /// Count segments of this thread, with the caller's path after the call.
     #[arg(long, value_name = "N")]
     pub thread: Option<usize>,
     /// Maximum number of segments, 0 for all [default: 10; JSON, SARIF: all].

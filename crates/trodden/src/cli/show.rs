@@ -29,7 +29,7 @@ pub struct Show {
     /// Traces: last place.
     #[arg(long, value_name = "PLACE")]
     pub to: Option<String>,
-    /// Maximum number of events or blocks, 0 for all [default: 100; flight recorders: 20].
+    /// Maximum events or blocks, 0 for all [default: 100; flight recorders: 20].
     ///
     /// With --to and with --json, the default is all.
     #[arg(long, value_name = "N", conflicts_with = "calls")]

@@ -19,26 +19,29 @@ Examples:
   trodden report t.trace                   call tree of a trace, with counts
   trodden report app.waits --what-if compute_forces=50")]
 pub struct Report {
-    /// Profile, run (12, last, last~1), suite, trace, recording of waits, or other tools' trace (OTF2, CTF,
-    /// Chrome, perf).
+    /// Profile, run (12, last, last~1), suite, trace or recording of waits.
+    ///
+    /// OTF2, CTF, Chrome and perf traces of other tools are read as recordings of waits.
     #[arg(default_value = LAST)]
     pub file: PathBuf,
-    /// Profiles: only functions with this name or matching this regular expression.
+    /// Profiles: only functions with this name or matching this regex.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// Profiles: quantity that percentages are of [default: instructions].
+    /// Profiles: unit of the percentages [default: instructions].
     #[arg(long, value_parser = spelled::<Measure>())]
     pub measure: Option<Measure>,
-    /// Maximum number of paths or causes, 0 for all [default: 10; JSON: all].
+    /// Maximum paths or causes, 0 for all [default: 10; JSON: all].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Profiles: maximum number of source lines per path, 0 for all [default: 40].
+    /// Profiles: maximum lines per path, 0 for all [default: 40].
     #[arg(long, value_name = "N", conflicts_with = "json")]
     pub steps: Option<usize>,
-    /// Waits: predict the duration if FUNCTION took PERCENT less time (repeatable).
+    /// Waits: predict a faster FUNCTION's effect (repeatable).
+    ///
+    /// Prints the duration of the run if the function took PERCENT less time.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = prediction)]
     pub what_if: Vec<(String, f64)>,
-    /// Waits: run or logs with the stream of the same execution, to show paths.
+    /// Waits: stream (a run or logs) of the same execution.
     #[arg(long, value_name = "RUN")]
     pub stream: Option<String>,
     /// Print JSON.
@@ -128,8 +131,8 @@ Examples:
   trodden export chrome app.waits -o app.json
 
 `folded` is for flamegraph.pl, inferno and speedscope, `pprof` for pprof and speedscope, `lcov` for
-genhtml, `chrome` for Perfetto; `trodden help export` explains each format. A trace has no clock: its
-exports use the number of executed blocks as time.")]
+genhtml, `chrome` for Perfetto; `trodden help export` explains each format. A trace has no clock:
+its exports use the number of executed blocks as time.")]
 pub struct Export {
     /// Format.
     pub format: Format,
@@ -144,30 +147,32 @@ pub struct Export {
     /// Applies to the formats `folded`, `pprof`, `lcov` and `json` of profiles.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// lcov, llvm-json: only files or folders matching this pattern; '*' for all (repeatable).
+    /// lcov, llvm-json: only files matching this pattern (repeatable).
     ///
-    /// Examples: src, 'src/*.c'. Rust's standard library and packages fetched by cargo are included only with '*'.
+    /// Examples: src (a folder), 'src/*.c', '*' for all. Rust's standard library and packages fetched by cargo are included only with '*'.
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// lcov, llvm-json: leave out files or folders matching this pattern (repeatable).
+    /// lcov, llvm-json: no files matching this pattern (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// lcov: write names of source files relative to this folder.
     #[arg(long, value_name = "FOLDER")]
     pub relative_to: Option<PathBuf>,
-    /// lcov, llvm-json: program that has moved, or that did not run (repeatable).
+    /// lcov, llvm-json: program that moved or did not run (repeatable).
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
     /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CoverageChoices,
-    /// folded, pprof, json, html: quantity that is shown [default: instructions].
+    /// folded, pprof, json, html: quantity [default: instructions].
     #[arg(long, value_parser = spelled::<Measure>())]
     pub measure: Option<Measure>,
-    /// known: write a TRODDEN_KNOWN file for this residual program, instead of a rebuild.
+    /// known: write a file for TRODDEN_KNOWN of this residual program.
+    ///
+    /// With this file, the program knows the paths without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
-    /// Traces: leave out this function or source file, and its callees (repeatable).
+    /// Traces: leave out this function or file, with callees (repeatable).
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
     /// Traces: only this thread.
@@ -184,8 +189,8 @@ Examples:
   trodden advise --function parse --kind correlated
   trodden advise one.trodden --sarif advice.sarif
 
-Savings are upper bounds, in percent of all executed instructions; findings below 0.05% are left out.
-Measure the time saved: it is smaller.")]
+Savings are upper bounds, in percent of all executed instructions; findings below 0.05% are left
+out. Measure the time saved: it is smaller.")]
 pub struct Advise {
     /// Profile: a file, run (12, last, last~1) or suite.
     #[arg(default_value = LAST)]

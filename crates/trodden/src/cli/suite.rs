@@ -97,7 +97,7 @@ pub struct SuiteFunctions {
     /// Only functions of this source file or folder (repeatable).
     #[arg(long, value_name = "PLACE")]
     pub file: Vec<PathBuf>,
-    /// Leave out functions with this name or matching this regular expression (repeatable).
+    /// Leave out functions with this name or matching this regex.
     #[arg(long, value_name = "NAME")]
     pub except: Vec<String>,
 }
@@ -176,7 +176,9 @@ pub struct Order {
     /// Value to order by.
     #[arg(long, value_parser = one_of(WORTHS), default_value = "paths")]
     pub by: Worth,
-    /// Put tests first that execute lines changed since COMMIT or in DIFF (a file, or -).
+    /// Put tests of changed lines first: since COMMIT, or in DIFF.
+    ///
+    /// DIFF is a file with a unified diff, or `-` for standard input.
     #[arg(long, value_name = "COMMIT|DIFF")]
     pub changed_since: Option<String>,
     /// Only tests that execute a path through changed lines.

@@ -68,10 +68,10 @@ Examples:
   trodden trace record --library libz -- ./prog               trace a shared library, too
 
 Each run gets the same arguments, environment, folder and standard input; time, random numbers and
-process IDs are replayed from the first run. If two runs diverge, the place is shown. The exit status
-is the program's (128+N if signal N ended it).")]
+process IDs are replayed from the first run. If two runs diverge, the place is shown.
+Exit status: the program's (128+N if signal N ended it).")]
 pub struct TraceRecord {
-    /// Number of runs; programs with threads need 1, which observes every block.
+    /// Number of runs; 1 observes every block, for threads.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 4, default_value_if("pid", ArgPredicate::IsPresent, "1"))]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
@@ -84,13 +84,15 @@ pub struct TraceRecord {
     /// End the trace after this time, in each run.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// End the trace when a run has written this number of bytes (suffixes k, M, G).
+    /// End the trace after this many bytes in a run (suffixes k, M, G).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// Way to observe execution [default: trampolines if they work, else ptrace].
+    /// How to observe blocks [default: trampolines if possible].
     #[arg(long, value_parser = one_of(collectors()))]
     pub collector: Option<CollectorKind>,
-    /// Also trace this library: libz, libz.so.1, or a path if loaded later (repeatable).
+    /// Also trace this library: libz, libz.so.1 or a path (repeatable).
+    ///
+    /// Libraries that are loaded later need a path.
     #[arg(long, value_name = "NAME")]
     pub library: Vec<String>,
     /// Do not trace the inside of this function (repeatable).
@@ -102,7 +104,9 @@ pub struct TraceRecord {
     /// Give each run after the first a fresh copy of the working folder.
     #[arg(long, conflicts_with = "pid")]
     pub fresh_folder: bool,
-    /// Run on: local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM or template:COMMAND.
+    /// Run on local, slurm, kubernetes or template:COMMAND.
+    ///
+    /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND.
     #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = engine)]
     pub engine: EngineChoice,
     /// Maximum number of runs at a time [default: number of cores].

@@ -17,7 +17,9 @@ Examples:
 
 A program built with --residual knows the tested paths; --known adds more without a rebuild.")]
 pub struct Untested {
-    /// Field profiles: files, runs, suites, raw files [default: counts of residual programs in the run store].
+    /// Field profiles: files, runs, suites, raw files [default: those in the run store].
+    ///
+    /// By default, these are the counts that residual programs wrote into the run store.
     pub profiles: Vec<String>,
     /// Known paths: a profile, run, suite, or file of known paths (repeatable).
     #[arg(long, value_name = "PROFILE")]

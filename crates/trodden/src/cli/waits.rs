@@ -16,8 +16,8 @@ Examples:
   trodden waits record --output service.waits -- ./service
 
 The recording is a folder with files for each process; if a process crashes or is killed, its files
-are complete up to that moment. Programs must use the shared C library, and MPI programs a shared MPI
-library (Open MPI or MPICH).")]
+are complete up to that moment. Programs must use the shared C library, and MPI programs a shared
+MPI library (Open MPI or MPICH).")]
     Record(WaitsRecord),
 }
 
