@@ -46,8 +46,8 @@ pub fn main() -> ExitCode {
     last_store::end(run(name, arguments))
 }
 
-/// Makes writes beyond the file size limit (`ulimit -f`) fail instead of killing trodden. This takes a signal handler: programs that trodden
-/// starts would inherit an ignored signal, but not a handler.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail instead of killing trodden. This takes a signal handler: programs that
+/// trodden starts would inherit an ignored signal, but not a handler.
 fn survive_file_size_limit() {
     if !trodden_launch::signals::ignored_signals().contains(&SIGXFSZ) {
         // If that fails, the signal kills trodden as usual.

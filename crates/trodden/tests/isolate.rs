@@ -102,7 +102,7 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
         "{runs:?} {said}"
     );
     let (status, _, said) = isolated("nightly others --program other");
-    assert!(status == Some(2) && said.contains("0 failing and 1 passing ones"), "{said}");
+    assert!(status == Some(2) && said.contains("0 failing and 1 passing"), "{said}");
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
     let (status, _, said) = isolated("1 others");
     assert!(status == Some(2) && said.contains("within one build of one program only"), "{said}");

@@ -78,7 +78,8 @@ pub struct Record {
     pub bursts: Bursts,
     /// Record branches with perf: records, trace or an EVENT of perf.
     ///
-    /// The program must be built with --addresses. `records` (the default): the most recent branches at each sample; `trace`: all branches, with Intel PT; EVENT: records at another event of perf.
+    /// The program must be built with --addresses. `records` (the default) are the most recent branches at each sample, `trace` are all
+    /// branches, from Intel PT; EVENT takes records at another event of perf.
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "records",
         conflicts_with_all = ["burst", "every"], value_parser = branches)]
     pub branches: Option<Branches>,

@@ -5,7 +5,7 @@
 //! | `build.rs`, `cargo.rs` | builds whose compilers are the drivers; `cargo trodden` |
 //! | `record.rs` | running a program and storing its profile |
 //! | `stream.rs`, `sequences.rs` | showing streams of paths and calls, and flight recordings; queries on streams |
-//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one command each, for profiles; other kinds of files go to `trace.rs` and others |
+//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one command each, for profiles; other files go to `trace.rs` and others |
 //! | `annotate.rs` | source with one path marked |
 //! | `runs.rs`, `merge.rs` | listing and merging profiles |
 //! | `advise.rs`, `isolate.rs`, `untested.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |

@@ -46,7 +46,7 @@ pub fn run(job: &Record) -> Result<ExitCode> {
     }
 }
 
-/// Refuses options that have no effect without another option. clap checks this too, but not if the other option conflicts with a given one.
+/// Refuses options that have no effect without another one. clap checks this too, but not if the other one conflicts with a given option.
 fn refuse_options_without_effect(job: &Record) -> Result<()> {
     let copies = &job.copies;
     let without_copies = copies.copies.is_none();

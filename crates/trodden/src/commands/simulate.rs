@@ -55,7 +55,8 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!(
-            "{} contains only branches, but events other than `instructions` need all instructions: use a program, or a recording made with --event",
+            "{} contains only branches, but events other than `instructions` need all instructions: run the program instead, or record it \
+                with --event",
             opened.origin
         );
     }

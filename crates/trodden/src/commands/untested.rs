@@ -1,5 +1,5 @@
-//! `trodden untested`: the paths that the program took in the field, but in no test. `trodden_analysis` finds them, `trodden_report` formats
-//! them.
+//! `trodden untested`: the paths that the program took in the field, but in no test. `trodden_analysis` finds them, and `trodden_report`
+//! formats them.
 
 use crate::cli::{Color, Untested, UntestedFormat};
 use crate::commands::remarks;

@@ -38,11 +38,11 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
     let mut unmatched = KnownPaths::default();
-    let (mut matching, mut holders) = (0usize, 0usize);
+    let (mut matching, mut matching_functions) = (0usize, 0usize);
     let mut unmatched_places: Option<Vec<&BlockSet>> = None;
     let mut undecided: Vec<String> = Vec::new();
     for (at, (map, function)) in functions.iter().enumerate() {
-        check(function)?;
+        check_paths(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
         if selected.contains(&at) {
             let matcher = Matcher::new(&expression, map, function);
@@ -56,7 +56,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
             left.retain(|id| !walks.walk(*id).is_some_and(|w| decides(&w) && matcher.matches(&w.blocks, w.beginning, w.end)));
         }
         let found = function.counters as usize - left.len();
-        (matching, holders) = (matching + found, holders + usize::from(found > 0));
+        (matching, matching_functions) = (matching + found, matching_functions + usize::from(found > 0));
         unmatched.add(map, function, left.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
     }
     if let Some(place) = unmatched_places.unwrap_or_default().first() {
@@ -70,13 +70,13 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
         (_, Some(cut)) => warn(cut),
         (_, None) => {}
     }
-    let (paths, functions) = (plural(matching as u128, "path", "paths"), plural(holders as u128, "function", "functions"));
+    let (paths, functions) = (plural(matching as u128, "path", "paths"), plural(matching_functions as u128, "function", "functions"));
     note(format_args!("{paths} of {functions} {} watched", if matching == 1 { "is" } else { "are" }));
     Ok(unmatched)
 }
 
 /// Checks that each path of a function can be tried.
-fn check(function: &FunctionMap) -> Result<()> {
+fn check_paths(function: &FunctionMap) -> Result<()> {
     ensure!(
         has_usual_numbers(function)?,
         "`{}` counts its paths by a table or another scheme, which --watch does not support: build the program with the default scheme",
