@@ -91,12 +91,10 @@ pub struct Instrument {
     /// File for the variant.
     #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
-    /// Count only these paths: a profile, top:N[:PROFILE], share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
-    /// through:FILE:LINE,.., paths:FILE or diff:REVISION (repeatable).
+    /// Sets of paths to count, as of [`INTERESTING_HELP`].
     #[arg(long, value_name = "SET", help = INTERESTING_HELP)]
     pub interesting: Vec<String>,
-    /// Count segments across calls instead of paths: those of a run, top:N[:RUN], share:99%[:RUN] or calls:RUN; or tested:RUN, every
-    /// segment that begins with a path of this run of the tests up to a call.
+    /// Set of segments to count, as of [`SEGMENTS_HELP`].
     #[arg(long, value_name = "SET", help = SEGMENTS_HELP)]
     pub segments: Option<String>,
     /// With --segments: only this one, 'main:12 > parse:3' (repeatable).

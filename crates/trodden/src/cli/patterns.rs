@@ -26,7 +26,7 @@ Examples:
   trodden patterns phases 12 --html phases.html
 
 The run must be recorded with `record --whole-program`. A text of events starts with
-`#trodden events 1`; `trodden-lab simulate --sequence` writes such texts, too.")]
+`#trodden events 1`, or was written by `trodden-lab simulate --sequence`.")]
 pub struct Patterns {
     /// Kind of repetition.
     #[arg(value_enum)]

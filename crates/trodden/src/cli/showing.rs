@@ -27,7 +27,9 @@ pub struct Report {
     /// Profiles: only functions with this name or matching this regex.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// Profiles: unit of the percentages [default: instructions].
+    /// Profiles: quantity that percentages refer to.
+    ///
+    /// The default is `instructions`.
     #[arg(long, value_parser = spelled::<Measure>())]
     pub measure: Option<Measure>,
     /// Maximum paths or causes, 0 for all [default: 10; JSON: all].
@@ -36,7 +38,7 @@ pub struct Report {
     /// Profiles: maximum lines per path, 0 for all [default: 40].
     #[arg(long, value_name = "N", conflicts_with = "json")]
     pub steps: Option<usize>,
-    /// Waits: predict a faster FUNCTION's effect (repeatable).
+    /// Waits: predict the effect of a faster FUNCTION (repeatable).
     ///
     /// Prints the duration of the run if the function took PERCENT less time.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = prediction)]

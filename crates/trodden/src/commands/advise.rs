@@ -21,9 +21,6 @@ use trodden_stored::named;
 use trodden_unit::{Identity, UnitMap};
 
 /// Finds and prints suggestions.
-///
-/// # Errors
-/// The profile or the function does not exist, or the compiler cannot read a unit's bitcode.
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
     let profile = named::load(&job.profile)?;

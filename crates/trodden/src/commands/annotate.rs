@@ -13,9 +13,6 @@ use trodden_report::{Measure, SourceCache, json};
 use trodden_stored::named;
 
 /// Prints the source with the path.
-///
-/// # Errors
-/// The profile, function or path does not exist.
 pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let (profile, lost) = named::recover(&job.profile)?;
     let mut view = view_of(&profile);

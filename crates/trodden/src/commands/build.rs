@@ -8,9 +8,6 @@ use trodden_driver::build::{self, BuildJob};
 use trodden_launch::process::exit_code;
 
 /// Runs the build, and returns its exit status.
-///
-/// # Errors
-/// The command cannot be run, or a part of trodden is missing.
 pub fn run(build: &Build) -> Result<ExitCode> {
     let job = BuildJob {
         lto: build.lto,

@@ -8,9 +8,6 @@ use std::process::ExitCode;
 use trodden_driver::store_size::{Size, parts};
 
 /// Prints the contents of the unit cache, after removing old files if requested.
-///
-/// # Errors
-/// There is no folder for the unit cache, or it cannot be read or written.
 pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
     let mut out = crate::output::text();

@@ -31,9 +31,6 @@ Examples:
 ";
 
 /// Runs the command, or acts as rustc's wrapper or linker: cargo and rustc call the same program.
-///
-/// # Errors
-/// Cargo, clang or a part of trodden is missing.
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
         Some(rust::WRAPPER) => return rust::wrap(context(), arguments, &mut io::stdout()),
@@ -53,9 +50,6 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
 }
 
 /// Removes trodden's own options from the arguments before `--`, and returns them as settings.
-///
-/// # Errors
-/// A value is missing or invalid.
 pub fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);

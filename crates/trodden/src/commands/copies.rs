@@ -31,9 +31,6 @@ use trodden_report::copies::{self as report, CostLine};
 const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 
 /// Records a run by several copies. Returns the program's exit status, or 1 if the copies behaved differently.
-///
-/// # Errors
-/// The copies cannot be made or run.
 pub fn run(record: &Record) -> Result<ExitCode> {
     let job = CopyJob { what: record.recorded_command(), options: options(&record.copies)? };
     let context = CopyContext { driver: context(), around: &surroundings() };
@@ -179,9 +176,6 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
 
 /// Runs a program several times as copies would run, and once more with its memory at other addresses. Returns status 0 if it behaved the
 /// same in all runs, else 1.
-///
-/// # Errors
-/// The program cannot be run, or is not instrumented.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), around: &surroundings() };
     let found = copies::determinism(command, runs, context, &standard_input)?;

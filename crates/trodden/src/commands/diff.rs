@@ -14,9 +14,6 @@ use trodden_stored::named;
 const DIFFERENT: u8 = 1;
 
 /// Compares two files, and prints the differences.
-///
-/// # Errors
-/// The files do not exist, or cannot be compared.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::of(&job.before)?, InputKind::of(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);

@@ -74,9 +74,6 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Runs all checks. Returns status 0 if all required ones pass, else 1.
-///
-/// # Errors
-/// Standard output is closed.
 pub fn run(json: bool) -> Result<ExitCode> {
     trodden_trace::command::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();

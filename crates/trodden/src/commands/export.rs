@@ -23,9 +23,6 @@ use trodden_report::{Measure, Selection, SourceCache, View, events, folded, json
 use trodden_stored::named;
 
 /// Writes the export.
-///
-/// # Errors
-/// The input or the function does not exist, the format or an option does not apply to this kind of input, or the output cannot be written.
 pub fn run(job: &Export) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     let formats: &[Format] = match kind {

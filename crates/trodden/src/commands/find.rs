@@ -26,9 +26,6 @@ const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab wi
     (or with a larger --max-paths)";
 
 /// Finds the matches of an expression.
-///
-/// # Errors
-/// The expression is malformed, or the file, function or line does not exist.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     match InputKind::of(&job.file)? {
         InputKind::Trace => trace::find(job),

@@ -41,9 +41,6 @@ const SHOWN_USERS: usize = 3;
 const EXTENSION: &str = "field";
 
 /// Makes copies, writes a report, or aggregates reports.
-///
-/// # Errors
-/// There are no profiles or reports, or a file cannot be read or written.
 pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
     match job {
         Fleet::Copies(job) => copies(job),

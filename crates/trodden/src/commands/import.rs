@@ -17,9 +17,6 @@ use trodden_report::input_kind::InputKind;
 const STANDARD_INPUT: &str = "-";
 
 /// Reads the files and stores the profile.
-///
-/// # Errors
-/// A file cannot be read or decoded, the files are of different kinds, or the profile cannot be stored.
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
     let kind = kind_of_all(job)?;
@@ -38,9 +35,6 @@ pub fn run(job: &Import) -> Result<ExitCode> {
 }
 
 /// Returns the kind of the files.
-///
-/// # Errors
-/// They are of different kinds.
 fn kind_of_all(job: &Import) -> Result<InputKind> {
     let first = kind_of(job, &job.files[0])?;
     for file in &job.files[1..] {

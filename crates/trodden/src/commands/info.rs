@@ -24,9 +24,6 @@ use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Image, ImageError};
 
 /// Describes a file. Returns status 1 if it is a damaged profile.
-///
-/// # Errors
-/// The file cannot be read, or is neither an instrumented image nor a profile nor a stream.
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
         let found = StoragePlaces::find()?;

@@ -27,9 +27,6 @@ use trodden_unit::{Image, Settings, UnitMap};
 const DEFAULT_GROWTH: u32 = 50;
 
 /// Makes the variant.
-///
-/// # Errors
-/// The program is not instrumented, its link recipe or bitcode is missing, options conflict, or a tool fails.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     ensure!(

@@ -12,9 +12,6 @@ use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::{SourceCache, View, source_files};
 
 /// Ranks and prints the paths.
-///
-/// # Errors
-/// A run does not exist, the runs are of different programs, or there are no failing or no passing runs.
 pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
     let (isolation, profile) = gather(&compared)?;

@@ -11,9 +11,6 @@ use std::process::ExitCode;
 use trodden_driver::assets;
 
 /// Prints the completion script for a shell.
-///
-/// # Errors
-/// Standard output is closed.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "trodden", &mut text);
@@ -22,9 +19,6 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 }
 
 /// Creates links to the drivers in a folder, by default that of trodden.
-///
-/// # Errors
-/// The folder is not writable.
 pub fn drivers(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,

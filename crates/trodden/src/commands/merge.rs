@@ -14,9 +14,6 @@ use trodden_stored::named;
 const INCOMPLETE: u8 = 1;
 
 /// Merges profiles, and writes the result. Returns status 1 if files were left out or damaged.
-///
-/// # Errors
-/// No profile could be merged, or the result cannot be written.
 pub fn run(job: &Merge) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {

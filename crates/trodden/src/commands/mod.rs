@@ -66,9 +66,6 @@ use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
 /// Runs a command, and remembers the run store if the command uses one.
-///
-/// # Errors
-/// Those of the command.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let stores_runs = matches!(cli.command, Command::Record(_) | Command::Import(_) | Command::Suite(_));
     let done = dispatch(cli);

@@ -15,9 +15,6 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{programs, record, sample};
 
 /// Records a run, and returns the command's exit status.
-///
-/// # Errors
-/// The command cannot be started, there is no process to attach to, or its counts cannot be stored.
 pub fn run(job: &Record) -> Result<ExitCode> {
     // The command may take long, so errors of the destination must show before.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;

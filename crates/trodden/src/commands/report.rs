@@ -20,9 +20,6 @@ use trodden_stored::named;
 const DEFAULT_STEPS: usize = 40;
 
 /// Prints the report, or writes the page.
-///
-/// # Errors
-/// The file or the function does not exist, or an option does not apply to the kind of file.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     if kind != InputKind::Waits {

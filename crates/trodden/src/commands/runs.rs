@@ -18,9 +18,6 @@ use trodden_report::words::plural;
 const SCHEMA_VERSION: u32 = 2;
 
 /// Lists runs, removes them, or puts them into a suite.
-///
-/// # Errors
-/// The run store or a run does not exist.
 pub fn run(job: &Runs) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {

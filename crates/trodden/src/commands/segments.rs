@@ -20,9 +20,6 @@ use trodden_stored::Folders;
 const FOUND: u8 = 1;
 
 /// Prints segments.
-///
-/// # Errors
-/// The run does not exist, or contains no segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {

@@ -26,9 +26,6 @@ const PATTERN_SHARE: f64 = 90.0;
 const PHASES: usize = 10;
 
 /// Runs `trodden patterns`.
-///
-/// # Errors
-/// The recording cannot be read, or an option is out of range or does not apply to the kind of pattern.
 pub fn patterns(job: &Patterns) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     let given = [
@@ -88,9 +85,6 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
 }
 
 /// Runs `trodden find --events`: prints where a sequence of events occurs. Returns status 1 if it occurs and `--fail` is given.
-///
-/// # Errors
-/// The recording cannot be read, or an event does not occur in it.
 pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
     let events = events(&job.expression)?;
     let opened = open(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
@@ -120,9 +114,6 @@ fn events(text: &str) -> Result<Vec<String>> {
 }
 
 /// Runs `trodden diff --sequence`: prints where two streams differ. Returns status 1 if they do and `--fail` is given.
-///
-/// # Errors
-/// A recording cannot be read, or an option does not apply to streams.
 pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitCode> {
     InputKind::StreamLogs.refuse_options(&[
         ("--across-builds", job.across_builds),
@@ -140,9 +131,6 @@ pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitC
 }
 
 /// Runs `trodden segments --thread`: prints the segments of one thread's stream.
-///
-/// # Errors
-/// The recording cannot be read, or an option does not apply to streams.
 pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     let others = [
         ("--function", job.function.is_some()),

@@ -8,9 +8,6 @@ use trodden_report::input_kind::InputKind;
 use trodden_stored::streams::newest_recording;
 
 /// Shows a run, a trace or flight recordings; by default the newest recording.
-///
-/// # Errors
-/// The file, thread or place does not exist, or the kind of file cannot be shown.
 pub fn run(job: &Show) -> Result<ExitCode> {
     let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
     let kinds = files.iter().map(|file| InputKind::of(file)).collect::<Result<Vec<_>>>()?;

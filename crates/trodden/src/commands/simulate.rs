@@ -127,9 +127,6 @@ fn write_profile(
 }
 
 /// Runs `true` under QEMU with the plugin. Returns a description of both.
-///
-/// # Errors
-/// QEMU or the plugin is missing, or nothing was recorded.
 pub fn trial() -> Result<String> {
     let version = qemu_version()?;
     let plugin = plugin()?;

@@ -19,9 +19,6 @@ const DEFAULT_RUN_EVENTS: u64 = 100;
 const DEFAULT_FLIGHT_EVENTS: u64 = 20;
 
 /// Prints the paths and calls of a thread of a run.
-///
-/// # Errors
-/// The run or thread does not exist, the run has no stream, or an option does not apply to streams.
 pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     InputKind::StreamLogs.refuse_options(&[
         ("--to", job.to.is_some()),
@@ -49,9 +46,6 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
 }
 
 /// Prints the last events of each thread from files of flight recorders.
-///
-/// # Errors
-/// The files cannot be read, or an option does not apply to flight recorders.
 pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
     InputKind::StreamFiles.refuse_options(&[
         ("--thread", job.thread.is_some()),

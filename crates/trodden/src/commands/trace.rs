@@ -31,9 +31,6 @@ use trodden_trace::{CollectorKind, TraceFile, try_collector};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
 /// Runs `trodden trace`.
-///
-/// # Errors
-/// The trace cannot be recorded.
 pub fn run(job: &Trace) -> Result<ExitCode> {
     match job {
         Trace::Record(job) => in_tracer(|| record::run(job)),
@@ -54,9 +51,6 @@ fn open(path: &Path) -> Result<TraceFile> {
 }
 
 /// Runs `trodden report`: prints the call tree of a trace, or writes a page.
-///
-/// # Errors
-/// The trace cannot be read, or an option does not apply to traces.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Trace.refuse_options(&[
         ("--function", job.function.is_some()),
@@ -78,9 +72,6 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 }
 
 /// Runs `trodden show`: prints the blocks of a trace, or its call tree, between two places.
-///
-/// # Errors
-/// The trace cannot be read, or the place or thread does not exist.
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
     /// Default number of blocks.
     const DEFAULT_COUNT: u64 = 100;
@@ -103,9 +94,6 @@ fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u
 }
 
 /// Runs `trodden find`: prints the executions of a place. Returns status 1 if there are any and `--fail` is given.
-///
-/// # Errors
-/// The trace cannot be read, or the place or thread does not exist.
 pub fn find(job: &Find) -> Result<ExitCode> {
     InputKind::Trace.refuse_options(&[("--events", job.events)])?;
     let trace = open(&job.file)?;
@@ -122,9 +110,6 @@ pub fn find(job: &Find) -> Result<ExitCode> {
 }
 
 /// Runs `trodden diff`: prints where two traces diverge. Returns status 1 if they do and `--fail` is given.
-///
-/// # Errors
-/// A trace cannot be read or does not contain an ignored function, or an option does not apply to traces.
 pub fn diff(job: &Diff) -> Result<ExitCode> {
     let other_options = [
         ("--across-builds", job.across_builds),
@@ -147,9 +132,6 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
 }
 
 /// Runs `trodden export`: writes a trace in a format of another tool.
-///
-/// # Errors
-/// The trace cannot be read, or the output cannot be written.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let trace = open(&job.file)?;
     let left_out = LeftOut::new(&trace, &job.ignore, job.thread)?;
@@ -181,9 +163,6 @@ fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
 }
 
 /// Runs `trodden import`: stores the path profile of a trace.
-///
-/// # Errors
-/// The trace cannot be read, or the profile cannot be stored.
 pub fn import(file: &Path, destination: &Destination) -> Result<()> {
     let trace = open(file)?;
     let around = surroundings();

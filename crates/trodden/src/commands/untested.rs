@@ -27,9 +27,6 @@ const UNTESTED_FOUND: u8 = 1;
 const DEFAULT_TOP: usize = 10;
 
 /// Reports untested paths.
-///
-/// # Errors
-/// A profile does not exist, or neither the program nor an option tells which paths are known.
 pub fn run(job: &Untested, color: Color) -> Result<ExitCode> {
     report(job, color, None)
 }

@@ -39,9 +39,6 @@ const RECORDER: OwnLibrary = OwnLibrary {
 };
 
 /// Runs `trodden waits`. Returns the program's exit status.
-///
-/// # Errors
-/// The program cannot be started.
 pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
@@ -63,9 +60,6 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
 }
 
 /// Loads the recorder into a program. Returns a description of the recorder.
-///
-/// # Errors
-/// The recorder is missing, or the dynamic loader refuses it.
 pub fn trial() -> Result<String> {
     let recorder = recorder()?;
     recorder.trial(temporary::folder("trodden-waits-")?.path())?;
@@ -77,9 +71,6 @@ fn recorder() -> Result<Recorder> {
 }
 
 /// Runs `trodden report`: prints the causes of waits.
-///
-/// # Errors
-/// The recording cannot be read, or an option does not apply to recordings of waits.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Waits.refuse_options(&[
         ("--function", job.function.is_some()),
@@ -113,9 +104,6 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 }
 
 /// Runs `trodden export chrome`: writes the timeline.
-///
-/// # Errors
-/// The recording cannot be read, or the output cannot be written.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;

@@ -11,9 +11,6 @@ use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
 /// Prints the lines and paths that each test of a suite adds.
-///
-/// # Errors
-/// The suite does not exist; otherwise as for [`mapping_of`].
 pub fn run(job: &SuiteCoverage) -> Result<()> {
     let runs = named::runs_of_suite(&job.suite)?;
     let changes = job.changed_since.as_deref().map(changed).transpose()?;

@@ -13,9 +13,6 @@ use trodden_stored::named;
 const LESS_THAN_BASELINE: u8 = 1;
 
 /// Compares a profile with a baseline.
-///
-/// # Errors
-/// The profiles are of different builds; otherwise as for [`mapping_of`].
 pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     let thresholds = &job.fail_under;
     ensure!(

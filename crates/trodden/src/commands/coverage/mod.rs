@@ -25,9 +25,6 @@ use trodden_report::view::MappedLines;
 pub const ALL_FILES: &str = "*";
 
 /// Loads a profile with the mapping of its selected source files.
-///
-/// # Errors
-/// The profile does not exist; otherwise as for [`mapping_of`].
 fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     let profile = trodden_stored::named::load(&covered.profile)?;
     let mapping = mapping_of(&profile, &covered.files)?;
@@ -79,9 +76,6 @@ pub fn view_of(profile: &Profile) -> View<'_> {
 }
 
 /// Runs `trodden coverage`.
-///
-/// # Errors
-/// As for [`load`].
 pub fn run(job: &Coverage) -> Result<ExitCode> {
     match job {
         Coverage::Report(job) => report::run(job),
@@ -139,9 +133,6 @@ fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
 }
 
 /// Returns JSON in the schema of `llvm-cov export`.
-///
-/// # Errors
-/// As for [`mapping_of`].
 pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
@@ -150,9 +141,6 @@ pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
 }
 
 /// Returns a tracefile of the mapping's lines and branches.
-///
-/// # Errors
-/// As for [`mapping_of`].
 pub fn mapped_tracefile(profile: &Profile, files: &CoveredFiles) -> Result<String> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);

@@ -15,9 +15,6 @@ use trodden_report::coverage::CoverageRow;
 const BELOW_THRESHOLD: u8 = 1;
 
 /// Prints the table.
-///
-/// # Errors
-/// As for [`load`]; the commit does not exist, or options conflict.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     if let Some(baseline) = &job.baseline {
         return diff::run(job, baseline);

@@ -23,9 +23,6 @@ use trodden_report::words::plural;
 use trodden_stored::named;
 
 /// Runs `trodden suite`. Returns status 1 if a test fails.
-///
-/// # Errors
-/// The suite does not exist, its runs are of several builds, or tests cannot be run.
 pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Run(job) => return run::run(job),

@@ -23,9 +23,6 @@ use trodden_report::words::{plural, shell_word};
 const TEST_FAILED: u8 = 1;
 
 /// Runs tests. Returns status 1 if one failed.
-///
-/// # Errors
-/// There are no tests, or they cannot be run.
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     check_suite_name(&job.suite)?;
     if job.source.cargo || job.source.nextest {
@@ -74,9 +71,6 @@ fn number_of_runs(suite: &str) -> Result<u64> {
 }
 
 /// Returns the source of the tests.
-///
-/// # Errors
-/// The file of commands cannot be read, or options are given for it.
 fn source(job: &SuiteRun) -> Result<TestSource> {
     match (&job.source.commands, &job.source.ctest) {
         (Some(file), _) => {
@@ -96,9 +90,6 @@ fn source(job: &SuiteRun) -> Result<TestSource> {
 }
 
 /// Runs each test of a test binary as a run of its own; cargo calls this.
-///
-/// # Errors
-/// The binary cannot be run, or its counts cannot be stored.
 pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
     let job = TestBinary {
         suite: suite.to_owned(),

@@ -21,9 +21,6 @@ use trodden_trace::{OutputStream, RepeatRecipe};
 use trodden_witness::DistributionStrategy;
 
 /// Records a trace, or prints its plan. Returns the program's exit status.
-///
-/// # Errors
-/// The program cannot be traced, its runs diverge, or the trace cannot be written.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let (options, host) = (options(job), host(job)?);
     let recording = Recording::new(&options, &host)?;
@@ -36,9 +33,6 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
 }
 
 /// Executes the runs assigned to a machine.
-///
-/// # Errors
-/// A run cannot be executed.
 pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal, run `trodden trace record --engine`"))?;
