@@ -1,4 +1,4 @@
-//! The syntax of the command line; what commands do is elsewhere. Manual pages, completions and `--help` all come from here.
+//! Command-line syntax of `trodden`. `--help`, shell completions and manual pages are generated from these definitions.
 
 mod branches;
 mod building;
@@ -22,7 +22,7 @@ mod untested;
 mod waits;
 
 pub use branches::Branches;
-pub use building::{Build, Instrument, OnUntested, Pgo};
+pub use building::{Build, Instrument, PathAction, Pgo};
 pub use copies::{Copies, Division};
 pub use coverage::{Coverage, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles};
 pub use find::Find;
@@ -51,122 +51,128 @@ use std::path::PathBuf;
 
 /// Counts every acyclic path through every function of a native program, and shows which were taken.
 #[derive(Debug, Parser)]
-#[command(name = "trodden", version, about = "Shows which execution paths native programs really \
+#[command(name = "trodden", version, about = "Show which execution paths native programs really \
     take", max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// When to colour output.
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    /// Colour the output: auto, always or never.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
     pub color: Color,
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  trodden build -- make            build a program so that its paths are counted (or: make CC=\"trodden cc\"; cargo trodden build)
+  trodden build -- make            build an instrumented program
+                                   (or: make CC=\"trodden cc\"; cargo trodden build)
   trodden record -- ./prog args    run it
   trodden report                   show the paths it took
-Exit status: a recorded program's own (128+N if signal N ended it); else 0, 1 if a check failed, 2 if trodden failed.";
+Exit status: that of the recorded program (128+N if signal N ended it); otherwise 0, 1 if a check
+failed, 2 if trodden failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
-  TRODDEN_CACHE       where units and link recipes are kept; default $XDG_DATA_HOME/trodden or ~/.local/share/trodden
-  TRODDEN_INSTRUMENT  how drivers count: settings such as max-paths=1000 chords=off keep=map when=bursts events=tsc
-  TRODDEN_LTO=1       optimise programs as a whole (as --trodden=lto)
-  TRODDEN_QUIET=1     no notes on standard error
-  TRODDEN_PLUGIN      the plugin's file, if it is neither beside trodden nor in ../lib/trodden
-  TRODDEN_LLVM        the folder of an LLVM 22 that is not installed by packages
+  TRODDEN_CACHE       folder of the unit cache; default $XDG_DATA_HOME/trodden or
+                      ~/.local/share/trodden
+  TRODDEN_INSTRUMENT  instrumentation settings, such as max-paths=1000 chords=off keep=map
+                      when=bursts events=tsc
+  TRODDEN_LTO=1       optimise each program as a whole (as --trodden=lto)
+  TRODDEN_QUIET=1     print no notes on standard error
+  TRODDEN_PLUGIN      path of the plugin, if it is neither beside trodden nor in ../lib/trodden
+  TRODDEN_LLVM        folder of an LLVM 22 that was not installed by packages
 
 `trodden-cc --help` prints clang's options.
 
-With ccache, set CCACHE_EXTRAFILES to the plugin's file (`trodden doctor` names it), and another CCACHE_DIR (or `ccache -C`) for other \
-words in
-TRODDEN_INSTRUMENT: ccache sees neither.";
+ccache notices neither a new plugin nor a change of TRODDEN_INSTRUMENT: set CCACHE_EXTRAFILES to the
+plugin's path (`trodden doctor` prints it), and use another CCACHE_DIR (or `ccache -C`) for other
+settings.";
 
 /// A subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compile or link C: clang, with paths counted. All arguments are clang's.
+    /// Compile or link C with clang, and instrument it; takes clang's arguments.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
-        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
+        /// Arguments of clang, and --trodden=WORDS: options of `trodden build`, separated by commas.
+        ///
+        /// The words are `lto`, `sample`, `stream`, `addresses`, `pgo`, `coverage`, `coverage=mcdc` and `events=EVENT`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Compile or link C++: clang++, with paths counted. All arguments are clang++'s.
+    /// Compile or link C++ with clang++, and instrument it; takes clang++'s arguments.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++. `--trodden=WORDS` says how to count: `lto`, `sample`, `stream`, `addresses`, `pgo`,
-        /// `coverage`, `coverage=mcdc`, `events=EVENT`, divided by commas, with the meaning of the options of `trodden build`.
+        /// Arguments of clang++, and --trodden=WORDS: options of `trodden build`, separated by commas.
+        ///
+        /// The words are `lto`, `sample`, `stream`, `addresses`, `pgo`, `coverage`, `coverage=mcdc` and `events=EVENT`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run a build command with the drivers as its C and C++ compilers.
+    /// Run a build command with trodden's drivers as its C and C++ compilers.
     Build(Build),
-    /// Run an instrumented program, or attach to one, and store the profile.
+    /// Run an instrumented program, or attach to one, and store its profile.
     Record(Box<Record>),
-    /// Make a program faster by profiles of its own runs: build, train, build again.
+    /// Optimise a program with profiles of its own runs: build, train, rebuild.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Make a run of what was written without `trodden record`: raw files, stream files, traces, branches from `perf script`.
+    /// Store raw files, stream files, a trace or branches from `perf script` as a run.
     Import(Import),
-    /// Show what a file is and what matters most in it: hottest paths, calls of a trace, causes of waits.
+    /// Show the most important findings: hottest paths, a trace's calls, causes of waits.
     Report(Report),
-    /// Show the source of a function with a path laid over it.
+    /// Show the source of a function with one of its paths marked.
     Annotate(Annotate),
     /// Suggest optimisations based on a run's paths.
     Advise(Advise),
     /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
-    /// Show what a thread did, in order, from any place on; the last steps before a crash.
+    /// Show what a thread executed, in order, or its last steps before a crash.
     Show(Show),
-    /// Find what repeats in a sequence of paths: hot subpaths, iterations, phases.
+    /// Find repetition in a sequence of paths: hot subpaths, iterations, phases.
     Patterns(Patterns),
-    /// Show paths across calls: a caller's path and the callee's path after it, counted together.
+    /// Show path segments across calls: a caller's path up to a call, then the callee's.
     Segments(Segments),
-    /// Rank the paths by which failing runs differ from passing ones.
+    /// Rank the paths that distinguish failing runs from passing ones.
     Isolate(Isolate),
-    /// Show paths that a program takes in use (the field) and no test has taken.
+    /// Show the paths that a program took in production (in the field) but in no test.
     Untested(Untested),
     /// Collect untested paths from many machines.
     #[command(
         subcommand,
         after_help = "\
 Examples:
-  trodden fleet pack -o report.field          on each machine: what `trodden untested` would show, without names
-  trodden fleet aggregate inbox               of all that came in
-  trodden fleet copies ./prog -k 8 -o parts   copies that count a part each, and cost their users little"
+  trodden fleet pack -o report.field          on each machine: untested paths, without names
+  trodden fleet aggregate inbox               merge the reports in a folder
+  trodden fleet copies ./prog -k 8 -o parts   copies with low overhead: each counts a part"
     )]
     Fleet(Fleet),
-    /// Write a profile, trace or recording of waits for other tools: flame graphs, pprof, lcov, Perfetto, clang.
+    /// Export data for other tools: flame graphs, pprof, lcov, Perfetto, clang.
     Export(Export),
-    /// Report source coverage as llvm-cov does (lines, branches, MC/DC), and the combinations of lines that tests leave out.
+    /// Report source coverage (lines, branches, MC/DC), and untested combinations of lines.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   trodden build --coverage -- make && trodden record --suite tests -- make check
   trodden coverage report tests
-  trodden coverage report tests --combinations 5     lines that are covered, but that no test executed together
-  trodden coverage show tests --html pages           as genhtml and llvm-cov write them
+  trodden coverage report tests --combinations 5   covered lines that no test executed together
+  trodden coverage show tests --html pages         pages as genhtml and llvm-cov write them
   trodden export lcov tests -o tests.info"
     )]
     Coverage(Coverage),
-    /// Run test suites, find redundant tests, order tests.
+    /// Run test suites, find redundant tests, order tests by what they add.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   trodden suite run tests --commands tests.txt
-  trodden suite list tests --function parse     which tests execute it
+  trodden suite list tests --function parse        tests that execute this function
   trodden suite redundant tests
-  trodden suite order tests --changed-since HEAD   those that a change concerns first"
+  trodden suite order tests --changed-since HEAD   tests that execute changed code first"
     )]
     Suite(Suite),
-    /// Record who waits for whom (MPI ranks, threads); `trodden report` shows the code that causes it.
+    /// Record which MPI ranks or threads wait for which; `trodden report` shows the cause.
     #[command(
         subcommand,
         after_help = "\
@@ -176,22 +182,22 @@ Examples:
     Waits(Waits),
     /// List, remove and group recorded runs.
     Runs(Runs),
-    /// Merge profiles, also those of several machines.
+    /// Merge profiles, of one machine or several.
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
-    /// Make another variant of an instrumented program, without its sources.
+    /// Make a differently instrumented variant of a program, without its sources.
     Instrument(Instrument),
-    /// Describe an instrumented program, a shared library, a profile or a run; say where runs and units are kept.
+    /// Describe a program, profile or run; without one, show where data is stored.
     Info(Info),
-    /// Record which blocks an unmodified program executes, in order: its exact trace.
+    /// Record the exact trace of an unmodified program: each block it executes, in order.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   trodden trace record -- /usr/bin/gzip -k file
-  trodden report out.trace      the calls
-  trodden show out.trace        block by block"
+  trodden report out.trace      show the call tree
+  trodden show out.trace        show the blocks in order"
     )]
     Trace(Trace),
     /// Show or prune the unit cache.
@@ -202,7 +208,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Check that a program does the same each time it runs, as copies and repeated traces require.
+    /// Check that a program behaves the same in each run, as --copies and traces require.
     #[command(after_help = "\
 Example:
   trodden repeatable --runs 3 -- ./prog args")]
@@ -210,29 +216,29 @@ Example:
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Number of runs; one more has its memory at other addresses.
+        /// Number of runs at fixed addresses; one more run uses other addresses.
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
-        /// An instrumented program and its arguments.
+        /// Instrumented program and its arguments.
         #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
     /// Run one copy of a job of `trodden record --copies`.
     #[command(hide = true)]
     Copy {
-        /// The job's folder.
+        /// Folder of the job.
         folder: PathBuf,
-        /// The copy's number.
+        /// Number of the copy.
         copy: usize,
     },
-    /// Write links named trodden-cc, trodden-c++ and cargo-trodden into a folder.
+    /// Create the links trodden-cc, trodden-c++ and cargo-trodden in a folder.
     Drivers {
-        /// The folder; by default where trodden is.
+        /// Folder for the links [default: the folder that contains trodden].
         folder: Option<PathBuf>,
     },
-    /// Print a script that completes trodden's arguments in a shell.
+    /// Print a completion script for a shell.
     Completions {
-        /// The shell.
+        /// Shell to complete in.
         shell: clap_complete::Shell,
     },
 }
@@ -243,10 +249,10 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_begins_at_its_first_argument_or_behind_two_dashes() {
+    fn recorded_command_starts_at_first_argument_or_after_two_dashes() {
         for words in [vec!["-o", "x", "./prog", "-o", "y"], vec!["-o", "x", "--", "./prog", "-o", "y"]] {
             let Command::Record(record) = Cli::try_parse_from(["trodden", "record"].into_iter().chain(words)).unwrap().command else {
-                panic!("another command");
+                panic!("not the command `record`");
             };
             assert_eq!(record.destination.output, Some(PathBuf::from("x")));
             assert_eq!(record.command, ["./prog", "-o", "y"]);
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn definition_passes_claps_checks() {
         Cli::command().debug_assert();
     }
 }

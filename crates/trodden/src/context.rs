@@ -1,11 +1,11 @@
-//! The process of the command, as the crate `trodden-driver` takes it.
+//! The environment of this process, as a context for the crate `trodden-driver`.
 
 use crate::notes::Progress;
 use std::env;
 use std::sync::OnceLock;
 use trodden_driver::DriverContext;
 
-/// The process, looked at once.
+/// Returns the context, which is read from the process at the first call.
 pub fn context() -> &'static DriverContext {
     static CONTEXT: OnceLock<DriverContext> = OnceLock::new();
     CONTEXT.get_or_init(|| DriverContext {
@@ -13,8 +13,8 @@ pub fn context() -> &'static DriverContext {
         program: env::current_exe(),
         directory: env::current_dir(),
         temporary: env::temp_dir(),
-        progress: |all, what| {
-            let progress = Progress::new(all, what);
+        progress: |total, what| {
+            let progress = Progress::new(total, what);
             Box::new(move || progress.step())
         },
     })

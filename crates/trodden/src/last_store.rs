@@ -1,4 +1,4 @@
-//! Where the last run was stored, so that a message about a missing run store can say so.
+//! Location of the last used run store, for messages about a missing one.
 
 use crate::context::context;
 use crate::notes::note;
@@ -11,35 +11,35 @@ use trodden_console::program;
 use trodden_profile::ProfileError;
 use trodden_profile::store::{RUNS_VARIABLE, locate};
 
-/// File of the unit cache that names the run store.
+/// File in the unit cache that contains the path of the run store.
 const FILE: &str = "last-run-store";
 
 /// Remembers the run store of the current folder.
 pub fn remember() {
     let (Some(folder), Ok(cache)) = (locate(Path::new(".")), context().store()) else { return };
-    // It only helps messages: a cache that cannot be written is not worth another one.
+    // This only improves messages, so a failure is ignored.
     if fs::read(cache.root().join(FILE)).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
         return;
     }
     let _ = fs::create_dir_all(cache.root()).and_then(|()| fs::write(cache.root().join(FILE), folder.as_os_str().as_bytes()));
 }
 
-/// Returns the run store of the last run, if it still exists.
+/// Returns the last used run store, if it still exists.
 pub fn last() -> Option<PathBuf> {
     let name = fs::read(context().store().ok()?.root().join(FILE)).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(name))).filter(|folder| folder.is_dir())
 }
 
-/// Reports what a command could not do, and where the last run is if it found no run store.
+/// Reports a command's error, with the location of the last run if the command found no run store.
 pub fn end(done: Result<ExitCode>) -> ExitCode {
     if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
-        suggest();
+        suggest_last_store();
     }
     program::end(done)
 }
 
-/// Says where the last run is.
-fn suggest() {
+/// Prints the location of the last used run store.
+fn suggest_last_store() {
     if let Some(folder) = last() {
         note(format_args!(
             "the last run was stored in {}: change to that project, or set {RUNS_VARIABLE} to this folder",

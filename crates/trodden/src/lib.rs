@@ -1,11 +1,11 @@
-//! The command `trodden` and its other names. Thin: algorithms and formats are in the other crates.
+//! The command `trodden` and its other names: command line and output. Algorithms and formats are in other crates.
 //!
-//! | room | what |
+//! | module | contents |
 //! |---|---|
-//! | `cli` | syntax of the command line, and nothing else |
-//! | `commands` | one file or folder for each verb |
-//! | `last_store.rs` | where the last run was stored |
-//! | `context.rs`, `surroundings.rs`, `temporary.rs` | what libraries are given of this process; where temporary files lie |
+//! | `cli` | syntax of the command line |
+//! | `commands` | one file or folder per command |
+//! | `last_store.rs` | location of the last used run store |
+//! | `context.rs`, `surroundings.rs`, `temporary.rs` | environment of the process, for the libraries; temporary folders |
 #![forbid(unsafe_code)]
 
 mod cli;
@@ -32,10 +32,10 @@ use trodden_console::{notes, output, program};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, stand_ins};
 
-/// Commands that are the laboratory's.
-const IN_THE_LABORATORY: [&str; 4] = ["graph", "loops", "man", "plan"];
+/// Commands of `trodden-lab`, which a message points to.
+const LABORATORY_COMMANDS: [&str; 4] = ["graph", "loops", "man", "plan"];
 
-/// Runs the command under the name by which it was called.
+/// Runs the command selected by the name of the program and its arguments.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
@@ -46,11 +46,11 @@ pub fn main() -> ExitCode {
     last_store::end(run(name, arguments))
 }
 
-/// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
-/// we start would inherit that the signal is ignored, and handlers not.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail instead of killing trodden. This takes a signal handler: programs that
+/// trodden starts would inherit an ignored signal, but not a handler.
 fn survive_file_size_limit() {
     if !trodden_launch::signals::ignored_signals().contains(&SIGXFSZ) {
-        // Where that cannot be, the signal ends us as before.
+        // If that fails, the signal kills trodden as usual.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
@@ -69,7 +69,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     if let Some(language) = stand_ins::language(name) {
         return cc::drive(context(), language, rest(1));
     }
-    // The arguments of compiler drivers are clang's: nothing else reads them first.
+    // The arguments of compiler drivers are clang's, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => own_help(&arguments),
         Some("cc") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
@@ -83,13 +83,13 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
                     command.command.take_choices(&choices)?;
                     commands::run(command)
                 }
-                // Help and versions come this way, too.
+                // `--help` and `--version` are errors for clap, too.
                 Err(said) => {
                     let status = program::said_by_clap(&said)?;
                     if let Some(ContextValue::String(verb)) = said.get(ContextKind::InvalidSubcommand)
-                        && IN_THE_LABORATORY.contains(&verb.as_str())
+                        && LABORATORY_COMMANDS.contains(&verb.as_str())
                     {
-                        notes::note(format_args!("`trodden-lab {verb}` has this command"));
+                        notes::note(format_args!("this is a command of the laboratory: run `trodden-lab {verb}`"));
                     }
                     Ok(status)
                 }
@@ -98,21 +98,21 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Prints what `trodden cc` adds to clang. Only this very command line is ours: builds ask a compiler for its help by other names.
+/// Prints trodden's own help for `trodden cc --help`. Builds that query the compiler's help call the driver by another name.
 fn own_help(arguments: &[OsString]) -> Result<ExitCode> {
     let words = [OsString::from("trodden"), OsString::from("help"), arguments[1].clone()];
     match cli::command_line().try_get_matches_from(words) {
         Err(said) => program::said_by_clap(&said),
-        Ok(_) => unreachable!("`help` always ends the reading of a command line"),
+        Ok(_) => unreachable!("clap reports `help` as an error"),
     }
 }
 
-/// The words that name a command.
+/// Returns the words of the selected command, such as `trace record`.
 fn words_of(matches: &ArgMatches) -> Vec<&str> {
-    std::iter::successors(matches.subcommand(), |(_, of)| of.subcommand()).map(|(word, _)| word).collect()
+    std::iter::successors(matches.subcommand(), |(_, matches)| matches.subcommand()).map(|(word, _)| word).collect()
 }
 
-/// What the laboratory (`trodden-lab`) uses of the command.
+/// The parts of the command that the laboratory (`trodden-lab`) uses.
 pub mod laboratory {
     pub use crate::cli::{Untested, UntestedFormat};
     pub use crate::commands::simulate::run as simulate;
@@ -122,20 +122,20 @@ pub mod laboratory {
     pub use crate::surroundings::{folders, read_variables};
     pub use trodden_report::residual::UntestedOrder;
 
-    /// The definition of the command line, for manual pages.
+    /// Returns the definition of the command line, for manual pages.
     pub fn definition() -> clap::Command {
         <crate::cli::Cli as clap::CommandFactory>::command()
     }
 }
 
-/// Readers of the command, for the fuzz targets.
+/// Entry points for the fuzz targets.
 #[doc(hidden)]
 pub mod fuzzing {
     use anyhow::Result;
     use std::ffi::OsString;
     use std::process::ExitCode;
 
-    /// Runs the command with arguments, without its name.
+    /// Runs the command with these arguments, which do not include the program's name.
     ///
     /// # Errors
     /// Those of the command.
@@ -143,10 +143,10 @@ pub mod fuzzing {
         crate::run("trodden", [OsString::from("trodden")].into_iter().chain(arguments).collect())
     }
 
-    /// Reads what `otf2-print` prints of an archive's definitions and events.
+    /// Parses the output of `otf2-print` for an archive's definitions and events.
     ///
     /// # Errors
-    /// A line is not understood.
+    /// A line is malformed.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
         trodden_waits_file::import::read_otf2_text(definitions, events)
     }

@@ -1,4 +1,4 @@
-//! The command `trodden`. Under another name (`trodden-cc`, `trodden-c++`, `cargo-trodden`, by a link) it is that command.
+//! The program `trodden`. Called by the name of a link (`trodden-cc`, `trodden-c++`, `cargo-trodden`), it acts as that command.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

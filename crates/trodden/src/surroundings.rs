@@ -1,4 +1,4 @@
-//! What libraries are given of this process's environment, which they do not read themselves.
+//! Folders and variables from the environment, for libraries, which do not read it themselves.
 
 use crate::context::context;
 use anyhow::{Result, ensure};
@@ -11,9 +11,9 @@ use trodden_recording::{Surroundings, TEST_VARIABLE};
 use trodden_stored::Folders;
 use trodden_unit::cache::CACHE_VARIABLE;
 
-/// The folders, stores and variables of this process.
+/// Returns the folders, stores and variables of this process.
 pub fn surroundings() -> Surroundings {
-    // `cargo trodden run` calls us: what it passed to rustc is not the program's business.
+    // `cargo trodden run` calls this process: the recorded program must not see the variables that were set for rustc.
     let is_called_by_cargo = env::var_os(ROLE_VARIABLE).is_some();
     Surroundings {
         directory: env::current_dir().unwrap_or_default(),
@@ -24,36 +24,36 @@ pub fn surroundings() -> Surroundings {
     }
 }
 
-/// The folder that a variable names. Processes that a command starts read it too, in folders of their own.
+/// Returns the folder that a variable names; `None` if the variable is unset or empty.
 ///
 /// # Errors
-/// Its path is relative, or something else than a folder has it.
+/// The path is relative, which would name another folder in a child process, or is not a folder.
 fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) else { return Ok(None) };
-    ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute one", folder.display());
-    ensure!(!folder.exists() || folder.is_dir(), "{variable} is {}, which is no folder: set it to one", folder.display());
+    ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute path", folder.display());
+    ensure!(!folder.exists() || folder.is_dir(), "{variable} is {}, which is not a folder: set it to a folder", folder.display());
     Ok(Some(folder))
 }
 
-/// Reads the variables that say where runs and units are kept.
+/// Checks the variables that name the run store and the unit cache, and selects the run store.
 ///
 /// # Errors
-/// One does not name a folder.
+/// A variable does not name a folder.
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::use_folder);
     Ok(())
 }
 
-/// The folders that the environment names.
+/// Returns the folders that the environment names.
 pub fn folders() -> Folders {
     Folders { units: context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
 }
 
-/// Names folders of sources that have moved since they were compiled, separated by colons.
+/// Environment variable: folders of sources that have moved since they were compiled, separated by colons.
 pub const SOURCES_VARIABLE: &str = "TRODDEN_SOURCES";
 
-/// The folders of [`SOURCES_VARIABLE`].
+/// Returns the folders of [`SOURCES_VARIABLE`].
 pub fn source_folders() -> Vec<PathBuf> {
     env::var_os(SOURCES_VARIABLE)
         .map(|list| env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()).collect())

@@ -1,10 +1,10 @@
-//! Where the command's own temporary files lie.
+//! Temporary folders of the command.
 
 use std::env;
 use trodden_launch::Error;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 
-/// Creates a folder among temporary files (`TMPDIR`), which only its user can read.
+/// Creates a temporary folder (in `TMPDIR`) that only the user can read.
 ///
 /// # Errors
 /// It cannot be created.

@@ -20,7 +20,7 @@ fn doctor_finds_everything_where_the_tests_run() {
     let place = Place::new();
     let found: Value = serde_json::from_slice(&place.trodden("doctor --json").stdout).unwrap();
     assert_eq!(found["ok"], true, "{found}");
-    assert!(found["checks"].as_array().unwrap().iter().any(|c| c["what"] == "trial from end to end"));
+    assert!(found["checks"].as_array().unwrap().iter().any(|c| c["what"] == "end-to-end trial"));
 }
 
 #[test]

@@ -240,7 +240,8 @@ fn variables_that_name_no_folder_are_refused_where_they_count() {
     let place = place();
     let file = place.path("text").display().to_string();
     for variable in ["TRODDEN_RUNS", "TRODDEN_CACHE"] {
-        for (value, reason) in [("relative", "a relative path"), (file.as_str(), "which is no folder"), ("/dev/null", "which is no folder")]
+        for (value, reason) in
+            [("relative", "a relative path"), (file.as_str(), "which is not a folder"), ("/dev/null", "which is not a folder")]
         {
             for arguments in [&["report", "one.trodden"][..], &["cc", "-c", "prog.c"], &["record", "--", "./prog"]] {
                 let refused = with(&place, variable, value, arguments);
@@ -300,10 +301,10 @@ fn runs_have_a_time_and_go_by_ranges() {
         runs["runs"].as_array().unwrap().iter().map(|run| run["number"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     let said = place.trodden("runs suite some 4-9 5");
-    assert!(error_of(&said).contains("2 runs are in the suite some"), "{said:?}");
+    assert!(error_of(&said).contains("put 2 runs into the suite some"), "{said:?}");
     assert_eq!(left(&place), [1, 2, 3, 4, 5]);
     let said = place.trodden("runs remove 2-3 3");
-    assert!(error_of(&said).contains("2 runs removed"), "{said:?}");
+    assert!(error_of(&said).contains("removed 2 runs"), "{said:?}");
     assert_eq!(left(&place), [1, 4, 5]);
     for none in ["2-3", "3-1", "7-9", "x-y", "1-"] {
         assert!(refusal(&place, &["runs", "remove", none]).contains("no run or suite"), "{none}");

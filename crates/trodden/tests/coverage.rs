@@ -415,7 +415,10 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
     assert!(with_idle.lines().any(|line| line.contains("idle.c") && line.contains("0/4")), "{with_idle}");
-    assert!(failure(&place, "coverage show run.trodden --object moved --function nothing_so_called").contains("no function has a name"));
+    assert!(
+        failure(&place, "coverage show run.trodden --object moved --function nothing_so_called")
+            .contains("no function matches `nothing_so_called`")
+    );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
     assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
     // What `strip` takes is not needed.

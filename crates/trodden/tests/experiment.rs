@@ -150,8 +150,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
     for (arguments, choices, reason) in [
         (["report", "x.trodden"], "p3", "unexpected argument 'p3'"),
         (["report", "x.trodden"], "--strategy p4", "p4"),
-        (["report", "x.trodden"], "--scheme ball-larus", "--scheme, which does not concern `trodden report`"),
-        (["build", "true"], "--collector uprobes", "--collector, which does not concern `trodden build`"),
+        (["report", "x.trodden"], "--scheme ball-larus", "--scheme, which does not apply to `trodden report`"),
+        (["build", "true"], "--collector uprobes", "--collector, which does not apply to `trodden build`"),
     ] {
         let error = refused(place.command(trodden()).args(arguments).env("TRODDEN_LABORATORY", choices));
         assert!(error.contains("TRODDEN_LABORATORY") && error.contains(reason), "{arguments:?}: {error}");

@@ -199,8 +199,8 @@ fn what_is_not_counted_is_reported() {
     assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
     assert!(refused(&place, "--scheme ppp").contains("--interesting"));
     assert!(refused(&place, "--scheme ppp --watch 3").contains("does not go together with --watch"));
-    assert!(refused(&place, "--interesting share:0%:run.trodden").contains("no share"));
-    assert!(refused(&place, "--interesting touch:prog.c:999").contains("no such path"));
+    assert!(refused(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
+    assert!(refused(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
     assert!(refused(&place, "--interesting touch:prog.c").contains("write FILE:LINE"));
     assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
 }

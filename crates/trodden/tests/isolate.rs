@@ -102,7 +102,7 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
         "{runs:?} {said}"
     );
     let (status, _, said) = isolated("nightly others --program other");
-    assert!(status == Some(2) && said.contains("0 failing and 1 passing runs"), "{said}");
+    assert!(status == Some(2) && said.contains("0 failing and 1 passing"), "{said}");
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
     let (status, _, said) = isolated("1 others");
     assert!(status == Some(2) && said.contains("Only runs of one build can be compared"), "{said}");
@@ -126,7 +126,7 @@ fn what_is_said_of_a_run_beats_how_it_ended() {
     let json = isolate(&place, "nightly --passing 4 --failing 2");
     assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
     for (arguments, message) in [
-        ("isolate 1 2 3", "it takes both"),
+        ("isolate 1 2 3", "needs failing and passing runs"),
         ("isolate", "no runs are given"),
         ("isolate nightly --failing 1 --passing 1", "as both failing and passing"),
         ("isolate nowhere", "no run or suite"),

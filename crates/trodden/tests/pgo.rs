@@ -217,7 +217,7 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let mut command = without_cargos_variables(place.command(trodden()));
     let reported = String::from_utf8(must(with_choices(&mut command, arguments)).stderr).unwrap();
     assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
-    assert!(reported.contains("step") && reported.contains("copies of paths behind branches that earlier ones decide: "), "{reported}");
+    assert!(reported.contains("step") && reported.contains("copies of paths whose branches are decided by earlier ones: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");

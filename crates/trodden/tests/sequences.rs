@@ -99,12 +99,12 @@ fn what_is_not_understood_is_an_error_with_its_line() {
 fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
     let place = Place::with(&[("example.events", EXAMPLE)]);
     let questions: [(&[&str], &str); 7] = [
-        (&["patterns", "iterations", "--length", "2-3"], "--length of iterations is one number"),
+        (&["patterns", "iterations", "--length", "2-3"], "--length must be a single number"),
         (&["patterns", "iterations", "--threshold", "150"], "--threshold"),
         (&["patterns", "phases", "--top", "0"], "--top"),
-        (&["patterns", "phases", "--length", "3"], "--length does not apply to phases"),
+        (&["patterns", "phases", "--length", "3"], "--length does not apply to `patterns phases`"),
         (&["patterns", "hot", "--length", "5-4"], "5 is more than 4"),
-        (&["patterns", "hot", "--html", "page.html"], "--html does not apply to hot"),
+        (&["patterns", "hot", "--html", "page.html"], "--html does not apply to `patterns hot`"),
         (&["segments", "--depth", "101"], "--depth"),
     ];
     for (question, expected) in questions {

@@ -308,7 +308,7 @@ fn watching_programs_act_where_the_path_ends() {
     for (expression, message) in [
         ("step: 8 call", "cannot be watched"),
         ("step: 8 x", "is not a place"),
-        ("stop: 8", "is called `stop`"),
+        ("stop: 8", "no instrumented function `stop`"),
         ("step: 8000", "line 8000 is in no block"),
         ("step: 8 !8", "no path of prog matches"),
     ] {

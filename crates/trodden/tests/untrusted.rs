@@ -34,7 +34,7 @@ fn options_in_a_profile_reach_no_compiler() {
     place.record("prog");
     craft(&place, &[]);
     let (status, text) = said(&place, "advise --json crafted.trodden");
-    assert!(status == Some(0) && !text.contains("redundant results were not looked for"), "{text}");
+    assert!(status == Some(0) && !text.contains("redundant results were not searched for"), "{text}");
     for option in ["-ftime-trace=trace.json", "-fplugin=evil.so", "-fpass-plugin=evil.so", "-B.", "-mllvm|-info-output-file=trace.json"] {
         let arguments: Vec<&str> = option.split('|').collect();
         craft(&place, &arguments);

@@ -1,12 +1,12 @@
-//! Methods for compressing sequences of paths.
+//! Compression methods for sequences of paths.
 
 use super::choices::Choice;
 use trodden_sequence::CompressionMethod;
 
-/// The methods that can be chosen.
+/// Compression methods, by name.
 pub const METHODS: [Choice<CompressionMethod>; 4] = [
-    (CompressionMethod::Sequitur, "sequitur", "Digrams are unique, rules are used twice"),
-    (CompressionMethod::RePair, "re-pair", "The most frequent pair becomes a rule, again and again"),
-    (CompressionMethod::LocallyConsistent, "locally-consistent", "Blocks by local minima of hashes"),
-    (CompressionMethod::Phrases, "phrases", "Phrases that end where their content says so, and Sequitur's grammar of them: fast"),
+    (CompressionMethod::Sequitur, "sequitur", "Sequitur: no digram occurs twice, each rule is used at least twice"),
+    (CompressionMethod::RePair, "re-pair", "Re-Pair: replace the most frequent pair by a rule, repeatedly"),
+    (CompressionMethod::LocallyConsistent, "locally-consistent", "Split into blocks at local minima of hashes"),
+    (CompressionMethod::Phrases, "phrases", "Split into content-defined phrases, and run Sequitur on them: fast"),
 ];

@@ -1,4 +1,4 @@
-//! The engine that runs jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
+//! Engines that run jobs: `--engine local|slurm:OPTIONS|kubernetes:IMAGE,CLAIM|template:COMMAND`.
 
 use anyhow::{Context, Result, ensure};
 use std::env;
@@ -7,40 +7,40 @@ use std::path::Path;
 use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
 use trodden_profile::private;
 
-/// The value of `--engine`.
+/// An engine as given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// Processes on this machine.
+    /// Processes of this machine.
     #[default]
     Local,
-    /// A job array on a Slurm cluster, with options for sbatch.
+    /// A job array on a Slurm cluster, with options of sbatch.
     Slurm(Vec<String>),
-    /// An Indexed Job on Kubernetes.
+    /// An Indexed Job of Kubernetes.
     Kubernetes {
         /// The container image.
         image: String,
-        /// The claim of the volume with the working folder.
+        /// The persistent volume claim for the working folder.
         claim: String,
     },
-    /// A shell command that runs scripts elsewhere.
+    /// A shell command that runs scripts on other machines.
     Template(String),
 }
 
 /// Parameters of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineParameters<'a> {
-    /// Maximum number of concurrent jobs; by default one for each core.
+    /// Maximum number of jobs at a time; `None`: the number of cores.
     pub jobs: Option<usize>,
-    /// Memory limit of each job in bytes, for local jobs only.
+    /// Memory limit of each job on this machine, in bytes.
     pub memory: Option<u64>,
-    /// Maximum number of retries of a job without a result.
+    /// Number of times that a job without a result is run again.
     pub retries: u32,
-    /// A folder that all machines can access; created for Kubernetes.
+    /// A folder that all machines share; created for Kubernetes.
     pub shared: Option<&'a Path>,
 }
 
 impl EngineChoice {
-    /// The name of the engine.
+    /// Returns the name of the engine, without its options.
     pub fn name(&self) -> &'static str {
         match self {
             EngineChoice::Local => "local",
@@ -50,27 +50,27 @@ impl EngineChoice {
         }
     }
 
-    /// Creates the engine.
+    /// Returns the engine.
     ///
     /// # Errors
-    /// A shared folder is missing or cannot be created, `sbatch` is not installed, or a memory limit is given for jobs on other machines.
+    /// The engine needs a shared folder, or a program that is not installed.
     pub fn engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
-        ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory bounds copies on this machine: leave it or --engine out");
+        ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory limits copies on this machine only: omit it or --engine");
         Ok(match self {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("give a folder that all machines of the cluster see: --work FOLDER")?;
+                shared.context("Slurm needs a folder that all machines of the cluster share: add --work FOLDER")?;
                 let path = env::var_os("PATH").unwrap_or_default();
                 let is_there = env::split_paths(&path).any(|folder| folder.join("sbatch").is_file());
-                ensure!(is_there, "there is no `sbatch` on the search path: run this on a machine from which jobs are submitted to Slurm");
+                ensure!(is_there, "`sbatch` is not on the search path: run this on a machine that submits jobs to Slurm");
                 Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
             EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),
             EngineChoice::Kubernetes { image, claim } => {
-                let folder = shared.context("give a folder on the volume of the claim: --work FOLDER")?;
-                private::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+                let folder = shared.context("Kubernetes needs a folder on the volume of the claim: add --work FOLDER")?;
+                private::create_folder(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
                 let mount = fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))?;
                 Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })
             }
@@ -78,10 +78,10 @@ impl EngineChoice {
     }
 }
 
-/// Parses the value of `--engine`.
+/// Parses an engine.
 ///
 /// # Errors
-/// The engine is unknown, or a parameter that it needs is missing.
+/// The engine is unknown, or its options are incomplete.
 pub fn engine(text: &str) -> Result<EngineChoice, String> {
     let (name, rest) = text.split_once(':').map_or((text, ""), |(name, rest)| (name, rest.trim()));
     match (name, rest) {
@@ -91,13 +91,13 @@ pub fn engine(text: &str) -> Result<EngineChoice, String> {
             Ok(EngineChoice::Template(line.to_owned()))
         }
         ("template", line) if !line.is_empty() => {
-            Err("say where a task's script goes by {script}, {index} or {each}: template:ssh host{index} sh {script}".into())
+            Err("the template must contain {script}, {index} or {each}, such as template:ssh host{index} sh {script}".into())
         }
         ("kubernetes", rest) => match rest.split_once(',') {
             Some((image, claim)) if !image.is_empty() && !claim.is_empty() => {
                 Ok(EngineChoice::Kubernetes { image: image.to_owned(), claim: claim.to_owned() })
             }
-            _ => Err("give the container image and the claim of a volume: kubernetes:IMAGE,CLAIM".into()),
+            _ => Err("expected a container image and a volume claim: kubernetes:IMAGE,CLAIM".into()),
         },
         _ => Err("expected local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM or template:COMMAND".into()),
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_are_parsed_with_their_parameters() {
+    fn engines_are_parsed_with_their_options() {
         assert_eq!(engine("local"), Ok(EngineChoice::Local));
         assert_eq!(engine("slurm"), Ok(EngineChoice::Slurm(Vec::new())));
         assert_eq!(engine("slurm:--partition=a  --time=9"), Ok(EngineChoice::Slurm(vec!["--partition=a".into(), "--time=9".into()])));

@@ -1,13 +1,13 @@
-//! Choices that only the laboratory offers: published methods to compare with trodden's own, and tuning.
+//! Options of `trodden-lab with`: published methods that exist for comparison with trodden's own, and tuning.
 //!
-//! `trodden-lab with` accepts them as options and passes them to `trodden`, which has no such options, in [`LABORATORY_VARIABLE`], each
-//! word percent-encoded. There is one structure for each group of commands. Its help heading names the commands, and
-//! [`GivenChoice::commands`] is parsed from the heading.
+//! `trodden-lab with` passes them to `trodden` in the variable [`LABORATORY_VARIABLE`], each word percent-encoded; `trodden` has no such
+//! options. There is a structure for each set of commands, whose help heading names the commands; [`GivenChoice::commands`] is read from
+//! the heading.
 
 use super::choices::{Choice, one_of, spelled};
 use super::compression::METHODS;
 use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
-use super::times::{an_hour_at_most, duration};
+use super::times::{an_hour_at_most, max_wait};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
 use std::env;
@@ -20,88 +20,88 @@ use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MOST_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
-use trodden_wire::stream::{MOST_PATIENCE_MS, MOST_REGIONS};
+use trodden_wire::stream::MOST_REGIONS;
 use trodden_witness::DistributionStrategy;
 
-/// The environment variable with the choices, in the syntax of their options.
+/// Environment variable that holds choices, in the syntax of their options.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
 /// Choices for a command of `trodden`.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct LaboratoryChoices {
-    /// How programs are built.
+    /// Options of counting.
     #[command(flatten)]
     pub counting: CountingChoices,
-    /// How variants are built.
+    /// Options of variants.
     #[command(flatten)]
     pub variant: VariantChoices,
-    /// What a faster program is made from.
+    /// Options of profile-guided optimisation.
     #[command(flatten)]
     pub guided: GuidedChoices,
-    /// How paths are divided.
+    /// Options of the division among copies.
     #[command(flatten)]
     pub division: DivisionChoices,
-    /// What copies are to do besides.
+    /// Options of copies.
     #[command(flatten)]
     pub copies: CopyChoices,
-    /// How whole streams are recorded.
+    /// Options of whole streams.
     #[command(flatten)]
     pub streams: StreamChoices,
-    /// How traces are recorded.
+    /// Options of traces.
     #[command(flatten)]
     pub tracing: TraceChoices,
-    /// How waiting time is recorded.
+    /// Options of recordings of waits.
     #[command(flatten)]
     pub waiting: WaitChoices,
-    /// What reports say besides.
+    /// Options of reports.
     #[command(flatten)]
     pub reporting: ReportChoices,
-    /// How coverage is shown.
+    /// Options of coverage.
     #[command(flatten)]
     pub coverage: CoverageChoices,
-    /// How suspicious paths are ranked.
+    /// Options of the ranking of suspicious paths.
     #[command(flatten)]
     pub isolation: IsolationChoices,
 }
 
-/// How paths are counted.
+/// Options of counting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "build, instrument, cc, c++, cargo trodden")]
 pub struct CountingChoices {
-    /// Numbering of paths.
+    /// Scheme that numbers the paths.
     #[arg(long, value_parser = spelled::<ExperimentScheme>())]
     pub scheme: Option<ExperimentScheme>,
-    /// Cut functions that have more paths than this.
+    /// Cut the paths of functions that have more than N paths.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
     pub max_paths: Option<u64>,
-    /// Count functions with more paths than --array-paths in a table of N slots instead of cutting them (0 = cut them).
+    /// Slots of the table for functions with more than --array-paths paths (0 = cut their paths).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MOST_PATHS))]
     pub table_slots: Option<u64>,
-    /// Maximum paths of a function that counts in an array, where there are tables.
+    /// Maximum number of paths counted in an array, if there are tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
     pub array_paths: Option<u64>,
-    /// Counters that a thread increments: its own (no contention), or shared ones (atomic increments). Both are exact.
+    /// Counters of threads: their own, or shared with atomic increments; both are exact.
     #[arg(long, value_parser = spelled::<Threads>())]
     pub threads: Option<Threads>,
-    /// Count on the chords of a spanning tree instead of every edge that has a value.
+    /// Place increments on the chords of a spanning tree instead of all edges with a value.
     #[arg(long, value_parser = spelled::<bool>())]
     pub chords: Option<bool>,
-    /// Calls at which arrival is counted, so that paths which never returned are known.
+    /// Calls at which arrival is counted, to find paths whose call never returned.
     #[arg(long, value_parser = spelled::<Reach>())]
     pub reach: Option<Reach>,
-    /// What to keep of each unit; other variants of a program need the bitcode.
+    /// Data to keep of each unit; `trodden instrument` needs the bitcode.
     #[arg(long, value_parser = spelled::<Keep>())]
     pub keep: Option<Keep>,
-    /// Count nothing: leave room in each block for a witness of `trodden trace record --collector compiled`.
+    /// Count nothing; add a sled to each block, for `trace record --collector compiled`.
     #[arg(long)]
     pub witnesses: bool,
-    /// With build's --addresses: whether code generation may merge equal ends of blocks, which then lose their addresses.
+    /// With --addresses: let the compiler merge equal block tails, which lose their addresses.
     #[arg(long, value_parser = spelled::<bool>())]
     pub tail_merging: Option<bool>,
 }
 
 impl CountingChoices {
-    /// The choices as settings of a build.
+    /// Returns the choices as settings of a build.
     pub fn settings(&self) -> Settings {
         Settings {
             scheme: self.scheme,
@@ -119,133 +119,126 @@ impl CountingChoices {
     }
 }
 
-/// How variants of a program are made.
+/// Options of variants of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "instrument")]
 pub struct VariantChoices {
-    /// Seconds that `--scheme ppp-optimal` may search for the numbers of one function.
-    #[arg(long, value_name = "SECONDS", value_parser = an_hour_at_most)]
+    /// Time limit per function for --scheme ppp-optimal, 1 to 3600 seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_up_to_an_hour)]
     pub time_limit: Option<u64>,
-    /// Percentage by which a unit's code may grow to inline or copy callees in counted segments (default 50; 0 = not at all).
+    /// Maximum code growth by inlining or copying callees [default: 50].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub growth: Option<u32>,
 }
 
-/// What a faster program is made from.
+/// Options of profile-guided optimisation.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "pgo")]
 pub struct GuidedChoices {
-    /// Use the edge profile only: one training, no change by paths.
+    /// Use only the edge profile: one training, no path-based transformations.
     #[arg(long, conflicts_with = "hot_paths")]
     pub edges: bool,
-    /// Run the second training under QEMU, and take paths from the hardware profiler's model with this table (`complete`: all paths).
+    /// Take paths from this table of the hardware profiler's model.
+    ///
+    /// The second training then runs under QEMU; `complete` takes all paths.
     #[arg(long, value_name = "TABLE")]
     pub hot_paths: Option<String>,
-    /// Minimum share of the program's instructions, in percent, that a copied path must save (default 0.05).
+    /// Minimum percentage of instructions a copied path saves [default: 0.05].
     #[arg(long, value_name = "PERCENT")]
     pub min_share: Option<f64>,
-    /// Set CC and CXX, but leave the search path alone.
+    /// Set CC and CXX, but not the search path.
     #[arg(long)]
     pub only_variables: bool,
-    /// Write the edge profile, in LLVM's form, to this file as well.
+    /// Also write the edge profile, in LLVM's format, to this file.
     #[arg(long, value_name = "FILE")]
     pub keep_profile: Option<PathBuf>,
 }
 
-/// How the counting of paths is divided.
+/// Options of the division of the counting among copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record, fleet copies")]
 pub struct DivisionChoices {
-    /// How to divide the counting among copies.
+    /// Strategy that divides the counting among copies [default: weighted].
     #[arg(long, value_parser = one_of(COPY_STRATEGIES))]
     pub strategy: Option<PartitionStrategy>,
-    /// Which functions are divided.
+    /// Options of the strategy `p3`.
     #[command(flatten)]
     pub profitable: ProfitableChoices,
-    /// Divide so that no copy has more probes than N, in the place of a strategy; fewer copies than that takes are refused.
+    /// Maximum number of probes per copy, instead of a strategy.
     #[arg(long, value_name = "N", conflicts_with = "strategy", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_probes: Option<u32>,
 }
 
-/// What copies are to do besides.
+/// Options of copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct CopyChoices {
-    /// If no run of this build is in the run store, divide by estimated frequencies instead of a first run.
+    /// Without a stored run, divide by estimates, not by a first run.
     #[arg(long)]
     pub no_first_run: bool,
-    /// Maximum memory of each copy on this machine (address space), in MiB.
+    /// Maximum address space of each copy on this machine, in MiB.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory: Option<u64>,
-    /// How often a copy that did not finish is run again (default 2).
+    /// Number of times that an unfinished copy is run again [default: 2].
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
-    /// Run the program itself and one without counting as well, each alone: for overheads, and to compare the profiles.
+    /// Also run the program as built and without counting, to measure overheads.
     #[arg(long)]
     pub baseline: bool,
-    /// Write what each copy cost to this file: a page with a chart if its name ends in .html, else JSON.
+    /// Write the costs of each copy to this file (.html, else JSON).
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
-    /// What copies should execute little of.
+    /// Definition of the hits to minimise [default: all].
     #[arg(long, value_parser = one_of(HITS))]
     pub hits: Option<Measure>,
-    /// Count executions of probes in the copies as well, which slows them down: to check the computed hits.
+    /// Also count executed probes in the copies (slow), to check the computed hits.
     #[arg(long)]
     pub count_hits: bool,
 }
 
-/// How whole streams are recorded.
+/// Options of whole streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct StreamChoices {
-    /// With record's --whole-program: how the sequence is compressed while the program runs.
+    /// With --whole-program: compression method [default: phrases].
     #[arg(long, value_parser = one_of(METHODS))]
     pub method: Option<CompressionMethod>,
-    /// With record's --whole-program: MiB of each thread's stream that the recorder may lag behind before the thread waits.
+    /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MOST_REGIONS))]
     pub backlog: Option<u64>,
-    /// With record's --whole-program: longest time that a thread blocks when its buffer is full; after that it drops events and counts
-    /// them (default 2s; 0 = never block).
+    /// With --whole-program: longest wait on a full buffer [default: 2s].
+    ///
+    /// After that time, the thread drops events and counts them; 0 = never block.
     #[arg(long, value_name = "TIME", value_parser = max_wait)]
     pub max_wait: Option<Duration>,
 }
 
-/// Reads a time of whole milliseconds, or 0.
-fn max_wait(text: &str) -> Result<Duration, String> {
-    let time = if text == "0" { Duration::ZERO } else { duration(text)? };
-    let is_whole = time.subsec_nanos() % 1_000_000 == 0;
-    match is_whole && time <= Duration::from_millis(MOST_PATIENCE_MS) {
-        true => Ok(time),
-        false => Err(format!("it must be 0 or between 1ms and {}s", MOST_PATIENCE_MS / 1000)),
-    }
-}
-
-/// How traces are recorded.
+/// Options of traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "trace record")]
 pub struct TraceChoices {
-    /// Another way to see that a program comes to a place.
+    /// Another way to observe that a block is executed.
     #[arg(long, value_enum)]
     pub collector: Option<LaboratoryCollector>,
-    /// How witnesses are distributed over the runs (default fine).
+    /// Strategy that distributes witnesses over the runs [default: fine].
     #[arg(long, value_parser = one_of(WITNESS_STRATEGIES))]
     pub witness_strategy: Option<DistributionStrategy>,
-    /// Where the costs of witnesses come from: static (estimates), first-run (a run that counts), or a trace of this build.
+    /// Costs of witnesses: estimated, from a first run, or from a trace of this build.
     #[arg(long, value_name = "static|first-run|TRACE")]
     pub witness_weights: Option<String>,
-    /// Maximum number of witnesses in a run; there are more runs then.
+    /// Maximum number of witnesses per run; adds runs as needed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
-    /// Execute the runs on M machines (here: one after the other on each of M cores), which share the load evenly.
+    /// Number of machines (here: cores) that share the runs evenly.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub machines: Option<u32>,
-    /// Condition that a distribution must meet before anything runs (default pairwise).
+    /// Condition that the distribution must satisfy [default: pairwise].
     #[arg(long, value_enum)]
     pub check: Option<WitnessCondition>,
-    /// Take the witnesses of each run from this file, as --plan=json prints it.
+    /// Read the witnesses of each run from this file, as printed by --plan=json.
     #[arg(long, value_name = "FILE")]
     pub distribution: Option<PathBuf>,
-    /// Run nothing: list the functions that stay opaque, and the witnesses of each run with their predicted costs.
+    /// Run nothing; list opaque functions, and the witnesses of each run with costs.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub plan: Option<PlanForm>,
     /// Keep the partial traces in this folder.
@@ -253,41 +246,43 @@ pub struct TraceChoices {
     pub keep_runs: Option<PathBuf>,
 }
 
-/// How waiting time is recorded.
+/// Options of recordings of waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "waits record")]
 pub struct WaitChoices {
-    /// Samples per second of processor time and thread, by which code between calls is named (default 1000; 0 = none).
+    /// Samples per second of each thread's processor time [default: 1000; 0 = none].
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rate: Option<u32>,
 }
 
-/// What reports say besides.
+/// Options of reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "report")]
 pub struct ReportChoices {
-    /// With a recording of waits: print each wait as the difference of two paths, step by step, with its class and distance.
+    /// Waits: print each wait as the difference of two paths, with class and distance.
     #[arg(long)]
     pub explain: bool,
 }
 
-/// How suspicious paths are ranked.
+/// Options of the ranking of suspicious paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "isolate")]
 pub struct IsolationChoices {
-    /// Score by which suspicious paths are ranked (default ochiai).
+    /// Score that ranks suspicious paths [default: ochiai].
     #[arg(long, value_parser = spelled::<Score>())]
     pub score: Option<Score>,
 }
 
-/// How coverage is shown.
+/// Options of coverage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "coverage report, coverage show, export")]
 pub struct CoverageChoices {
-    /// Reproduce the counts of another tool. llvm-cov counts code after a call as executed although the call did not return.
-    #[arg(long, value_name = "TOOL", value_enum)]
-    pub like: Option<CoverageTool>,
-    /// Sources compiled in the folder FROM are now in TO.
+    /// Reproduce the counts of another tool, even where they are wrong.
+    ///
+    /// llvm-cov counts code after a call as executed although the call did not return.
+    #[arg(long = "like", value_name = "TOOL", value_enum)]
+    pub imitated_tool: Option<CoverageTool>,
+    /// Look in TO for sources that were compiled in FROM (folders).
     #[arg(long, value_name = "FROM,TO")]
     pub path_equivalence: Option<String>,
 }
@@ -295,76 +290,77 @@ pub struct CoverageChoices {
 /// A tool whose counts can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CoverageTool {
-    /// LLVM's.
+    /// LLVM's llvm-cov.
     LlvmCov,
 }
 
-/// How witnesses are distributed over the runs.
+/// Strategies that distribute witnesses over the runs.
 const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
-    (DistributionStrategy::Fine, "fine", "Diamonds and cycles one by one, each to the run with the least load"),
-    (DistributionStrategy::Function, "function", "Function by function"),
-    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge together"),
-    (DistributionStrategy::Weighted, "weighted", "By measured weights, best of all"),
+    (DistributionStrategy::Fine, "fine", "Each diamond or cycle to the run with the least load"),
+    (DistributionStrategy::Function, "function", "All witnesses of a function to the same run"),
+    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge to the same run"),
+    (DistributionStrategy::Weighted, "weighted", "By measured costs; the best balance"),
 ];
 
-/// A condition for distributions of witnesses.
+/// A condition that makes a distribution of witnesses sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WitnessCondition {
-    /// For each branch and pair of successors some profile has disjoint sets of first witnesses.
+    /// For each branch and each pair of its successors, a run has disjoint sets of first witnesses.
     Pairwise,
     /// The two theorems of the paper.
     Paper,
 }
 
-/// The form of a plan.
+/// A format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlanForm {
-    /// For people.
+    /// Plain text.
     Text,
-    /// For --distribution.
+    /// JSON, as --distribution reads it.
     Json,
 }
 
-/// Collectors of traces that exist to be compared.
+/// Trace collectors that exist for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LaboratoryCollector {
-    /// The four debug registers, which leave the code untouched: many runs.
+    /// The four debug registers; leaves the code untouched, but needs many runs.
     Hardware,
-    /// Probes of the kernel with a BPF program; takes root.
+    /// Kernel uprobes with a BPF program; needs root.
     Uprobes,
 }
 
+/// The content of [`LABORATORY_VARIABLE`].
 #[derive(Parser)]
 #[command(name = LABORATORY_VARIABLE, no_binary_name = true, disable_help_flag = true)]
-struct VariableArguments {
+struct VariableContent {
     #[command(flatten)]
     choices: GivenChoices,
 }
 
-/// Commands that trodden starts itself. They get the choices of the command that started them.
+/// Commands that trodden starts itself; they inherit the variable with the choices of the command that started them.
 const STARTED_BY_TRODDEN: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
 
 impl LaboratoryChoices {
-    /// The choices in the environment for a command, given by its words; defaults if the variable is not set.
+    /// Reads the choices for a command, given by its words, from the environment.
     ///
     /// # Errors
-    /// The variable cannot be parsed, or has a choice that does not concern the command.
+    /// The variable contains an invalid choice, or one that does not apply to the command.
     pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
         LaboratoryChoices::for_command(&text.to_string_lossy(), command)
     }
 
     fn for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
-        const REMEDY: &str = "Unset it, and give choices to `trodden-lab with`";
+        const REMEDY: &str = "Unset it and use `trodden-lab with`";
         let GivenChoices { choices, given } = parse(text).map_err(|error| {
             let error = error.to_string();
             let reason = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            format!("{LABORATORY_VARIABLE} does not hold choices of the laboratory: {reason}. {REMEDY}")
+            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {REMEDY}")
         })?;
         let is_foreign = |choice: &&GivenChoice| !choice.concerns(command) && !STARTED_BY_TRODDEN.contains(&command);
         match given.iter().find(is_foreign) {
             Some(GivenChoice { option, .. }) => {
-                Err(format!("{LABORATORY_VARIABLE} holds {option}, which does not concern `trodden {}`. {REMEDY}", command.join(" ")))
+                Err(format!("{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {REMEDY}", command.join(" ")))
             }
             None => Ok(choices),
         }
@@ -372,38 +368,38 @@ impl LaboratoryChoices {
 }
 
 fn parse(text: &str) -> Result<GivenChoices, clap::Error> {
-    Ok(VariableArguments::try_parse_from(text.split_whitespace().map(decode))?.choices)
+    Ok(VariableContent::try_parse_from(text.split_whitespace().map(decode))?.choices)
 }
 
-/// A choice as it was given on the command line.
+/// A choice as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenChoice {
-    /// The option.
+    /// The option, with its dashes.
     pub option: String,
-    /// The option's value, if it takes one.
+    /// Its value, if it takes one.
     pub value: Option<OsString>,
-    /// The commands that it concerns.
+    /// The commands that the option applies to.
     pub commands: Vec<String>,
 }
 
 impl GivenChoice {
-    /// Returns true if the choice concerns a command, given by its words, which arguments may follow.
+    /// Returns true if the option applies to the command that these words start with.
     pub fn concerns(&self, words: &[&str]) -> bool {
         self.commands.iter().any(|command| words.starts_with(&command.split(' ').collect::<Vec<_>>()))
     }
 }
 
-/// Parsed choices, and how they were given.
+/// Choices, both parsed and as given.
 #[derive(Clone, Debug, Default)]
 pub struct GivenChoices {
-    /// The choices.
+    /// The parsed choices.
     pub choices: LaboratoryChoices,
     /// The given options, in the order of their definition.
     pub given: Vec<GivenChoice>,
 }
 
 impl GivenChoices {
-    /// The choices as the value of [`LABORATORY_VARIABLE`].
+    /// Returns the value of [`LABORATORY_VARIABLE`] for these choices.
     pub fn spelled(&self) -> String {
         let mut words = Vec::new();
         for choice in &self.given {
@@ -418,12 +414,12 @@ impl GivenChoices {
     }
 }
 
-/// The options of all choices.
+/// Returns a command with the options of all choices.
 fn options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }
 
-/// The names of all options, for messages.
+/// Returns the names of all options, for a message.
 pub fn names() -> String {
     let options = options();
     options.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect::<Vec<_>>().join(", ")
@@ -473,13 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longest_waits_are_whole_milliseconds() {
-        assert_eq!((max_wait("0"), max_wait("7ms")), (Ok(Duration::ZERO), Ok(Duration::from_millis(7))));
-        assert!(max_wait("10us").is_err() && max_wait("5").is_err() && max_wait("23h").is_err());
-    }
-
-    #[test]
-    fn choices_have_the_syntax_of_options() {
+    fn variable_is_parsed_as_options_and_checked_for_the_command() {
         assert_eq!(LaboratoryChoices::for_command("", &["report"]).unwrap(), LaboratoryChoices::default());
         let choices = parse("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap().choices;
         assert_eq!(
@@ -493,7 +483,8 @@ mod tests {
         );
         assert!(refused("p3", &["record"]).contains("unexpected argument 'p3'"));
         assert!(
-            refused("--strategy p3", &["build"]).contains("TRODDEN_LABORATORY holds --strategy, which does not concern `trodden build`")
+            refused("--strategy p3", &["build"])
+                .contains("TRODDEN_LABORATORY contains --strategy, which does not apply to `trodden build`")
         );
         assert!(refused("--collector uprobes", &["trace", "show"]).contains("`trodden trace show`"));
         assert!(LaboratoryChoices::for_command("--strategy p3", &["fleet", "copies"]).is_ok());
@@ -501,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn spelled_choices_can_be_parsed_again() {
+    fn given_choices_survive_the_variable() {
         #[derive(Parser)]
         #[command(no_binary_name = true)]
         struct Line {

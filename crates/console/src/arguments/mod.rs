@@ -1,4 +1,16 @@
-//! Command line arguments that both programs share: parsers of values, tables of choices, and parameters of counting.
+//! Command-line definitions that `trodden` and `trodden-lab` share: value parsers, tables of values, and groups of options.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `choices.rs` | options whose values are variants of a library's type |
+//! | `times.rs` | durations |
+//! | `compression.rs` | methods of compressing sequences |
+//! | `engines.rs` | engines that run jobs |
+//! | `partition.rs` | division of the counting among copies |
+//! | `places.rs`, `shares.rs` | names of output files; percentages |
+//! | `parameters.rs` | options of counting |
+//! | `simulate.rs` | options of the simulation and its model |
+//! | `laboratory.rs` | options of `trodden-lab with`, and how they reach `trodden` |
 
 pub mod choices;
 pub mod compression;

@@ -1,5 +1,5 @@
-//! Parameters of counting that several commands share. This is only the syntax: [`trodden_unit::experiment::exclusions`] decides which ones
-//! can be combined, and files are read where the settings are resolved.
+//! Options of counting that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations; files are read
+//! when the settings are resolved.
 
 use super::choices::{Choice, one_of, spelled};
 use super::laboratory::CountingChoices;
@@ -9,50 +9,62 @@ use std::path::PathBuf;
 use trodden_unit::EventSource;
 use trodden_unit::experiment::{Observe, Settings, SettingsFile, Timing};
 
-/// How paths are counted.
+/// Options of counting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Parameters {
-    /// What only the laboratory chooses.
+    /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CountingChoices,
-    /// Place probes by measured frequencies (`trodden export weights`), where the program hardly ever comes.
+    /// Place probes by measured frequencies (`trodden export weights`).
+    ///
+    /// Probes then lie on rarely executed edges, which lowers the overhead.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Count nothing, change no code: note where blocks lie, for branches that hardware records.
+    /// Count nothing; record block addresses, for hardware branches.
+    ///
+    /// The code is not changed. `trodden record --branches` and `import` map branches to paths by the addresses.
     #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
-    /// Count so that profiles for -fprofile-use can be exported (`trodden export profdata`).
+    /// Count for -fprofile-use (`trodden export profdata`).
     #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
-    /// Count so that `trodden coverage` works; `=mcdc`: with the conditions of decisions (C and C++).
+    /// Count for `trodden coverage`; mcdc adds conditions (C, C++).
     #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true, hide_possible_values = true,
           default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream"])]
     pub coverage: Option<Observe>,
-    /// Sum up an event for each path: `tsc` (time) works everywhere, others need hardware that counts them.
+    /// Add up an event per path: tsc (time) or a hardware event.
+    ///
+    /// `tsc` works on every machine; the others need hardware that counts them.
     #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>(), hide_possible_values = true)]
     pub events: Option<EventSource>,
-    /// Count only paths that these profiles lack (files, runs or suites, divided by commas); the others cost next to nothing.
+    /// Count only paths that are not in these profiles.
+    ///
+    /// Profiles are files, runs or suites, separated by commas. Known paths cost almost nothing.
     #[arg(long, value_name = "PROFILE")]
     pub residual: Option<OsString>,
-    /// Write the sequence of paths and calls, for `trodden record --whole-program` and `--last`.
+    /// Write a stream of paths and calls.
+    ///
+    /// `trodden record --whole-program` and `--last` record it.
     #[arg(long)]
     pub stream: bool,
-    /// With --stream: keep the last paths and calls of each run in a file of this pattern (%p process, %m program, %h host).
+    /// With --stream: file for a run's last paths and calls.
+    ///
+    /// In the name, %p is the process ID, %m the program and %h the host.
     #[arg(long, value_name = "PATTERN")]
     pub flight_recorder: Option<PathBuf>,
-    /// Count only in bursts, when `trodden record` asks for them; next to no cost otherwise.
+    /// Count only in bursts requested by `trodden record`.
     #[arg(long)]
     pub sample: bool,
 }
 
-/// The kinds of coverage that can be counted.
+/// Kinds of coverage.
 const COVERAGES: [Choice<Observe>; 2] = [
-    (Observe::Coverage, "regions", "Of regions, and so of lines, functions and branches"),
-    (Observe::Mcdc, "mcdc", "And of the conditions of decisions (MC/DC)"),
+    (Observe::Coverage, "regions", "Regions, and thus lines, functions and branches"),
+    (Observe::Mcdc, "mcdc", "Also conditions of decisions (MC/DC)"),
 ];
 
 impl Parameters {
-    /// The parameters as settings of a build.
+    /// Returns the options as settings of a build.
     pub fn settings(&self) -> Settings {
         Settings {
             weights: self.weights.clone().map(SettingsFile::File),
@@ -66,36 +78,35 @@ impl Parameters {
         .over(self.choices.settings())
     }
 
-    /// Adds the choices of the laboratory.
+    /// Takes over options of `trodden-lab with`.
     ///
     /// # Errors
-    /// A choice conflicts with an option; the error names both.
+    /// One conflicts with an option given here; the message names it.
     pub fn choose(&mut self, choices: &CountingChoices) -> Result<(), String> {
         if choices.witnesses && self.observe().is_some() {
             return Err(
-                "--witnesses says that nothing is counted, and --addresses, --pgo, --stream and --coverage say what is: leave one out"
-                    .into(),
+                "--witnesses counts nothing and conflicts with --addresses, --pgo, --stream and --coverage: omit one of them".into()
             );
         }
         self.choices = choices.clone();
         Ok(())
     }
 
-    /// What is observed. `--addresses`, `--pgo` and `--stream` exclude each other, like values of one option.
+    /// Returns what is observed: `--addresses`, `--pgo`, `--stream` and `--coverage` exclude each other.
     fn observe(&self) -> Option<Observe> {
         let requested = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let requested = requested.into_iter().find_map(|(is_given, observe)| is_given.then_some(observe));
         requested.or(self.coverage)
     }
 
-    /// Removes the parameters and their values from the arguments of another command, and parses them.
+    /// Removes the options of counting, with their values, from the arguments of another command, and parses them.
     ///
     /// # Errors
     /// A value is missing or invalid; the message is clap's.
-    pub fn taken_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
+    pub fn extract_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
-        struct OwnArguments {
+        struct Own {
             #[command(flatten)]
             parameters: Parameters,
         }
@@ -119,7 +130,7 @@ impl Parameters {
             }
         }
         *command = others;
-        Ok(OwnArguments::try_parse_from(own)?.parameters)
+        Ok(Own::try_parse_from(own)?.parameters)
     }
 }
 
@@ -131,14 +142,14 @@ mod tests {
     use trodden_unit::Experiment;
     use trodden_unit::experiment::ExperimentScheme;
 
-    fn taken(text: &str) -> (Parameters, String) {
+    fn extracted(text: &str) -> (Parameters, String) {
         let mut command = text.split(' ').map(OsString::from).collect();
-        let parameters = Parameters::taken_from(&mut command).unwrap_or_else(|e| panic!("{e}"));
+        let parameters = Parameters::extract_from(&mut command).unwrap_or_else(|e| panic!("{e}"));
         (parameters, command.join(OsStr::new(" ")).into_string().unwrap())
     }
 
     #[test]
-    fn schemes_for_interesting_paths_need_interesting_paths() {
+    fn schemes_of_interesting_paths_need_a_set_of_paths() {
         let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Ppp));
         let parameters = Parameters { choices: CountingChoices { scheme, ..CountingChoices::default() }, ..Parameters::default() };
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
@@ -148,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_removed_from_other_arguments() {
-        let (parameters, others) = taken("run --weights=a=b --bin x --events tsc --sample --release --coverage");
+    fn options_are_extracted_from_other_arguments() {
+        let (parameters, others) = extracted("run --weights=a=b --bin x --events tsc --sample --release --coverage");
         assert_eq!(others, "run --bin x --release");
         let settings = parameters.settings();
         assert_eq!(settings.to_string(), "when=bursts observe=coverage events=tsc weights=a=b");
         let mut command = vec![OsString::from("--weights")];
-        assert!(Parameters::taken_from(&mut command).unwrap_err().to_string().contains("--weights"));
+        assert!(Parameters::extract_from(&mut command).unwrap_err().to_string().contains("--weights"));
     }
 
     #[test]
-    fn choices_of_the_laboratory_become_settings() {
+    fn laboratory_choices_become_settings() {
         let choices = CountingChoices { max_paths: Some(9), witnesses: true, ..CountingChoices::default() };
         let mut parameters = Parameters::default();
         parameters.choose(&choices).unwrap();

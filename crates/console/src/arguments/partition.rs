@@ -1,35 +1,39 @@
-//! Options for dividing the counting among copies of a program.
+//! Division of the counting among copies of a program.
 
 use super::choices::Choice;
 use clap::Args;
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 
-/// Maximum number of copies or profiles.
+/// Maximum number of copies, or of profiles.
 const MAX_COPIES: usize = 4096;
 
-/// How paths are divided among copies.
+/// Strategies that divide the counting among copies.
 pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
-    (PartitionStrategy::Sbl, "sbl", "Not at all: sequential Ball-Larus"),
-    (PartitionStrategy::Pbl, "pbl", "Whole functions"),
+    (PartitionStrategy::Sbl, "sbl", "No division: sequential Ball-Larus"),
+    (PartitionStrategy::Pbl, "pbl", "By whole functions"),
     (PartitionStrategy::P3, "p3", "Partitioned path profiling, as published"),
-    (PartitionStrategy::Weighted, "weighted", "By frequencies and the ends of paths, with search"),
+    (PartitionStrategy::Weighted, "weighted", "By frequencies and path ends, improved by search"),
 ];
 
-/// What counts as a hit.
-pub const HITS: [Choice<Measure>; 2] =
-    [(Measure::All, "all", "Labels, and counts of paths"), (Measure::Labels, "labels", "Labels alone, as the paper counts")];
+/// Definitions of a hit, an execution of a probe.
+pub const HITS: [Choice<Measure>; 2] = [
+    (Measure::All, "all", "Increments of the path register and of path counters"),
+    (Measure::Labels, "labels", "Increments of the path register only, as in the paper"),
+];
 
-/// Which procedures the strategy p3 divides, and how finely.
+/// Options of the strategy `p3`: which procedures it divides, and how finely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct ProfitableChoices {
-    /// With strategy p3: divide functions that are called from up to N places (default 1, as published).
+    /// p3: divide functions with up to N call sites [default: 1, as published].
     #[arg(long, value_name = "N")]
     pub max_callers: Option<u32>,
-    /// Divide functions that are called from several places as well, with strategy p3: any number of them.
+    /// p3: divide functions with any number of call sites.
     #[arg(long, conflicts_with = "max_callers")]
     pub all_procedures: bool,
-    /// With strategy p3: make no more tasks of a function once there are N (default: as many as edges leave its entry, or as copies).
+    /// p3: stop splitting a function at N tasks.
+    ///
+    /// The default is the number of edges from its entry or the number of copies, whichever is larger.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threshold: Option<u32>,
 }
@@ -49,6 +53,6 @@ pub fn copies(text: &str) -> Result<usize, String> {
     let number: usize = text.parse().map_err(|e| format!("{e}"))?;
     match number {
         1..=MAX_COPIES => Ok(number),
-        _ => Err(format!("between 1 and {MAX_COPIES}")),
+        _ => Err(format!("expected a number between 1 and {MAX_COPIES}")),
     }
 }

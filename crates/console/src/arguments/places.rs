@@ -3,11 +3,11 @@
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::PathBuf;
 
-/// A parser for the name of a file or folder that cannot be standard output, such as a profile or program. It rejects `-`, which means
-/// standard output for other options; a file of that name is `./-`.
+/// Returns a parser for the name of an output file or folder that cannot be standard output, such as a profile or a program. It refuses
+/// `-`, which other options take for standard output; `./-` names a file of that name.
 pub fn place() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => Err("this does not go to standard output: name a file or folder (`./-` for one of this name)"),
+        true => Err("this cannot go to standard output: name a file or folder (`./-` for one named `-`)"),
         false => Ok(path),
     })
 }
@@ -18,7 +18,7 @@ mod tests {
     use clap::{Arg, Command};
 
     #[test]
-    fn dash_is_rejected() {
+    fn dash_is_refused() {
         let read = |name: &str| {
             let command = Command::new("test").arg(Arg::new("output").value_parser(place()));
             command.try_get_matches_from(["test", "--", name]).map(|found| found.get_one::<PathBuf>("output").cloned())

@@ -1,33 +1,44 @@
-//! Parsers of times.
+//! Durations.
 
 use std::time::Duration;
+use trodden_wire::stream::MOST_PATIENCE_MS;
 
 /// Parses a whole number of seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number of whole seconds"))
+    text.parse().map_err(|_| format!("`{text}` is not a whole number of seconds"))
 }
 
-/// Parses the time limit of a search during a build, from 1 to 3600 whole seconds.
-pub fn an_hour_at_most(text: &str) -> Result<u64, String> {
-    seconds(text).ok().filter(|s| (1..=3600).contains(s)).ok_or_else(|| format!("`{text}` is no number of whole seconds from 1 to 3600"))
+/// Parses the time limit of a search during a build, 1 to 3600 whole seconds.
+pub fn seconds_up_to_an_hour(text: &str) -> Result<u64, String> {
+    seconds(text).ok().filter(|s| (1..=3600).contains(s)).ok_or_else(|| format!("`{text}` is not a whole number of seconds from 1 to 3600"))
 }
 
-/// Parses a duration: a number with the unit `us`, `ms` or `s`.
+/// Parses a duration between 1 µs and a day: a number with the unit `us`, `ms` or `s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let micros = match unit {
         "us" => 1.0,
         "ms" => 1e3,
         "s" => 1e6,
-        _ => return Err("a number with a unit is needed: us, ms, or s (500us, 1ms, 2s)".into()),
+        _ => return Err("expected a number with the unit us, ms or s, such as 500us, 1ms or 2s".into()),
     };
-    let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
+    let number: f64 = number.parse().map_err(|_| format!("`{number}` is not a number"))?;
     let nearest = (number * micros).round();
     // NaN is in no range.
     if (1.0..=86_400e6).contains(&nearest) {
         Ok(Duration::from_micros(nearest as u64))
     } else {
-        Err("it must be between 1us and a day".into())
+        Err("the time must be between 1us and a day".into())
+    }
+}
+
+/// Parses a duration of whole milliseconds, or 0.
+pub fn max_wait(text: &str) -> Result<Duration, String> {
+    let time = if text == "0" { Duration::ZERO } else { duration(text)? };
+    let is_whole = time.subsec_nanos() % 1_000_000 == 0;
+    match is_whole && time <= Duration::from_millis(MOST_PATIENCE_MS) {
+        true => Ok(time),
+        false => Err(format!("the time must be 0, or whole milliseconds from 1ms to {}s", MOST_PATIENCE_MS / 1000)),
     }
 }
 
@@ -36,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_need_a_unit() {
+    fn durations_need_units() {
         assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
         assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("0.25s"), Ok(Duration::from_millis(250)));
@@ -46,13 +57,19 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_whole() {
-        assert_eq!((seconds("0"), an_hour_at_most("3600")), (Ok(0), Ok(3600)));
+    fn seconds_are_whole_numbers() {
+        assert_eq!((seconds("0"), seconds_up_to_an_hour("3600")), (Ok(0), Ok(3600)));
         for wrong in ["", "0.2", "-1", "1s"] {
-            assert!(seconds(wrong).is_err_and(|e| e.contains("whole seconds")), "{wrong}");
+            assert!(seconds(wrong).is_err_and(|e| e.contains("whole number of seconds")), "{wrong}");
         }
         for wrong in ["0", "3601", "0.2"] {
-            assert!(an_hour_at_most(wrong).is_err_and(|e| e.contains("1 to 3600")), "{wrong}");
+            assert!(seconds_up_to_an_hour(wrong).is_err_and(|e| e.contains("1 to 3600")), "{wrong}");
         }
+    }
+
+    #[test]
+    fn max_wait_is_whole_milliseconds() {
+        assert_eq!((max_wait("0"), max_wait("7ms")), (Ok(Duration::ZERO), Ok(Duration::from_millis(7))));
+        assert!(max_wait("10us").is_err() && max_wait("5").is_err() && max_wait("23h").is_err());
     }
 }

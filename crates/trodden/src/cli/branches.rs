@@ -1,18 +1,18 @@
-//! The option of recording branches.
+//! Value of `trodden record --branches`.
 
 use std::convert::Infallible;
 use trodden_recording::branches::BranchKind;
 
-/// What perf is to record.
+/// Branches for perf to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branches {
-    /// What hardware records of branches.
+    /// Which branches the hardware records.
     pub kind: BranchKind,
-    /// perf's event, if it is not the usual one.
+    /// perf's event; `None` selects the default event of the kind.
     pub event: Option<String>,
 }
 
-/// Reads `records`, `trace`, or the name of an event whose branch records are wanted.
+/// Parses `records`, `trace`, or the name of an event to take branch records at.
 pub fn branches(text: &str) -> Result<Branches, Infallible> {
     Ok(match text {
         "records" => Branches { kind: BranchKind::Records, event: None },

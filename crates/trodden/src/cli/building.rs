@@ -1,4 +1,4 @@
-//! The syntax of commands that make programs: `trodden build`, `pgo`, `instrument`.
+//! Syntax of the commands that produce programs: `trodden build`, `pgo`, `instrument`.
 
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -14,19 +14,20 @@ Examples:
   trodden build -- make -j8
   trodden build -- sh -c './configure && make'
   trodden build --lto -- cmake --build out
-  trodden build --pgo -- make              collects for `trodden export profdata`
-  trodden build --coverage -- make         counts what `trodden coverage` shows as well
-  trodden build --events tsc -- make       sums up the time of each path
+  trodden build --pgo -- make              for `trodden export profdata`
+  trodden build --coverage -- make         for `trodden coverage`
+  trodden build --events tsc -- make       add up the time spent on each path
 
-CC and CXX name the drivers; builds that call cc, gcc, clang, c++, g++ or clang++ by name reach them by the search path.")]
+CC, CXX and the search path lead to the drivers, so builds may also call cc, gcc, clang, c++, g++ or
+clang++ by name.")]
 pub struct Build {
-    /// Optimise each program as a whole, then count its paths.
+    /// Optimise each program as a whole (LTO), then instrument it.
     #[arg(long)]
     pub lto: bool,
-    /// How to count.
+    /// Options of counting.
     #[command(flatten)]
     pub parameters: Parameters,
-    /// The build command.
+    /// Build command.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -36,88 +37,95 @@ pub struct Build {
 #[command(after_help = "\
 Examples:
   trodden pgo --train './prog typical input' --clean 'make clean' -- make
-  trodden pgo --train './prog a' --train './prog b' -o prog.fast -- sh -c 'rm -rf out && cmake -B out && cmake --build out'
+  trodden pgo --train './prog a' --train './prog b' -o prog.fast -- \\
+      sh -c 'rm -rf out && cmake -B out && cmake --build out'
   trodden pgo --train 'make check' --program src/prog --clean 'make clean' -- make
   trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
-The build runs twice, so it must start from scratch each time: by --clean, or by itself. Cargo builds in a folder of its own, \
-target/trodden/pgo, which is emptied
-before. What builds and trainings print is theirs.")]
+The build runs twice and must start from scratch each time, by itself or by --clean. Cargo builds in
+its own folder, target/trodden/pgo, which is emptied before each build.")]
 pub struct Pgo {
-    /// Shell command that runs the program as it is used, by `$TRODDEN_PROGRAM` or its own name (repeatable).
+    /// Shell command that runs $TRODDEN_PROGRAM as in use (repeatable).
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
-    /// Where the program goes (default: its name with `.fast`, in the current folder).
+    /// Optimised program [default: its name with `.fast`, in the current folder].
     #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: Option<PathBuf>,
-    /// The program to make faster, if the build makes several.
+    /// Program to optimise, if the build makes several.
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
-    /// Shell command that runs before each build, to remove what the previous one made.
+    /// Shell command that removes the results of a build, run before each build.
     #[arg(long, value_name = "COMMAND")]
     pub clean: Option<String>,
-    /// What only the laboratory chooses.
+    /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: GuidedChoices,
-    /// The build command.
+    /// Build command.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
+
+/// Sets of paths that [`Instrument::interesting`] takes.
+const INTERESTING_HELP: &str = "Count only these paths (repeatable): a profile, top:N[:PROFILE],
+share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
+through:FILE:LINE,.., paths:FILE or diff:REVISION";
+
+/// Sets of segments that [`Instrument::segments`] takes.
+const SEGMENTS_HELP: &str = "Count segments across calls: those of RUN, top:N[:RUN],
+share:99%[:RUN], calls:RUN, or tested:RUN (all that start with
+a path of RUN up to a call)";
 
 /// `trodden instrument`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   trodden instrument ./prog -o prog.sampled --sample
-  trodden instrument ./prog --residual tests -o prog.field     counts what tests have not taken
+  trodden instrument ./prog --residual tests -o prog.field     count only untested paths
   trodden instrument ./prog --watch 'main: 12 .. 34' --action abort -o prog.watch
 
-What a residual variant counts goes into the run store of this folder (or above), unless it runs elsewhere or TRODDEN_OUTPUT says where to.
-
-The program must have been linked by trodden on this machine (or with this TRODDEN_CACHE), with its bitcode kept.")]
+A residual variant writes its counts to the run store of the current folder, or to TRODDEN_OUTPUT.
+The program must have been linked by trodden with this unit cache (TRODDEN_CACHE), its bitcode kept.")]
 pub struct Instrument {
-    /// The program or shared library.
+    /// Program or shared library.
     pub program: PathBuf,
-    /// Where to write the variant.
+    /// File for the variant.
     #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
-    /// Count only these paths: a profile, top:N[:PROFILE], share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
-    /// through:FILE:LINE,.., paths:FILE or diff:REVISION (repeatable).
-    #[arg(long, value_name = "SET")]
+    /// Sets of paths to count, as of [`INTERESTING_HELP`].
+    #[arg(long, value_name = "SET", help = INTERESTING_HELP)]
     pub interesting: Vec<String>,
-    /// Count segments across calls instead of paths: those of a run, top:N[:RUN], share:99%[:RUN] or calls:RUN; or tested:RUN, every
-    /// segment that begins with a path of this run of the tests up to a call.
-    #[arg(long, value_name = "SET")]
+    /// Set of segments to count, as of [`SEGMENTS_HELP`].
+    #[arg(long, value_name = "SET", help = SEGMENTS_HELP)]
     pub segments: Option<String>,
-    /// With --segments RUN: only this segment, such as 'main:12 > parse:3' (repeatable).
+    /// With --segments: only this one, 'main:12 > parse:3' (repeatable).
     #[arg(long, value_name = "SEGMENT", requires = "segments")]
     pub only: Vec<String>,
-    /// With --segments: maximum number of calls in a segment.
+    /// With --segments: maximum calls in a segment.
     #[arg(long, value_name = "K", requires = "segments", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
-    /// Count only paths that match this expression (see `trodden find`; without `call`), and act at the end of each.
+    /// Count only paths matching this expression (as in `trodden find`).
     #[arg(long, value_name = "EXPRESSION")]
     pub watch: Option<String>,
-    /// With --watch (default: report) or --residual (default: count): what to do at such a path. TRODDEN_ON_UNTESTED overrides it.
+    /// Action at a counted path [default: count; --watch: report].
     #[arg(long, value_enum, value_name = "ACTION")]
-    pub action: Option<OnUntested>,
-    /// What only the laboratory chooses.
+    pub action: Option<PathAction>,
+    /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: VariantChoices,
-    /// How to count.
+    /// Options of counting.
     #[command(flatten)]
     pub parameters: Parameters,
 }
 
-/// What a program does at an untested path, or at one that matches.
+/// What a program does after an untested or a watched path; the variable TRODDEN_ON_UNTESTED overrides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnUntested {
-    /// Count it, and nothing else.
+pub enum PathAction {
+    /// Count it.
     Count,
-    /// A line on standard error, the first time in each thread.
+    /// Print a line on standard error, the first time in each thread.
     Report,
-    /// A line, then SIGABRT.
+    /// Print a line, then raise SIGABRT.
     Abort,
     /// Call the program's `trodden_untested(function, path, count)`.
     Callback,

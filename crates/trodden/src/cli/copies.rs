@@ -1,4 +1,4 @@
-//! Options of recording with several copies.
+//! Options of `trodden record --copies`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -6,59 +6,67 @@ use trodden_console::arguments::engines::{EngineChoice, engine};
 use trodden_console::arguments::laboratory::{CopyChoices, DivisionChoices};
 use trodden_console::arguments::partition::copies;
 
-/// Several copies of a program, each of which counts a part of the paths.
+/// A recording by several copies of a program, each of which counts a part of the paths.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copies")]
 pub struct Copies {
-    /// Run K copies, each instrumented for a different part of the paths, and merge their counts.
+    /// Run K copies that count different paths, and merge their counts.
     #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,
-    /// What to divide: paths, edges, iterations (sequences of paths), or segments:SET (RUN, top:N[:RUN], share:99%[:RUN]).
+    /// Divide paths, edges, iterations or segments:SET.
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = division)]
     pub divide: Division,
-    /// With --divide segments:SET: maximum number of calls in a segment. [default: 1]
+    /// With --divide segments: maximum calls in a segment [default: 1].
     #[arg(long, value_name = "K", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: Option<u32>,
-    /// Profile to divide by: a file, run or suite (default: the newest run of this build, else a first, sampled run).
+    /// Profile to divide by [default: newest run, else a sampled run].
+    ///
+    /// The newest run is that of the same build; without one, a sampled run is made first.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
-    /// Who runs the copies: local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, or template:COMMAND with {script}, {index} or {each}.
+    /// Run on local, slurm, kubernetes or template:COMMAND.
+    ///
+    /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND with {script}, {index} or {each}.
     #[arg(long, value_name = "ENGINE", default_value = "local", requires = "copies", value_parser = engine)]
     pub engine: EngineChoice,
-    /// Maximum number of copies at a time (default: one for each core).
+    /// Maximum number of copies running at a time [default: number of cores].
     #[arg(short, long, value_name = "N", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// Run each copy in a copy of the working folder; what the first one writes is copied back.
+    /// Run each copy in its own copy of the working folder.
+    ///
+    /// What the first copy writes is copied back.
     #[arg(long, requires = "copies")]
     pub own_folders: bool,
-    /// Do not compare what copies print, for programs that print times, process numbers and the like.
+    /// Do not compare the output of the copies.
+    ///
+    /// For programs that print times, process IDs and the like.
     #[arg(long, requires = "copies")]
     pub ignore_output: bool,
-    /// Folder for the copies and their results, visible to all machines, and kept (default: a temporary one).
+    /// Shared folder to keep copies and results in [default: temporary].
     #[arg(long, value_name = "FOLDER", requires = "copies")]
     pub work: Option<PathBuf>,
-    /// How the laboratory divides.
+    /// Options of `trodden-lab with` for the division.
     #[arg(skip)]
     pub division: DivisionChoices,
-    /// What else only the laboratory chooses.
+    /// Other options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CopyChoices,
 }
 
-/// What is divided among copies.
+/// What is divided among the copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Division {
     /// The counting of paths.
     Paths,
-    /// The counting of edges: some of those from which the counts of all follow.
+    /// The counting of edges; each copy counts some of those that determine all edge counts.
     Edges,
-    /// Sequences of paths, by whole functions.
+    /// The recording of sequences of paths, divided by whole functions.
     Iterations,
-    /// The counting of these segments across calls.
+    /// The counting of the segments across calls in this set.
     Segments(String),
 }
 
-/// Reads what is divided.
+/// Parses the value of `--divide`.
 fn division(text: &str) -> Result<Division, String> {
     match (text, text.split_once(':')) {
         ("paths", _) => Ok(Division::Paths),
@@ -74,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_segments_may_have_colons() {
+    fn segment_set_may_contain_colons() {
         assert_eq!(division("segments:top:9:last~1"), Ok(Division::Segments("top:9:last~1".into())));
         assert_eq!(division("edges"), Ok(Division::Edges));
         assert!(division("segments").is_err() && division("segments:").is_err() && division("edges:1").is_err());

@@ -1,4 +1,4 @@
-//! The syntax of `trodden coverage`.
+//! Syntax of `trodden coverage`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use trodden_stored::named::LAST;
 /// `trodden coverage`
 #[derive(Debug, Subcommand)]
 pub enum Coverage {
-    /// Show how much of each file was executed: regions, functions, lines, branches, and paths.
+    /// Show how much of each file was executed: regions, functions, lines, branches, paths.
     Report(CoverageReport),
-    /// Show the sources with the count of each line and region, as text or as pages for browsers.
+    /// Show the sources with the count of each line and region, as text or HTML pages.
     Show(CoverageShow),
 }
 
 impl Coverage {
-    /// Which files.
+    /// Returns the selection of source files.
     pub fn files(&mut self) -> &mut CoveredFiles {
         match self {
             Coverage::Report(job) => &mut job.covered.files,
@@ -25,31 +25,34 @@ impl Coverage {
     }
 }
 
-/// What coverage is shown of.
+/// The profile and source files that coverage is shown of.
 #[derive(Debug, Args)]
 pub struct Covered {
-    /// A profile: a file, or a run (12, last, last~1), or a suite.
+    /// Profile: a file, run (12, last, last~1) or suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Which files.
+    /// Selection of source files.
     #[command(flatten)]
     pub files: CoveredFiles,
 }
 
-/// Which files of a program coverage is shown of.
+/// Selection of a program's source files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CoveredFiles {
-    /// Program or library that ran, if it was moved, or one that did not run, which counts as not executed (repeatable).
+    /// Program or library that has moved or did not run (repeatable).
+    ///
+    /// One that did not run counts as not executed.
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
-    /// Show only source files that match this pattern (src, src/*.c) or lie in a folder that does (repeatable). '*': all, also Rust's
-    /// standard library and packages that cargo fetched.
+    /// Only source files that match this pattern (repeatable).
+    ///
+    /// Examples: src (a folder), 'src/*.c', '*' for all. Rust's standard library and packages fetched by cargo are shown only with '*'.
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<String>,
-    /// Leave out source files that match this pattern or lie in a folder that does (repeatable).
+    /// Leave out source files that match this pattern (repeatable).
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// What only the laboratory chooses.
+    /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CoverageChoices,
 }
@@ -58,33 +61,36 @@ pub struct CoveredFiles {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden coverage report                              the last run
-  trodden coverage report tests --functions            all runs of a suite, added up, by function
-  trodden coverage report --functions --combinations 5 covered lines that no run has executed together
+  trodden coverage report                                the last run
+  trodden coverage report tests --functions              all runs of a suite, by function
+  trodden coverage report --functions --combinations 5   lines that no run executed together
   trodden coverage report --include src --fail-under lines=80,branches=70
-  trodden coverage report all-tests --baseline unit-tests   lines and paths that only one of them has
-  trodden coverage report tests --changed-since HEAD~1 only lines that changed since that commit
+  trodden coverage report all-tests --baseline unit-tests   lines and paths of only one of them
+  trodden coverage report tests --changed-since HEAD~1   only lines changed since that commit
 
-The program must be built with `trodden build --coverage` (`trodden cc --trodden=coverage`, `cargo trodden build --coverage`).
-Paths are those of the optimised code; an untested combination is a path that no run took although some run took each of its edges.")]
+The program must be built with `trodden build --coverage`, `trodden cc --trodden=coverage` or
+`cargo trodden build --coverage`. Paths are those of the optimised code. An untested combination is
+a path that no run took, although each of its edges was taken.")]
 pub struct CoverageReport {
-    /// Of what.
+    /// Profile and source files.
     #[command(flatten)]
     pub covered: Covered,
-    /// Show a row for each function instead of each file, most untested combinations first.
+    /// Show a row per function instead of per file.
     #[arg(long)]
     pub functions: bool,
-    /// Show N untested combinations of each function: lines that no run has executed together.
+    /// Show N untested combinations of lines per function.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub combinations: usize,
-    /// Show only lines that were changed since this commit, and how many of them were executed.
+    /// Show only lines that were changed since this commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["functions", "combinations"])]
     pub changed_since: Option<String>,
-    /// Show the lines and paths that only one of this profile, of the same build, and PROFILE has.
+    /// Show lines and paths of only one of this profile and PROFILE.
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["functions", "combinations", "changed_since"])]
     pub baseline: Option<String>,
-    /// Exit with status 1 if less was executed: percentages of lines, regions, functions, branches (lines=80,branches=70), or
-    /// `baseline` for a line that only the baseline has.
+    /// Exit with status 1 below these percentages.
+    ///
+    /// Example: lines=80,branches=70. Measures are lines, regions, functions and branches; `baseline` requires each line that the baseline
+    /// executed.
     #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = threshold)]
     pub fail_under: Vec<CoverageThreshold>,
     /// Print JSON.
@@ -92,16 +98,16 @@ pub struct CoverageReport {
     pub json: bool,
 }
 
-/// What has to be covered.
+/// A condition of `--fail-under`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CoverageThreshold {
-    /// This share, in percent.
+    /// At least this percentage of the measure.
     Share(CoverageMeasure, f64),
-    /// Each line that the baseline has.
+    /// Each line that the baseline executed.
     Baseline,
 }
 
-/// What is measured.
+/// A measure of coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CoverageMeasure {
     /// Lines.
@@ -114,7 +120,7 @@ pub enum CoverageMeasure {
     Branches,
 }
 
-/// Reads what has to be covered.
+/// Parses one condition of `--fail-under`.
 fn threshold(text: &str) -> Result<CoverageThreshold, String> {
     if text == "baseline" {
         return Ok(CoverageThreshold::Baseline);
@@ -136,16 +142,16 @@ Examples:
   trodden coverage show tests --html pages && xdg-open pages/index.html
   trodden coverage show --function parse")]
 pub struct CoverageShow {
-    /// Of what.
+    /// Profile and source files.
     #[command(flatten)]
     pub covered: Covered,
-    /// Write pages for browsers into this folder.
+    /// Write HTML pages into this folder.
     #[arg(long, value_name = "FOLDER", value_parser = place())]
     pub html: Option<PathBuf>,
-    /// Show only functions whose name this regular expression matches.
+    /// Only functions whose name matches this regular expression.
     #[arg(long, short, value_name = "REGEX")]
     pub function: Option<String>,
-    /// Also show how often each branch was taken, and the conditions of decisions of programs built with --coverage=mcdc.
+    /// Also show branch counts, and conditions (with --coverage=mcdc).
     #[arg(long)]
     pub conditions: bool,
 }

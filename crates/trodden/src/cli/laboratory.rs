@@ -1,4 +1,4 @@
-//! Choices of the laboratory, which have no options here: where they go.
+//! Hands the options of `trodden-lab with` to the commands that they concern.
 
 use super::{Command, Fleet, Trace, Waits};
 use anyhow::{Error, Result};
@@ -6,10 +6,10 @@ use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollec
 use trodden_trace::CollectorKind;
 
 impl Command {
-    /// Takes over what concerns this command. Commands that it runs read the same choices, so the others are left to them.
+    /// Takes over the choices that concern this command. The others are for commands that it runs, which read the same variable.
     ///
     /// # Errors
-    /// A choice does not go together with an option of the command.
+    /// A choice conflicts with an option of the command.
     pub fn take_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
             Command::Build(job) => job.parameters.choose(&choices.counting).map_err(Error::msg)?,

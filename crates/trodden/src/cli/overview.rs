@@ -1,14 +1,13 @@
-//! `trodden --help`: commands by task, those of every day first.
+//! `trodden --help`: commands grouped by task, each with the first line of its own help.
 //!
-//! clap lists subcommands in one block. Here they are grouped; each keeps the first line of its own help.
-//! `--help` is short everywhere, and fits on a screen; `trodden help COMMAND` explains each value as well.
-//! Invariant, held by a test: every command that is not hidden is in exactly one group.
+//! `--help` prints the short form for every command; `trodden help COMMAND` explains each value as well.
+//! A test ensures that each visible command is in exactly one group.
 
 use super::Cli;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::fmt::Write;
 
-/// Tasks, and the commands that serve them.
+/// Tasks, and the commands for each.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "annotate", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
@@ -19,24 +18,24 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("trodden itself", &["doctor", "repeatable", "completions", "help"]),
 ];
 
-/// Width of the column of names.
-const NAMES: usize = 13;
+/// Width of the column of command names.
+const NAME_WIDTH: usize = 13;
 
-/// The command line, with the grouped overview as its help.
+/// Returns the definition of the command line, with the grouped overview as its help.
 pub fn command() -> Command {
     let command = Cli::command();
     let mut text = String::new();
     for (task, names) in GROUPS {
         let _ = writeln!(text, "{task}:");
-        // One line for both.
+        // `cc` and `c++` share a line.
         for name in names.iter().filter(|name| **name != "c++") {
             let about = match *name {
-                "cc" => "Compile or link C (c++: C++) with clang, whose arguments it takes, with paths counted".to_owned(),
-                "help" => "Explain a command with the meaning of every value".to_owned(),
+                "cc" => "Compile or link C (c++: C++) with clang, and instrument it; takes clang's arguments".to_owned(),
+                "help" => "Explain a command and all values of its options".to_owned(),
                 name => command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default(),
             };
             let shown = if *name == "cc" { "cc, c++" } else { name };
-            let _ = writeln!(text, "  {shown:NAMES$}{about}");
+            let _ = writeln!(text, "  {shown:NAME_WIDTH$}{about}");
         }
         text.push('\n');
     }
@@ -51,33 +50,33 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn every_command_is_in_one_group() {
+    fn each_command_is_in_exactly_one_group() {
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         grouped.sort_unstable();
         let all = Cli::command();
-        let mut there: Vec<&str> = all.get_subcommands().filter(|c| !c.is_hide_set()).map(Command::get_name).collect();
-        there.push("help");
-        there.sort_unstable();
-        assert_eq!(grouped, there);
+        let mut defined: Vec<&str> = all.get_subcommands().filter(|c| !c.is_hide_set()).map(Command::get_name).collect();
+        defined.push("help");
+        defined.sort_unstable();
+        assert_eq!(grouped, defined);
     }
 
-    /// Lines of the help of a command and of those below it must fit on a page.
+    /// Asserts that the help of a command and of its subcommands is short.
     fn assert_short(command: &mut Command) {
-        const PAGE: usize = 60;
+        const MAX_LINES: usize = 60;
         let lines = command.render_help().to_string().lines().count();
-        assert!(lines <= PAGE, "{}: {lines} lines", command.get_name());
+        assert!(lines <= MAX_LINES, "{}: {lines} lines", command.get_name());
         command.get_subcommands_mut().filter(|below| !below.is_hide_set()).for_each(assert_short);
     }
 
     #[test]
-    fn help_fits_on_a_page() {
+    fn help_has_at_most_60_lines() {
         let mut command = command();
         command.build();
         assert_short(&mut command);
     }
 
     #[test]
-    fn the_overview_says_what_each_command_does() {
+    fn overview_describes_each_command() {
         let help = command().render_help().to_string();
         assert!(help.contains("Every day:\n  build        Run a build command"), "{help}");
         assert!(help.contains("Exit status"), "{help}");
@@ -85,7 +84,7 @@ mod tests {
 
     const PLAN: &str = include_str!("../../../../docs/commands.md");
 
-    /// Commands that have none below them and are not hidden, by their full names, with the options that are their own.
+    /// Collects the visible commands without subcommands, by full name, with their own options.
     fn leaves(command: &Command, name: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
         let below: Vec<&Command> = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help").collect();
         if below.is_empty() || name == "runs" {
@@ -98,7 +97,7 @@ mod tests {
         }
     }
 
-    /// The rows of the plan's tree: the command, and its options.
+    /// Reads the table of commands in `docs/commands.md`: each command with its options.
     fn planned() -> BTreeMap<String, BTreeSet<String>> {
         let tree = PLAN.split("## The tree").nth(1).and_then(|rest| rest.split("commands (70 before)").next()).unwrap();
         let is_name = |word: &&str| !word.contains(|c: char| c.is_ascii_uppercase() || "[-".contains(c));
@@ -113,23 +112,22 @@ mod tests {
         rows.map(row).collect()
     }
 
-    /// `docs/commands.md` is the plan: it has every command with every option, and no other.
     #[test]
-    fn the_plan_is_the_tree() {
-        let (mut there, mut planned) = (BTreeMap::new(), planned());
-        leaves(&Cli::command(), "", &mut there);
-        // Drivers take clang's arguments; their own option is `--trodden`.
+    fn commands_md_lists_exactly_the_defined_commands_and_options() {
+        let (mut defined, mut planned) = (BTreeMap::new(), planned());
+        leaves(&Cli::command(), "", &mut defined);
+        // The drivers take clang's arguments; clap does not know their own option, `--trodden`.
         let drivers = ["cc", "c++"];
-        let options = there.values().map(BTreeSet::len).sum::<usize>() + drivers.len();
-        let heading = format!("\n{} commands (70 before), {options} options (483 before)", there.len());
+        let options = defined.values().map(BTreeSet::len).sum::<usize>() + drivers.len();
+        let heading = format!("\n{} commands (70 before), {options} options (483 before)", defined.len());
         for driver in drivers {
             planned.remove(driver);
-            there.remove(driver);
+            defined.remove(driver);
         }
-        // The plan says "and what `build` counts".
-        let of_build = there["build"].clone();
-        there.get_mut("instrument").unwrap().retain(|option| planned["instrument"].contains(option) || !of_build.contains(option));
-        assert_eq!(there, planned);
+        // The table abbreviates these options as "and what `build` counts".
+        let of_build = defined["build"].clone();
+        defined.get_mut("instrument").unwrap().retain(|option| planned["instrument"].contains(option) || !of_build.contains(option));
+        assert_eq!(defined, planned);
         assert!(PLAN.contains(&heading), "{heading}");
     }
 }

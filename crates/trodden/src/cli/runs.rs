@@ -1,4 +1,4 @@
-//! The syntax of commands that keep runs, profiles and units: `trodden runs`, `merge`, `diff`, `info`, `cache`.
+//! Syntax of the commands that manage runs, profiles and units: `trodden runs`, `merge`, `diff`, `info`, `cache`.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -13,33 +13,34 @@ Examples:
   trodden runs remove 1-20 nightly
   trodden runs remove --leftovers
 
-`trodden info` says where runs are kept. To add up runs of several machines: `record -o FILE` on each, then `trodden merge`.")]
+`trodden info` shows where runs are stored. To merge runs of several machines, use `record -o FILE`
+on each, then `trodden merge`.")]
 pub struct Runs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// What to do; by default the runs are listed.
+    /// Command; without one, the runs are listed.
     #[command(subcommand)]
     pub command: Option<RunsCommand>,
 }
 
-/// What to do with runs.
+/// A command on runs.
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
     /// Remove runs and their profiles.
     Remove {
-        /// Runs: numbers, ranges of numbers (3-7), `last`, or a suite, of which all runs are removed.
+        /// Runs: numbers, ranges (3-7), `last`, or suites (all their runs).
         #[arg(required_unless_present = "leftovers")]
         runs: Vec<String>,
-        /// Remove what killed recordings left: raw counts, and profiles half written.
+        /// Remove raw counts and incomplete profiles left by killed recordings.
         #[arg(long)]
         leftovers: bool,
     },
-    /// Put runs into a suite; a run is in one at most.
+    /// Put runs into a suite; a run belongs to at most one.
     Suite {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
-        /// Runs: numbers, ranges of numbers (3-7), `last`, or another suite.
+        /// Runs: numbers, ranges (3-7), `last`, or another suite.
         #[arg(required = true)]
         runs: Vec<String>,
     },
@@ -52,10 +53,10 @@ Examples:
   trodden merge -o all.trodden a.trodden b.trodden
   trodden merge -o nightly.trodden nightly")]
 pub struct Merge {
-    /// The result.
+    /// File for the merged profile.
     #[arg(short, long, value_name = "FILE", value_parser = place())]
     pub output: PathBuf,
-    /// Keep different builds of one program side by side instead of leaving the later ones out.
+    /// Keep different builds separate instead of leaving later ones out.
     #[arg(long)]
     pub separate_builds: bool,
     /// Profiles: files, runs, suites.
@@ -69,35 +70,37 @@ pub struct Merge {
 Examples:
   trodden diff last~1 last
   trodden diff --fail --min-change 5 good.trodden now.trodden
-  trodden diff pass.trace fail.trace               where did the failing run do something else?
+  trodden diff pass.trace fail.trace               where a failing run diverges
   trodden diff old.trace new.trace --ignore log    two builds, aligned by function and line
-  trodden diff --sequence 12 13                    two runs of `record --whole-program`, aligned by calls
+  trodden diff --sequence 12 13                    streams of two runs, aligned by calls
 
-Exit status: 0; with --fail 1 if there is a difference; 2 if they cannot be compared.")]
+Exit status: 2 if the files cannot be compared; with --fail, 1 if they differ; otherwise 0.")]
 pub struct Diff {
-    /// The profile, run or suite, the trace, or the logs of a stream, before.
+    /// First profile, run, suite, trace, or logs of a stream.
     pub before: PathBuf,
-    /// The one after, of the same kind.
+    /// Second one, of the same kind.
     pub after: PathBuf,
-    /// Profiles: compare functions that are the same in two builds.
+    /// Profiles: compare the functions that are equal in two builds.
     #[arg(long)]
     pub across_builds: bool,
-    /// Profiles: only paths whose share of their function changed by at least so many percentage points.
+    /// Profiles: minimum change of a path's share [default: 0 points].
+    ///
+    /// The share is that of its function's executions, the change is in percentage points.
     #[arg(long, value_name = "POINTS")]
     pub min_change: Option<f64>,
-    /// Profiles: also show paths whose count changed, but not their share.
+    /// Profiles: also show paths with the same share but a different count.
     #[arg(long)]
     pub counts: bool,
-    /// Compare the recorded streams of two runs rather than their counts.
+    /// Compare the streams of two runs instead of their counts.
     #[arg(long)]
     pub sequence: bool,
-    /// Traces: leave out this function, or the functions of this source file, with all that they call. May be given several times.
+    /// Traces: leave out this function or file, with callees (repeatable).
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
-    /// Compare only this thread. [default: all of traces, 0 of streams]
+    /// Only this thread [default: all of traces, 0 of streams].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
-    /// Maximum number of differences, of profiles in each function; 0 for all.
+    /// Maximum differences (profiles: per function), 0 for all.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Exit with status 1 if there is a difference.
@@ -112,13 +115,13 @@ pub struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden info                      where runs, units and sources are sought
+  trodden info                      where runs, units and sources are looked up
   trodden info ./prog
   trodden info --json one.trodden")]
 pub struct Info {
-    /// An instrumented program or shared library; a profile or run, with its streams; logs of streams. Without one: version and folders.
+    /// Instrumented program or library; profile, run, or logs of streams.
     pub file: Option<PathBuf>,
-    /// Programs: list every unit and every function that is not instrumented.
+    /// Programs: list all units and all functions that are not instrumented.
     #[arg(long, requires = "file")]
     pub all: bool,
     /// Print JSON.
@@ -133,10 +136,10 @@ Examples:
   trodden cache
   trodden cache --prune 90
 
-Programs carry the maps and the bitcode of their units. The unit cache has them for stripped programs, and the inputs that \
-`trodden instrument` links again.")]
+Programs contain the maps and the bitcode of their units. The unit cache keeps them for stripped
+programs, together with the inputs that `trodden instrument` links again.")]
 pub struct Cache {
-    /// Remove files that were neither read nor written for this many days.
+    /// Remove files that were neither read nor written for this number of days.
     #[arg(long, value_name = "DAYS")]
     pub prune: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! The syntax of `trodden show`.
+//! Syntax of `trodden show`.
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -8,36 +8,39 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden show                                     the run or the flight recording that was recorded last
-  trodden show 12 --thread 1 --from 1000000        the second thread's paths and calls, from number 1000000 on
-  trodden show /var/tmp/server.4711.stream --core core.4711   its last steps, and where it crashed
-  trodden show t.trace --from main --to '#200'     block by block, from the first call of main on
-  trodden show t.trace --calls --from 'parse 3'    calls as a tree with counts, from the third call of parse on
+  trodden show                                    the newest run or flight recording
+  trodden show 12 --thread 1 --from 1000000       the second thread, from event 1000000 on
+  trodden show /var/tmp/server.4711.stream --core core.4711   the last steps before a crash
+  trodden show t.trace --from main --to '#200'    blocks from the first call of main on
+  trodden show t.trace --calls --from 'parse 3'   call tree from the third call of parse on
 
-A place in a trace is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block, with a number after it for the nth time.")]
+A place in a trace is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block; a number
+after it selects the Nth time.")]
 pub struct Show {
-    /// A run of `record --whole-program` or its logs; stream files of flight recorders, or folders of them; a trace.
+    /// Run of `record --whole-program` or its logs; stream files or folders of them; a trace.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Only this thread, by its number. [default: 0 of a run; all of others]
+    /// Number of the thread [default: 0 of a run; all of a trace].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
-    /// The number of the first event of a run, or the place in a trace, to begin at.
+    /// First event of a run, by number, or first place in a trace.
     #[arg(long, value_name = "PLACE")]
     pub from: Option<String>,
-    /// Traces: the place to end at.
+    /// Traces: last place.
     #[arg(long, value_name = "PLACE")]
     pub to: Option<String>,
-    /// Maximum number of events or blocks; 0 for all. [default: 100, all with --to or --json; the last 20 of flight recorders]
+    /// Maximum events or blocks, 0 for all [default: 100; flight recorders: 20].
+    ///
+    /// With --to and with --json, the default is all.
     #[arg(long, value_name = "N", conflicts_with = "calls")]
     pub count: Option<u64>,
-    /// Traces: show calls as a tree with counts.
+    /// Traces: show the call tree with counts.
     #[arg(long)]
     pub calls: bool,
-    /// Traces: maximum depth of calls, at most 400. [default: 40]
+    /// Traces: maximum depth of the call tree, up to 400 [default: 40].
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(..=400))]
     pub depth: Option<usize>,
-    /// Flight recorders: the core file of the process, which says where in the code each thread was.
+    /// Flight recorders: core file of the process, to locate each thread.
     #[arg(long, value_name = "FILE")]
     pub core: Option<PathBuf>,
     /// Print JSON.

@@ -1,4 +1,4 @@
-//! The syntax of `trodden simulate`.
+//! Syntax of `trodden simulate`.
 
 use clap::Args;
 use trodden_console::arguments::simulate::SimulateOptions;
@@ -7,17 +7,19 @@ use trodden_console::arguments::simulate::SimulateOptions;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden simulate -- /usr/bin/bzip2 -k -9 file    hot paths of an unmodified program, with disassembly
+  trodden simulate -- /usr/bin/bzip2 -k -9 file       hot paths, with disassembly
   trodden simulate --record b.trodrec -- bzip2 -k -9 file
   trodden simulate --from b.trodrec --table 512x4 --table 128x2,start,lru
-  trodden simulate --profile hot.trodden -- ./prog    for report and diff
+  trodden simulate --profile hot.trodden -- ./prog    a profile for report and diff
   trodden simulate --event l2-misses --event mispredictions -- bzip2 -k -9 file
 
-Programs run under QEMU's user mode; their standard output goes to standard error unless -o names a file for the report.
-A table has an index (start, xor, fold, mix) and a replacement policy (lfu, lru, random, space-saving, rap, decay). `trodden-lab simulate`
-has more options. Exit status: the program's (128+N if signal N ended it); of recordings 0; 2 if trodden itself failed.")]
+Programs run under QEMU's user mode; their standard output goes to standard error unless -o names a
+file for the report. A table is ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]: the index is start, xor,
+fold or mix, the replacement lfu, lru, random, space-saving, rap or decay; the default is
+512x4,xor,lfu. `trodden-lab simulate` has more options.
+Exit status: the program's (128+N if signal N ended it), 0 for recordings, 2 if trodden failed.")]
 pub struct Simulate {
-    /// The options.
+    /// Options that `trodden-lab simulate` has, too.
     #[command(flatten)]
     pub options: SimulateOptions,
 }

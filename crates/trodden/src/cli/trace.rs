@@ -1,4 +1,4 @@
-//! The syntax of `trodden trace`.
+//! Syntax of `trodden trace`.
 
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,27 +15,27 @@ use trodden_trace::CollectorKind;
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
 pub enum Trace {
-    /// Run a program several times with few witnesses each, and merge the partial traces into its exact trace.
+    /// Record the exact trace of a program, from several runs that observe some blocks each.
     Record(Box<TraceRecord>),
-    /// Execute runs of `trace record` on another machine.
+    /// Execute a part of the runs of `trace record`, on another machine.
     #[command(hide = true)]
     Work {
-        /// The collection's folder.
+        /// Folder of the recording.
         folder: PathBuf,
-        /// The machine's number.
+        /// Number of the machine.
         machine: usize,
     },
 }
 
-/// Ways to see that a program comes to a place.
+/// Returns the ways to observe that a block is executed.
 fn collectors() -> Vec<Choice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
-            CollectorKind::Trampolines => "Jumps, written into the program in memory, to copies of blocks that record themselves",
-            CollectorKind::Compiled => "Jumps in sleds that `trodden-lab with --witnesses -- build` compiled in: no instruction is moved",
-            CollectorKind::Ptrace => "Breakpoints by ptrace, with displaced instructions",
-            CollectorKind::SingleStep => "Every instruction by ptrace: slow, for small inputs and as a check",
-            // The laboratory's: `trodden-lab with --collector`.
+            CollectorKind::Trampolines => "Patch jumps into the program in memory, to copies of blocks that record themselves",
+            CollectorKind::Compiled => "Patch jumps into sleds from `trodden-lab with --witnesses -- build`; moves no instruction",
+            CollectorKind::Ptrace => "Set breakpoints with ptrace; steps displaced instructions",
+            CollectorKind::SingleStep => "Single-step every instruction with ptrace: slow, for small inputs and as a check",
+            // Only `trodden-lab with --collector` offers these.
             CollectorKind::Hardware | CollectorKind::Uprobes => return None,
         };
         Some((kind, kind.collector().name(), about))
@@ -43,18 +43,18 @@ fn collectors() -> Vec<Choice<CollectorKind>> {
     choices.collect()
 }
 
-/// What is made to repeat from run to run.
+/// A property of the environment that is made equal in all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RepeatPart {
-    /// Addresses: no randomisation.
+    /// Addresses (no randomisation).
     Addresses,
     /// Clocks.
     Time,
     /// Random numbers.
     Randomness,
-    /// Process ids.
+    /// Process IDs.
     Processes,
-    /// The core that it runs on.
+    /// The core that the program runs on.
     Core,
 }
 
@@ -65,57 +65,62 @@ Examples:
   trodden trace record --runs 4 --output t.trace -- bzip2 -k -c file
   trodden trace record --runs 1 -- ./server-with-threads      every block in one run
   trodden trace record --pid 1234 --for 5s --output now.trace
-  trodden trace record --library libz -- ./prog               inside a shared library, too
+  trodden trace record --library libz -- ./prog               trace a shared library, too
 
-Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first
-run. Where two runs diverge, that place is shown. The exit status is the program's (128+N if signal N ended it).")]
+Each run gets the same arguments, environment, folder and standard input; time, random numbers and
+process IDs are replayed from the first run. If two runs diverge, the place is shown.
+Exit status: the program's (128+N if signal N ended it).")]
 pub struct TraceRecord {
-    /// Number of runs to distribute the recording over; 1 watches every block in one run, as programs with threads need.
+    /// Number of runs; 1 observes every block, for threads.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 4, default_value_if("pid", ArgPredicate::IsPresent, "1"))]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
-    /// File that the trace goes to.
+    /// File for the trace.
     #[arg(short, long, value_name = "FILE", default_value = "out.trace", value_parser = place())]
     pub output: PathBuf,
-    /// Trace a running process, in one run, until it ends or Ctrl-C.
+    /// Trace a running process until it ends or Ctrl-C is pressed.
     #[arg(long, alias = "attach", value_name = "PID", conflicts_with = "command")]
     pub pid: Option<i32>,
-    /// End the trace after this time (of several runs each).
+    /// End the trace after this time, in each run.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// End the trace when a run has written this many bytes of it (suffixes k, M, G).
+    /// End the trace after this many bytes in a run (suffixes k, M, G).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// How to see that the program comes to a place (default: trampolines where they work, else ptrace).
+    /// How to observe blocks [default: trampolines if possible].
     #[arg(long, value_parser = one_of(collectors()))]
     pub collector: Option<CollectorKind>,
-    /// Trace inside this shared library, too: libz, libz.so.1, or a path, as libraries loaded later need (repeatable).
+    /// Also trace this library: libz, libz.so.1 or a path (repeatable).
+    ///
+    /// Libraries that are loaded later need a path.
     #[arg(long, value_name = "NAME")]
     pub library: Vec<String>,
-    /// Do not trace inside this function (repeatable).
+    /// Do not trace the inside of this function (repeatable).
     #[arg(long, value_name = "FUNCTION")]
     pub opaque: Vec<String>,
-    /// Let this vary from run to run (repeatable).
+    /// Let this property vary between runs (repeatable).
     #[arg(long, value_enum, value_name = "WHAT")]
     pub no_repeat: Vec<RepeatPart>,
-    /// Give each run but the first a copy of the working folder in its place, for programs that change files in it.
+    /// Give each run after the first a fresh copy of the working folder.
     #[arg(long, conflicts_with = "pid")]
     pub fresh_folder: bool,
-    /// Who executes the runs after the first: local, slurm[:OPTIONS], kubernetes:IMAGE,CLAIM or template:COMMAND.
+    /// Run on local, slurm, kubernetes or template:COMMAND.
+    ///
+    /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND.
     #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = engine)]
     pub engine: EngineChoice,
-    /// Maximum number of runs at a time (default: one for each core).
+    /// Maximum number of runs at a time [default: number of cores].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// What only the laboratory chooses.
+    /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: TraceChoices,
-    /// The program and its arguments.
+    /// Program and its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
-/// A number of bytes, with a suffix for powers of 1024.
+/// Parses a number of bytes, with an optional suffix for a power of 1024.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -123,9 +128,11 @@ fn size(text: &str) -> Result<u64, String> {
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
-        other => return Err(format!("`{other}` is no unit: use k, M or G")),
+        other => return Err(format!("`{other}` is not a unit: use k, M or G")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{text}` is not a number of bytes: use a whole number with an optional suffix, such as 512M"))?;
     number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
@@ -134,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units() {
+    fn sizes_take_suffixes() {
         assert_eq!((size("12"), size("3k"), size("2M"), size("1GiB")), (Ok(12), Ok(3072), Ok(2 << 20), Ok(1 << 30)));
         assert!(size("3x").is_err() && size("").is_err() && size("99999999999G").is_err());
     }

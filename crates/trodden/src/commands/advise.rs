@@ -1,5 +1,4 @@
-//! `trodden advise`: what a profile's paths suggest to change. Findings are made by `trodden_analysis::advise`, and
-//! written by the crate `trodden-report`.
+//! `trodden advise`: optimisations suggested by a profile's paths. `trodden_analysis::advise` finds them, `trodden-report` formats them.
 
 use crate::cli::{Advise, Color};
 use crate::commands::remarks;
@@ -21,10 +20,7 @@ use trodden_report::{Function, SourceCache, View};
 use trodden_stored::named;
 use trodden_unit::{Identity, UnitMap};
 
-/// Looks for findings and writes them.
-///
-/// # Errors
-/// There is no such profile or function; a share is none; a unit's bitcode cannot be read by the compiler.
+/// Finds and prints suggestions.
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
     let profile = named::load(&job.profile)?;
@@ -36,7 +32,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         false => KnownProperties::default(),
     };
     let advice = wanted.advise(&view, &|function| known.of(function.unit.unit, function.map))?;
-    // Of iterations only the sequence says which follows which.
+    // Only a recorded sequence has the order of iterations.
     let patterns = if wanted.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
         let mut log = sarif::advice(&advice, &sources);
@@ -53,25 +49,25 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         in_report::write_advice(&mut report, &patterns)?;
         output::print_text(&String::from_utf8_lossy(&report))?;
     }
-    remarks::remarks(&view, &sources);
-    remark(&known, &advice.without_bitcode);
+    remarks::report_missing(&view, &sources);
+    note_missing_bitcode(&known, &advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The units of functions, with the paths of their images.
+/// Returns the units of functions, with the paths of their images.
 fn units<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Identity, &'a UnitMap)> {
     functions.iter().map(|function| (&*function.image.path, function.unit.unit, &*function.unit.map))
 }
 
-/// Says of which functions nothing is known, and why.
-fn remark(known: &KnownProperties, functions: &[&Function]) {
+/// Prints which functions were not searched for redundant results, and why.
+fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
     if let (false, Some(reason)) = (names.is_empty(), known.missing()) {
-        note(format_args!("redundant results were not looked for in {}: {reason}", listed(&names, 1)));
+        note(format_args!("redundant results were not searched for in {}: {reason}", listed(&names, 1)));
     }
 }
 
-/// Patterns that iterations repeat, if the run has a stream.
+/// Returns the patterns that loop iterations repeat; none if the run has no stream.
 fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     let Some(sequence) = in_report::of_profile(&job.profile, &folders()) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;

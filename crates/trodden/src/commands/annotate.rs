@@ -1,7 +1,7 @@
-//! `trodden annotate`: a path over its source.
+//! `trodden annotate`: the source of a function with one path marked.
 
 use super::coverage::view_of;
-use super::remarks::{remarks, report_partial};
+use super::remarks::{note_inexact, report_missing};
 use crate::cli::{Annotate, Color};
 use crate::output::{json_text, print_found, text_options};
 use crate::surroundings::source_folders;
@@ -12,10 +12,7 @@ use trodden_report::source_files::sources;
 use trodden_report::{Measure, SourceCache, json};
 use trodden_stored::named;
 
-/// Prints the path.
-///
-/// # Errors
-/// There is no such profile, function or path.
+/// Prints the source with the path.
 pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let (profile, lost) = named::recover(&job.profile)?;
     let mut view = view_of(&profile);
@@ -23,11 +20,11 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     if !job.json {
-        report_partial(&profile);
+        note_inexact(&profile);
     }
     let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: Measure::Instructions };
     let text = || Ok(annotate(&view, &request, &sources, &text_options(color, 0))?);
     print_found(job.json, || json_text(&json::annotate(&view, &request, &sources)?), text)?;
-    remarks(&view, &sources);
+    report_missing(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `trodden build -- COMMAND`: runs a build with the drivers as its compilers, and says what was instrumented.
+//! `trodden build -- COMMAND`: runs a build with the drivers as its compilers.
 
 use crate::cli::Build;
 use crate::context::context;
@@ -7,10 +7,7 @@ use std::process::ExitCode;
 use trodden_driver::build::{self, BuildJob};
 use trodden_launch::process::exit_code;
 
-/// Runs the build.
-///
-/// # Errors
-/// The command cannot be run, or a part of trodden is missing.
+/// Runs the build, and returns its exit status.
 pub fn run(build: &Build) -> Result<ExitCode> {
     let job = BuildJob {
         lto: build.lto,

@@ -1,4 +1,4 @@
-//! `trodden cache`: how large the unit cache is, and pruning it.
+//! `trodden cache`: shows and prunes the unit cache.
 
 use crate::cli::Cache;
 use crate::context::context;
@@ -7,10 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use trodden_driver::store_size::{Size, parts};
 
-/// Prints what the store holds; removes old files first if that is asked for.
-///
-/// # Errors
-/// There is no folder for the unit cache, or it cannot be read or written.
+/// Prints the contents of the unit cache, after removing old files if requested.
 pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
     let mut out = crate::output::text();

@@ -1,4 +1,4 @@
-//! `cargo trodden`: its syntax, and the roles in which cargo and rustc call the same program.
+//! `cargo trodden`, and the roles in which cargo and rustc call the same program.
 
 use crate::cli::Parameters;
 use crate::context::context;
@@ -11,25 +11,26 @@ use trodden_driver::{cargo, rust};
 use trodden_unit::Settings;
 
 const HELP: &str = "\
-Builds, runs, tests or benches a Rust package with its paths counted.
+Build, run, test or benchmark a Rust package with its paths counted.
 
 Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
 
-Options, as of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc], --events EVENT,
---residual PROFILE, --stream, --flight-recorder PATTERN; others by the variable TRODDEN_INSTRUMENT or `trodden-lab with`.
-Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
-what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
+Options, as of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc],
+--events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN. The variable
+TRODDEN_INSTRUMENT and `trodden-lab with` provide others. All other arguments are cargo's.
+
+Programs go to target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record the
+programs they run; `trodden report` shows the result. After --pgo, `trodden export profdata` exports
+a profile for -Cprofile-use.
 
 Examples:
-  cargo trodden build --release && trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
+  cargo trodden build --release
+  trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
   cargo trodden run --release -- args
   cargo trodden test
 ";
 
-/// The command, or rustc's wrapper, or rustc's linker: cargo and rustc call the same program.
-///
-/// # Errors
-/// Cargo, clang or a part of trodden is missing.
+/// Runs the command, or acts as rustc's wrapper or linker: cargo and rustc call the same program.
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
         Some(rust::WRAPPER) => return rust::wrap(context(), arguments, &mut io::stdout()),
@@ -48,14 +49,11 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     cargo::run(context(), arguments, settings)
 }
 
-/// The settings that options before `--` stand for; they are taken out.
-///
-/// # Errors
-/// A value is missing or means nothing.
+/// Removes trodden's own options from the arguments before `--`, and returns them as settings.
 pub fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);
-    let parameters = Parameters::taken_from(arguments)?;
+    let parameters = Parameters::extract_from(arguments)?;
     arguments.extend(rest);
     Ok(parameters.settings())
 }
@@ -65,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_options_are_taken_out_and_cargos_stay() {
+    fn own_options_are_removed_and_cargos_stay() {
         let text = "run --release --pgo --weights w --bin x --events=tsc --sample -- --release --pgo";
         let mut arguments = text.split(' ').map(OsString::from).collect();
         let settings = take_settings(&mut arguments).unwrap();

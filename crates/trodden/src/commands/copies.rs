@@ -1,4 +1,4 @@
-//! `trodden record --copies K`, `trodden repeatable -- COMMAND`, and the hidden `trodden copy`: `trodden_recording::copies` does it.
+//! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. The work is in `trodden_recording::copies`.
 
 use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
 use crate::context::context;
@@ -27,18 +27,15 @@ use trodden_profile::copies::CopyMeasurements;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, SharedCounting};
 use trodden_report::copies::{self as report, CostLine};
 
-/// How long standard input may stay open without a word.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time to wait for the end of standard input before a note is printed.
+const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 
-/// Records a run by several copies; gives the program's exit status, or 1 if the copies were not the same execution.
-///
-/// # Errors
-/// The copies cannot be made or run.
+/// Records a run by several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    let job = CopyJob { what: record.what(), options: options(&record.copies)? };
+    let job = CopyJob { what: record.recorded_command(), options: options(&record.copies)? };
     let context = CopyContext { driver: context(), around: &surroundings() };
-    let done = copies::run(&job, context, &input)?;
-    print(&done.output()?)?;
+    let done = copies::run(&job, context, &standard_input)?;
+    print_output(&done.output()?)?;
     done.bring_back()?;
     if let Some(measurements) = &done.measurements {
         show_costs(&record.copies, measurements, &done.differences)?;
@@ -46,10 +43,13 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     Ok(done.exit_code())
 }
 
-/// How often a copy that did not finish is run again.
-const RETRIES: u32 = 2;
+/// Default number of times that an unfinished copy is run again.
+const DEFAULT_RETRIES: u32 = 2;
 
-/// How copies are made and run.
+/// Converts the options for the library.
+///
+/// # Errors
+/// An option does not apply to what is divided, or the engine is not available.
 fn options(given: &Copies) -> Result<CopyOptions> {
     let choices = &given.choices;
     let others = [
@@ -62,18 +62,20 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         Division::Paths => SharedCounting::Paths,
         Division::Edges => SharedCounting::Edges,
         Division::Iterations => SharedCounting::Iterations,
-        Division::Segments(wanted) => SharedCounting::Segments(asked(given.depth.unwrap_or(1) as usize, &[], wanted, &folders())?),
+        Division::Segments(set) => SharedCounting::Segments(asked(given.depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
-    if let (SharedCounting::Iterations | SharedCounting::Segments(_), Some((_, option))) = (&shared, others.iter().find(|(is, _)| *is)) {
-        bail!("{option} is for copies that share paths or edges: leave it or --divide out");
+    if let (SharedCounting::Iterations | SharedCounting::Segments(_), Some((_, option))) =
+        (&shared, others.iter().find(|(is_given, _)| *is_given))
+    {
+        bail!("{option} applies only to copies that divide paths or edges: omit it or --divide");
     }
     if given.depth.is_some() && !matches!(shared, SharedCounting::Segments(_)) {
-        bail!("--depth is for --divide segments:SET: leave it out");
+        bail!("--depth applies only to --divide segments:SET: omit it");
     }
     let parameters = EngineParameters {
         jobs: given.jobs.map(|jobs| jobs as usize),
         memory: choices.memory.map(|mib| mib << 20),
-        retries: choices.retries.unwrap_or(RETRIES),
+        retries: choices.retries.unwrap_or(DEFAULT_RETRIES),
         shared: given.work.as_deref(),
     };
     Ok(CopyOptions {
@@ -81,7 +83,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         shared,
         strategy: strategy(given),
         profitable: given.division.profitable.into(),
-        max_probes: given.division.max_probes.map(|most| most as usize),
+        max_probes: given.division.max_probes.map(|max| max as usize),
         hits: hits(given),
         weights: given.weights.clone(),
         no_first_run: choices.no_first_run,
@@ -104,8 +106,8 @@ fn hits(given: &Copies) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
-/// What copies get as standard input: a regular file as it is, of anything else its content.
-fn input() -> Result<CopyInput> {
+/// Returns the standard input for the copies: the path of a regular file, otherwise the content.
+fn standard_input() -> Result<CopyInput> {
     let mut input = io::stdin().lock();
     if input.is_terminal() {
         return Ok(CopyInput::Nothing);
@@ -115,8 +117,8 @@ fn input() -> Result<CopyInput> {
     }
     let (done, open) = channel::<()>();
     std::thread::spawn(move || {
-        if open.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            note("reading standard input to its end, which each copy is to get (`< FILE` gives them a file, `< /dev/null` nothing)");
+        if open.recv_timeout(STDIN_NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
+            note("reading standard input to its end, to pass it to each copy. Redirect it with `< FILE` or `< /dev/null`");
         }
     });
     let mut bytes = Vec::new();
@@ -125,7 +127,8 @@ fn input() -> Result<CopyInput> {
     Ok(if bytes.is_empty() { CopyInput::Nothing } else { CopyInput::Bytes(bytes) })
 }
 
-/// The name of a regular file that is open from its beginning. One that has no name any more, or was read in part, is read as a pipe is.
+/// Returns the path of an open regular file. `None`: it is not a regular file, was deleted, or was already read in part, so that its
+/// content must be read like a pipe's.
 fn regular_file(input: &impl AsFd) -> Result<Option<PathBuf>> {
     let mut file = File::from(input.as_fd().try_clone_to_owned().context("cannot read standard input")?);
     let open = file.metadata().context("cannot read standard input")?;
@@ -137,8 +140,8 @@ fn regular_file(input: &impl AsFd) -> Result<Option<PathBuf>> {
     Ok(is_same.then_some(path))
 }
 
-/// Prints what the first copy printed. A reader that leaves before its end is no error.
-fn print([out, err]: &[Vec<u8>; 2]) -> Result<()> {
+/// Prints the output of the first copy. A reader that closes the pipe early is not an error.
+fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
     let print = |text: &[u8], to: &mut dyn Write| match to.write_all(text).and_then(|()| to.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
@@ -147,7 +150,7 @@ fn print([out, err]: &[Vec<u8>; 2]) -> Result<()> {
     Ok(print(err, &mut io::stderr().lock())?)
 }
 
-/// Says what copies cost, and writes it to a file if that is wanted: a page, or JSON.
+/// Prints the costs of the copies, and writes them to a file (HTML or JSON) if requested.
 fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = CopyChoices {
         strategy: word_for(&COPY_STRATEGIES, &strategy(options)),
@@ -171,14 +174,11 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
     output::write_file(path, text.as_bytes())
 }
 
-/// Runs a program several times as copies would run, and once more with memory at random addresses; says whether it did
-/// the same each time: 0 if so, else 1.
-///
-/// # Errors
-/// It cannot be run, or is not instrumented.
-pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
+/// Runs a program several times as copies would run, and once more with its memory at other addresses. Returns status 0 if it behaved the
+/// same in all runs, else 1.
+pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), around: &surroundings() };
-    let found = copies::determinism(command, runs, context, &input)?;
+    let found = copies::determinism(command, runs, context, &standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
     let mut out = output::text();
@@ -186,7 +186,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
         output::print_json(&serde_json::json!(
             {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses}))?;
     } else if same {
-        writeln!(out, "ok       {runs} runs did the same, and one more with memory at other addresses: paths, output, exit status")?;
+        writeln!(out, "ok       {runs} runs and one with memory at other addresses had the same paths, output and exit status")?;
     } else {
         differences.iter().try_for_each(|d| writeln!(out, "differs  {d}"))?;
         by_addresses.iter().try_for_each(|d| writeln!(out, "differs  with memory at other addresses: {d}"))?;
@@ -194,13 +194,13 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one copy of a job, and writes its result where the launcher wants it.
+/// Runs one copy of a job, and writes its result to the file that the launcher names.
 ///
 /// # Errors
-/// It cannot be run, or counts are lost. How the program ends is no error, but a part of the result.
-pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
-    let result =
-        env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden record --copies` runs this"))?;
+/// The copy cannot be run, or counts are lost. The program's exit status is a part of the result, not an error.
+pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
+    let result = env::var_os(RESULT_VARIABLE)
+        .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal, run `trodden record --copies`"))?;
     if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }

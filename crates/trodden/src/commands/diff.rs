@@ -1,4 +1,4 @@
-//! `trodden diff`: what differs. Here are profiles, path by path.
+//! `trodden diff`: compares profiles here, and hands traces and streams to their modules.
 
 use super::{sequences, trace};
 use crate::cli::Diff;
@@ -10,13 +10,10 @@ use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::{View, difference};
 use trodden_stored::named;
 
-/// Exit status if `--fail` is given and the profiles differ.
+/// Exit status with `--fail` if the profiles differ.
 const DIFFERENT: u8 = 1;
 
-/// Compares, and prints what differs.
-///
-/// # Errors
-/// There are no such profiles or traces, or they cannot be compared.
+/// Compares two files, and prints the differences.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::of(&job.before)?, InputKind::of(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);
@@ -41,7 +38,7 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
 fn profiles(job: &Diff) -> Result<ExitCode> {
     InputKind::Profile.refuse_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     let min_change = job.min_change.unwrap_or(0.0);
-    ensure!((0.0..=100.0).contains(&min_change), "--min-change is a percentage, from 0 to 100");
+    ensure!((0.0..=100.0).contains(&min_change), "--min-change must be between 0 and 100 percentage points");
     let names = (name_of(&job.before)?, name_of(&job.after)?);
     let (before, after) = (named::load(names.0)?, named::load(names.1)?);
     let options = DiffOptions {

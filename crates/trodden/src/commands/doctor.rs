@@ -1,5 +1,5 @@
-//! `trodden doctor`: is everything there that trodden needs, and does it work together? Each missing piece comes with
-//! the command that mends it; at the end a program of five lines is compiled, run and counted.
+//! `trodden doctor`: checks the installation. Each missing piece is reported with the command that installs it. The last check compiles,
+//! runs and counts a small program.
 
 use crate::context::context;
 use crate::last_store;
@@ -24,16 +24,16 @@ use trodden_recording::record;
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
-    /// What is missing breaks everything (`true`) or one part (`false`).
+    /// If missing: all of trodden fails (`true`), or only a part of it (`false`).
     required: bool,
     ok: bool,
-    /// What was found, or what is wrong.
+    /// What was found, or the error.
     detail: String,
-    /// The command that mends it.
+    /// Command or advice that fixes the error.
     remedy: Option<String>,
 }
 
@@ -44,9 +44,10 @@ struct Findings {
     checks: Vec<Finding>,
 }
 
-const QEMU_REMEDY: &str = "install a QEMU with plugins (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
-    --enable-plugins --target-list=x86_64-linux-user, and have its qemu-x86_64 in PATH); cargo build --release -p trodden-qemu-plugin";
+const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
+    --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
+/// Name of the check, whether it is required, the check itself, and the remedy if it fails.
 type Check = (&'static str, bool, fn() -> Result<String>, &'static str);
 
 const CHECKS: &[Check] = &[
@@ -54,28 +55,25 @@ const CHECKS: &[Check] = &[
     ("linker and tools for objects", true, binutils, "apt-get install binutils"),
     ("C library for linking", true, c_library, "apt-get install libc6-dev libgcc-12-dev"),
     ("plugin", true, plugin, "cargo build --release -p trodden-instrument"),
-    ("unit cache", true, unit_cache, "set TRODDEN_CACHE to a folder that can be written"),
-    ("run store", false, run_store, "set TRODDEN_RUNS to a folder that can be written"),
+    ("unit cache", true, unit_cache, "set TRODDEN_CACHE to a writable folder"),
+    ("run store", false, run_store, "set TRODDEN_RUNS to a writable folder"),
     (
-        "locks by open file description",
+        "open file description locks",
         true,
         locks,
-        "set TMPDIR and keep profiles on a local file system (ext4, xfs, btrfs, tmpfs); Linux 3.15 or later",
+        "use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later",
     ),
     ("/proc", true, proc, "mount -t proc proc /proc"),
     ("lld and LLVM's tools (for --lto)", false, lto, "apt-get install lld-22 llvm-22"),
     ("LLVM's tools for coverage and edge profiles", false, profile_tools, "apt-get install llvm-22"),
     ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
     ("collectors of traces", false, crate::commands::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
-    ("QEMU's user mode with its plugin (for simulate)", false, crate::commands::simulate::trial, QEMU_REMEDY),
+    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, QEMU_REMEDY),
     ("recorder of waits (for waits)", false, crate::commands::waits::trial, "cargo build --release -p trodden-waits-recorder"),
-    ("trial from end to end", true, trial, "mend what is named above, then run `trodden doctor` again"),
+    ("end-to-end trial", true, trial, "fix the problems above, then run `trodden doctor` again"),
 ];
 
-/// Runs all checks: 0 if all that is required is there, else 1.
-///
-/// # Errors
-/// Standard output is closed.
+/// Runs all checks. Returns status 0 if all required ones pass, else 1.
 pub fn run(json: bool) -> Result<ExitCode> {
     trodden_trace::command::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
@@ -87,8 +85,8 @@ pub fn run(json: bool) -> Result<ExitCode> {
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check((what, required, look, remedy): &Check) -> Finding {
-    match look() {
+fn check((what, required, find, remedy): &Check) -> Finding {
+    match find() {
         Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
         Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some((*remedy).to_owned()) },
     }
@@ -144,16 +142,16 @@ fn plugin() -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The unit cache, with the runtime's object in it.
+/// Checks that the unit cache is writable, and puts the runtime's object into it.
 fn unit_cache() -> Result<String> {
     let cache = context().store()?;
     assets::runtime_object(&cache)?;
-    let trial = tempfile::tempfile_in(cache.root()).with_context(|| format!("{} cannot be written", cache.root().display()))?;
+    let trial = tempfile::tempfile_in(cache.root()).with_context(|| format!("cannot write to {}", cache.root().display()))?;
     drop(trial);
     Ok(cache.root().display().to_string())
 }
 
-/// The run store that `trodden report` would read here.
+/// Finds the run store that `trodden report` would read here; it is no error if there is none.
 fn run_store() -> Result<String> {
     match (locate(Path::new(".")), last_store::last()) {
         (Some(folder), _) => Ok(folder.display().to_string()),
@@ -162,13 +160,13 @@ fn run_store() -> Result<String> {
     }
 }
 
-/// The runtime acquires regions of a raw file by such locks.
+/// The runtime locks regions of a raw file this way.
 fn locks() -> Result<String> {
     let folder = std::env::temp_dir();
-    let file = tempfile::tempfile_in(&folder)
-        .with_context(|| format!("{} cannot be written: set TMPDIR to a folder that can", folder.display()))?;
+    let file =
+        tempfile::tempfile_in(&folder).with_context(|| format!("cannot write to {}: set TMPDIR to a writable folder", folder.display()))?;
     let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel refuses")?;
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel refuses the lock")?;
     Ok(format!("they work in {}", std::env::temp_dir().display()))
 }
 
@@ -188,7 +186,7 @@ fn lto() -> Result<String> {
     Ok(version)
 }
 
-/// Both read and write forms that change with LLVM's version.
+/// Checks the versions of llvm-cov and llvm-profdata, whose file formats change with LLVM's version.
 fn profile_tools() -> Result<String> {
     let mut found = Vec::new();
     for tool in [Tool::Cov, Tool::Profdata] {
@@ -213,7 +211,7 @@ fn rust() -> Result<String> {
     Ok(format!("rustc {release} with LLVM {llvm}"))
 }
 
-/// Five lines, whose main function has two paths of which one is taken three times.
+/// A program whose function `odd` has two paths, of which one is taken three times.
 const PROGRAM: &str = "\
 __attribute__((noinline)) int odd(int n) {
   if (n & 1) return n * 3;
@@ -236,13 +234,13 @@ fn trial() -> Result<String> {
         .find(|(_, _, f)| f.plain_name() == "odd")
         .map(|(_, unit, f)| unit.counts_of(f).map(|c| c.1).collect::<Vec<_>>());
     match counts {
-        Some(counts) if counts == [3] => Ok("a program was compiled, run and counted, and the counts are right".into()),
-        Some(counts) => bail!("the function `odd` ran 3 times on one path, counted were {counts:?}"),
+        Some(counts) if counts == [3] => Ok("a program was compiled, run and counted; the counts are correct".into()),
+        Some(counts) => bail!("the function `odd` took one path 3 times, but the counts are {counts:?}"),
         None => bail!("the function `odd` is not in the profile"),
     }
 }
 
-/// Runs a tool and gives the first line it prints.
+/// Runs a tool, and returns the first line of its output.
 fn first_line(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&printed(command)?).lines().next().unwrap_or_default().to_owned())
 }

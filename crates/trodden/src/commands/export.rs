@@ -1,7 +1,7 @@
-//! `trodden export`: forms of other tools. What is written is made by the crate `trodden-report`.
+//! `trodden export`: formats of other tools. The crate `trodden-report` produces most of them.
 
 use super::coverage::{ALL_FILES, llvm_json, mapped_tracefile, view_of};
-use super::remarks::{left_out, report_partial};
+use super::remarks::{note_inexact, note_missing_files};
 use super::{trace, waits};
 use crate::cli::{CoveredFiles, Export, Format, word};
 use crate::context::context;
@@ -23,19 +23,16 @@ use trodden_report::{Measure, Selection, SourceCache, View, events, folded, json
 use trodden_stored::named;
 
 /// Writes the export.
-///
-/// # Errors
-/// There is no such profile, trace, recording or function, it has no such form, or the file cannot be written.
 pub fn run(job: &Export) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
-    let forms: &[Format] = match kind {
-        InputKind::Profile => &OF_PROFILES,
+    let formats: &[Format] = match kind {
+        InputKind::Profile => &PROFILE_FORMATS,
         InputKind::Trace => &[Format::Folded, Format::Html, Format::Chrome, Format::Addresses],
         InputKind::Waits => &[Format::Chrome],
         other => return Err(other.refused(&job.file, "export")),
     };
-    let names = || forms.iter().map(|form| word(*form)).collect::<Vec<_>>().join(", ");
-    ensure!(forms.contains(&job.format), "there is no form `{}` of {}; it has: {}", word(job.format), kind.phrase(), names());
+    let names = || formats.iter().map(|format| word(*format)).collect::<Vec<_>>().join(", ");
+    ensure!(formats.contains(&job.format), "cannot export {} as `{}`: use one of {}", kind.phrase(), word(job.format), names());
     if kind != InputKind::Trace {
         kind.refuse_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     }
@@ -57,8 +54,8 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     }
 }
 
-/// The forms of profiles.
-const OF_PROFILES: [Format; 10] = [
+/// The formats for profiles.
+const PROFILE_FORMATS: [Format; 10] = [
     Format::Folded,
     Format::Pprof,
     Format::Lcov,
@@ -71,8 +68,8 @@ const OF_PROFILES: [Format; 10] = [
     Format::Proftext,
 ];
 
-/// Refuses options that change nothing in the form of a profile that is asked for.
-fn refuse_options_of_other_forms(job: &Export) -> Result<()> {
+/// Refuses options that have no effect on the requested format.
+fn refuse_options_of_other_formats(job: &Export) -> Result<()> {
     const COVERAGE: &[Format] = &[Format::Lcov, Format::LlvmJson];
     let options: [(&str, bool, &[Format]); 7] = [
         ("--function", job.function.is_some(), &[Format::Folded, Format::Pprof, Format::Lcov, Format::Json]),
@@ -83,23 +80,23 @@ fn refuse_options_of_other_forms(job: &Export) -> Result<()> {
         ("--relative-to", job.relative_to.is_some(), &[Format::Lcov]),
         ("--for", job.program.is_some(), &[Format::Known]),
     ];
-    for (option, is_given, forms) in options {
-        let names = || forms.iter().map(|form| word(*form)).collect::<Vec<_>>().join(", ");
-        ensure!(!is_given || forms.contains(&job.format), "{option} does not apply to `{}`, but to: {}", word(job.format), names());
+    for (option, is_given, formats) in options {
+        let names = || formats.iter().map(|format| word(*format)).collect::<Vec<_>>().join(", ");
+        ensure!(!is_given || formats.contains(&job.format), "{option} does not apply to `{}`, only to {}", word(job.format), names());
     }
     Ok(())
 }
 
-/// Refuses to write bytes that are no text to a terminal, unless `-o -` asks for it.
+/// Refuses to write binary data to a terminal, unless `-o -` requests it.
 fn refuse_terminal(job: &Export) -> Result<()> {
     const BINARY: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
-    let is_shown = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
-    ensure!(!is_shown, "`{}` is no text, and would go to the terminal: name a file by -o FILE", word(job.format));
+    let is_refused = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
+    ensure!(!is_refused, "`{}` is a binary format and would go to the terminal: add -o FILE", word(job.format));
     Ok(())
 }
 
 fn of_profile(job: &Export) -> Result<ExitCode> {
-    refuse_options_of_other_forms(job)?;
+    refuse_options_of_other_formats(job)?;
     refuse_terminal(job)?;
     let profile = named::load(name_of(&job.file)?)?;
     let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
@@ -118,7 +115,7 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,
         Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),
-        Format::LlvmJson => llvm_json(&profile, &wanted(job))?,
+        Format::LlvmJson => llvm_json(&profile, &covered_files(job))?,
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
@@ -126,51 +123,51 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
             None => profile.known_paths()?.to_bytes(),
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
-        Format::Chrome | Format::Addresses => unreachable!("checked before"),
+        Format::Chrome | Format::Addresses => unreachable!("`PROFILE_FORMATS` does not contain them"),
     };
-    // The others say so themselves, or have a place for it.
+    // JSON and HTML contain these remarks.
     if !matches!(job.format, Format::Json | Format::Html) {
-        report_partial(&profile);
+        note_inexact(&profile);
     }
     write_or_print(job.output.as_deref(), &bytes)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Files of which LLVM's coverage is wanted.
-fn wanted(job: &Export) -> CoveredFiles {
+/// Returns the selection of source files for LLVM's coverage.
+fn covered_files(job: &Export) -> CoveredFiles {
     let (object, include, exclude) = (job.object.clone(), job.include.clone(), job.exclude.clone());
     CoveredFiles { object, include, exclude, choices: job.choices.clone() }
 }
 
-/// A tracefile of the files that are wanted and there.
+/// Returns a tracefile of the selected source files that exist.
 fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String> {
-    let all = |pattern: &String| pattern == ALL_FILES;
-    let include: Vec<String> = if job.include.iter().any(all) { Vec::new() } else { job.include.clone() };
+    let is_all = |pattern: &String| pattern == ALL_FILES;
+    let include: Vec<String> = if job.include.iter().any(is_all) { Vec::new() } else { job.include.clone() };
     let files = Files::new(&include, &job.exclude, job.relative_to.as_deref())?;
     let run = &view.profile.run;
     let found = locate(&source_folders(), &run.directory);
     let name = |path: &str| files.name(path, found(path));
-    // Lines of some functions only are not known of the mapping.
+    // The mapping does not tell which lines belong to which function.
     let from_mapping = job.function.is_none() && is_mapped(view.profile);
     ensure!(
         from_mapping || job.object.is_empty(),
-        "--object is for programs built with --coverage, and all of their functions: leave it or --function out"
+        "--object applies only to programs built with --coverage, and to all functions: omit it or --function"
     );
     let text = match from_mapping {
         true => {
-            let include = job.include.iter().filter(|pattern| all(pattern)).cloned().collect();
-            renamed(&mapped_tracefile(view.profile, &CoveredFiles { include, exclude: Vec::new(), ..wanted(job) })?, &name)
+            let include = job.include.iter().filter(|pattern| is_all(pattern)).cloned().collect();
+            renamed(&mapped_tracefile(view.profile, &CoveredFiles { include, exclude: Vec::new(), ..covered_files(job) })?, &name)
         }
         false => lcov::lcov(selection.functions(view)?, &MappedLines::new(), run.suite.as_deref().unwrap_or("trodden"), &name),
     };
-    left_out(&files);
+    note_missing_files(&files);
     let is_chosen = !include.is_empty() || !job.exclude.is_empty();
     ensure!(!text.is_empty() || !is_chosen || !files.missing().is_empty(), "no source file matches --include and --exclude");
     Ok(text)
 }
 
-/// A tracefile whose source files have other names, without those that have none. Files that would get one name keep their own: they are
-/// the same source under the prefixes of different builds, whose counts must not be mixed.
+/// Renames the source files of a tracefile, and removes those for which `name` returns `None`. Files that would get the same name keep
+/// their own: they are the same source in different builds, whose counts must not be mixed.
 fn renamed(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
     const END: &str = "end_of_record\n";
     let records: Vec<(&str, &str, &str, String)> = tracefile
@@ -192,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_of_a_tracefile_are_renamed_or_left_out() {
+    fn tracefile_records_are_renamed_or_removed() {
         let text = "SF:/a/x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\nTN:t\nSF:/b/y.c\nDA:1,2\nend_of_record\n";
         let name = |path: &str| path.strip_prefix("/a/").map(str::to_owned);
         assert_eq!(renamed(text, &name), "SF:x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\n");

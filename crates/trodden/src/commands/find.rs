@@ -1,5 +1,5 @@
-//! `trodden find`: where something was executed. Here are profiles: which of their paths run through given places? What expressions mean is
-//! `trodden_analysis::expression`'s.
+//! `trodden find`: finds the paths of a profile that match an expression, and hands traces and streams to their modules.
+//! `trodden_analysis::expression` defines the expressions.
 
 use crate::cli::{Color, Find};
 use crate::commands::{remarks, sequences, trace};
@@ -18,24 +18,21 @@ use trodden_stored::named;
 /// Exit status with `--fail` if a path matches.
 const FOUND: u8 = 1;
 
-/// Exit status where it cannot be said whether a path matches.
+/// Exit status if it is unknown whether a path matches.
 const UNKNOWN: u8 = 2;
 
-/// What to do where paths are cut.
-const REMEDY: &str = "`trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` (or a larger --max-paths) makes a program \
-    whose paths are whole; record that";
+/// Remedy for cut paths.
+const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` \
+    (or with a larger --max-paths)";
 
-/// Looks a path expression up.
-///
-/// # Errors
-/// The expression cannot be read, or there is no such profile, trace, function or line.
+/// Finds the matches of an expression.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     match InputKind::of(&job.file)? {
         InputKind::Trace => trace::find(job),
         kind if job.events => sequences::find(job, kind),
         InputKind::Profile => in_profile(job, color),
         kind @ (InputKind::StreamLogs | InputKind::EventText) => {
-            bail!("{} is {}: say what to find in it by --events", job.file.display(), kind.phrase())
+            bail!("{} is {}: add --events to find a sequence of events in it", job.file.display(), kind.phrase())
         }
         other => Err(other.refused(&job.file, "find")),
     }
@@ -52,20 +49,20 @@ fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let top = output::most(job.top, job.json);
     let text = || Ok(found.text(&sources, &output::text_options(color, output::STEPS), top));
     output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
-    let open = found.open();
-    if !open.is_empty() {
+    let undecided = found.open();
+    if !undecided.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
-        note(format_args!("paths of {} are cut, and {what} whose pieces were counted separately: {REMEDY}", first_of(&open)));
+        note(format_args!("paths of {} are cut, and {what} whose pieces were counted separately. {REMEDY}", first_of(&undecided)));
     }
-    let lacking = found.lacking();
-    if found.answer() == FoundAnswer::Unknown && !lacking.is_empty() {
+    let incomplete = found.lacking();
+    if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
-            "not all executions of {} are counted, and others may match: record a build that counts all paths",
-            first_of(&lacking)
+            "some executions of {} were not counted and may match: record a build that counts all paths",
+            first_of(&incomplete)
         ));
     }
-    remarks::report_partial(&profile);
-    remarks::remarks(&view, &sources);
+    remarks::note_inexact(&profile);
+    remarks::report_missing(&view, &sources);
     Ok(match found.answer() {
         FoundAnswer::Unknown => ExitCode::from(UNKNOWN),
         FoundAnswer::Yes if job.fail => ExitCode::from(FOUND),

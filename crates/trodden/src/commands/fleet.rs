@@ -1,4 +1,4 @@
-//! `trodden fleet`: reports of untested paths from many machines. What they hold and how they are added up is in `trodden_analysis::field`.
+//! `trodden fleet`: reports of untested paths from many machines. `trodden_analysis::field` defines their contents and merges them.
 
 use crate::cli::{Aggregate as AggregateJob, Color, Fleet, FleetCopies, Pack};
 use crate::commands::remarks;
@@ -31,19 +31,16 @@ use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_of, users_j
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
-/// Memory for sorting, in bytes: what does not fit goes to temporary files.
+/// Memory for sorting, in bytes; the rest goes to temporary files.
 const SORT_MEMORY: usize = 256 << 20;
 
-/// Number of users listed with each path, those with most executions first.
+/// Number of users listed per path, those with most executions first.
 const SHOWN_USERS: usize = 3;
 
-/// Ending of the names of reports.
+/// File name extension of reports.
 const EXTENSION: &str = "field";
 
-/// Makes a report, or adds reports up.
-///
-/// # Errors
-/// There are no profiles or reports, or a file cannot be read or written.
+/// Makes copies, writes a report, or aggregates reports.
 pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
     match job {
         Fleet::Copies(job) => copies(job),
@@ -61,7 +58,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
         writes: job.writes.as_deref(),
         strategy: job.strategy,
         profitable: job.division.profitable.into(),
-        max_probes: job.division.max_probes.map(|most| most as usize),
+        max_probes: job.division.max_probes.map(|max| max as usize),
     };
     distribute::make(&options, CopyContext { driver: context(), around: &surroundings() })?;
     Ok(ExitCode::SUCCESS)
@@ -69,11 +66,11 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
 
 fn pack(job: &Pack) -> Result<ExitCode> {
     let copy = job.copy.as_deref().map(|copy| distribute::identity(copy, folders().units.as_ref())).transpose()?;
-    let mut report = FieldReport::new(&filtered(job)?, user_of(&job.user))?;
+    let mut report = FieldReport::new(&untested_counts(job)?, user_of(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
-            "these are counts of another program than {}",
+            "the counts are not of the copy {}: pass the copy that wrote them to --copy",
             job.copy.as_deref().unwrap_or(Path::new("")).display()
         );
         report.add_copy(image, unit);
@@ -91,14 +88,14 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
-fn filtered(job: &Pack) -> Result<Profile> {
+/// Returns the counts of untested paths in all profiles. If any profile is of a copy, only counts of copies remain.
+fn untested_counts(job: &Pack) -> Result<Profile> {
     let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
-    // A copy of which nothing came up has written nothing.
+    // A copy that took no untested path has written nothing.
     let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
     let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted, &folders)? };
     for input in inputs {
@@ -112,7 +109,7 @@ fn filtered(job: &Pack) -> Result<Profile> {
     if of_copies && read == 0 {
         return Ok(Profile { run: Run::default(), images: Vec::new(), sampling: None });
     }
-    let mut profile = merger.finish().context("no profile can be read")?;
+    let mut profile = merger.finish().context("none of the profiles could be read")?;
     match of_copies {
         true => profile.images.retain(is_copy),
         false => known.check(&profile, &folders)?,
@@ -124,8 +121,8 @@ fn is_empty_folder(path: &Path) -> bool {
     path.is_dir() && raw_files(path).is_ok_and(|files| files.is_empty())
 }
 
-/// The copies that were made in a folder.
-fn distributed(folder: &Path) -> Result<DistributedCopies> {
+/// Reads the copies that were made in a folder.
+fn read_copies(folder: &Path) -> Result<DistributedCopies> {
     let (program, copies) = distribute::read(folder, folders().units.as_ref())?;
     let copies = copies.into_iter().map(|copy| DistributedCopy { image: copy.image, units: copy.units });
     Ok(DistributedCopies::new(program, copies.collect())?)
@@ -133,26 +130,28 @@ fn distributed(folder: &Path) -> Result<DistributedCopies> {
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::most(job.top, job.json)), users: SHOWN_USERS };
-    let handed = job.copies.as_deref().map(distributed).transpose()?;
+    let distributed = job.copies.as_deref().map(read_copies).transpose()?;
     let mut units = BTreeMap::new();
-    let copies = handed.as_ref().map(|handed| {
-        let PartitionedProgram { identity, units: of_program, .. } = handed.program();
+    let copies = distributed.as_ref().map(|distributed| {
+        let PartitionedProgram { identity, units: of_program, .. } = distributed.program();
         units = of_program.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
-        (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
+        (0..distributed.copies().len() as u32)
+            .map(|copy| distributed.functions(copy).into_iter().map(str::to_owned).collect())
+            .collect::<Vec<_>>()
     });
     let mut maps = UnitMaps::new(folders().units()?.clone(), units);
-    let mut aggregator = match handed {
-        Some(handed) => Aggregator::from_copies(limits, handed),
+    let mut aggregator = match distributed {
+        Some(distributed) => Aggregator::from_copies(limits, distributed),
         None => Aggregator::new(limits),
     };
-    for file in files_of(&job.reports, EXTENSION, "reports", "`trodden fleet pack` makes them")? {
+    for file in files_of(&job.reports, EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
-            // One damaged file does not spoil what thousands of machines sent.
+            // One damaged file must not stop the aggregation of thousands.
             Err(error @ FieldError::Damaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
             read => read?,
         }
     }
-    anyhow::ensure!(aggregator.reports() > 0, "there is no report of untested paths in these files: `trodden fleet pack` makes them");
+    anyhow::ensure!(aggregator.reports() > 0, "these files contain no report of untested paths: make reports with `trodden fleet pack`");
     let sums = match &job.rows {
         Some(file) => {
             let mut rows = Rows::create(file, output::BEGUN)?;
@@ -169,13 +168,13 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         .transpose()?;
     show(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.foreign > 0 {
-        warn(format_args!("left out, since of none of the copies: {} in these reports", plural(sums.foreign as u128, "path", "paths")));
+        warn(format_args!("left out {} that belong to none of the copies", plural(sums.foreign as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The files that are meant, those of folders by their names' ending; `what` they are and which command `makes` them.
-fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Result<Vec<PathBuf>> {
+/// Returns the given files and, in given folders, the files with this extension. `what` and `remedy` are for the error if there are none.
+fn files_of(wanted: &[PathBuf], extension: &str, what: &str, remedy: &str) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
     for path in wanted {
         if !path.is_dir() {
@@ -189,14 +188,14 @@ fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Res
         out.retain(|p| p.extension().is_some_and(|e| e == extension) || wanted.contains(p));
     }
     out.sort();
-    // Named twice, it is one all the same.
+    // A file that is given twice counts once.
     let mut seen = BTreeSet::new();
     out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
-    anyhow::ensure!(!out.is_empty(), "there are no {what} (files *.{extension}) in these folders: {makes}");
+    anyhow::ensure!(!out.is_empty(), "there are no {what} (files *.{extension}) in these folders: {remedy}");
     Ok(out)
 }
 
-/// The paths that most users took, with their source.
+/// Prints the paths that most users took, with their source.
 fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
     let (profile, missing) = profile_of(&sums.top, maps);
     let view = View::from_profile(&profile);
@@ -208,8 +207,10 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
         let root = maps.store().root().display().to_string();
-        warn(format_args!("maps of {missing} of these paths are not in the unit cache {root}: set TRODDEN_CACHE to that of the build"));
+        warn(format_args!(
+            "the maps of {missing} of these paths are not in the unit cache {root}: set TRODDEN_CACHE to the unit cache of the build"
+        ));
     }
-    remarks::remarks(&view, &sources);
+    remarks::report_missing(&view, &sources);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `trodden import`: a run of what was written without `trodden record`.
+//! `trodden import`: stores data that was recorded without `trodden record` as a run.
 
 use super::trace;
 use crate::cli::Import;
@@ -13,17 +13,14 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{Destination, import, one_run, record};
 use trodden_report::input_kind::InputKind;
 
-/// The name of standard input.
+/// File name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Reads the files and stores the profile.
-///
-/// # Errors
-/// A file cannot be read, they are of several kinds, nothing in them can be decoded, or the profile cannot be stored.
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
     let kind = kind_of_all(job)?;
-    let (around, destination) = (surroundings(), job.destination.value());
+    let (around, destination) = (surroundings(), job.destination.to_recording());
     if kind != InputKind::Branches {
         kind.refuse_options(&[("--program", !job.program.is_empty())])?;
     }
@@ -37,14 +34,14 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kind that all files have.
+/// Returns the kind of the files.
 fn kind_of_all(job: &Import) -> Result<InputKind> {
     let first = kind_of(job, &job.files[0])?;
     for file in &job.files[1..] {
         let other = kind_of(job, file)?;
         ensure!(
             other == first,
-            "{} is {}, and {} is {}: import each kind by a call of its own",
+            "{} is {}, but {} is {}: import each kind separately",
             job.files[0].display(),
             first.phrase(),
             file.display(),
@@ -57,7 +54,7 @@ fn kind_of_all(job: &Import) -> Result<InputKind> {
 fn kind_of(job: &Import, file: &Path) -> Result<InputKind> {
     let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::of_import(file)? };
     match found {
-        // Of a text with a program it is known what it is to be; its reader says what is wrong with it.
+        // With --program, an unrecognised file must be text of `perf script`; its parser reports what is wrong with it.
         None | Some(InputKind::Waits) if !job.program.is_empty() && file.is_file() => Ok(InputKind::Branches),
         Some(kind) => Ok(kind),
         None => Err(InputKind::unknown(file)),
@@ -69,10 +66,10 @@ fn only<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
     Ok(&job.files[0])
 }
 
-/// A profile of branches that hardware recorded, of a program that counts nothing.
+/// Stores a profile of branches that hardware recorded while an uninstrumented program ran.
 fn branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> {
     if job.program.is_empty() {
-        bail!("name the program whose branches these are: --program PROGRAM (built with --addresses)");
+        bail!("the program that these branches are of is missing: add --program PROGRAM (built with --addresses)");
     }
     let (text, name): (Box<dyn BufRead>, &Path) = match file.as_os_str() == STANDARD_INPUT {
         true => (Box::new(io::stdin().lock()), Path::new("standard input")),

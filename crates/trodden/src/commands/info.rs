@@ -1,5 +1,4 @@
-//! `trodden info`: what is known of an instrumented program, and what in it is not counted; what a profile and its streams hold; or, of
-//! no file, where everything is kept.
+//! `trodden info`: describes an instrumented program, a profile with its streams, or, without a file, where data is stored.
 
 use crate::cli::Info;
 use crate::context::context;
@@ -24,13 +23,10 @@ use trodden_stored::streams::logs_of_run;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Image, ImageError};
 
-/// Prints what is known of the file. The status is 1 if a profile is damaged.
-///
-/// # Errors
-/// It cannot be read, or is neither an instrumented image nor a profile nor a stream.
+/// Describes a file. Returns status 1 if it is a damaged profile.
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
-        let found = KeptPlaces::look()?;
+        let found = StoragePlaces::find()?;
         print_found(info.json, || json_text(&found), || Ok(found.text()))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -48,36 +44,36 @@ pub fn run(info: &Info) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Version of the JSON of [`KeptPlaces`].
+/// Version of the JSON of [`StoragePlaces`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// Where everything is kept, as `trodden info` without a file says.
+/// Folders where data is stored, as printed by `trodden info` without a file.
 #[derive(Debug, Serialize)]
-struct KeptPlaces {
+struct StoragePlaces {
     schema_version: u32,
     version: &'static str,
-    /// Maps, bitcode and link recipes of builds; none if the environment names no folder, and there is no home.
+    /// Folder with maps, bitcode and link recipes of builds; `None` if neither the environment nor a home folder determines it.
     unit_cache: Option<PathBuf>,
-    /// The run store of this folder, or of one above it.
+    /// Run store of the current folder or of a parent folder.
     run_store: Option<PathBuf>,
-    /// Runs in it.
+    /// Number of runs in the run store.
     runs: usize,
-    /// Where a run would be stored.
+    /// Run store that a new run would go to.
     new_runs: PathBuf,
-    /// The store of the last run, if it is another one.
+    /// Run store of the last run, if it is a different one.
     last_run_store: Option<PathBuf>,
     /// Folders of sources that have moved.
     sources: Vec<PathBuf>,
-    /// Where temporary files lie.
+    /// Folder for temporary files.
     temporary: PathBuf,
 }
 
-impl KeptPlaces {
-    fn look() -> Result<KeptPlaces> {
+impl StoragePlaces {
+    fn find() -> Result<StoragePlaces> {
         let here = Path::new(".");
         let run_store = store::locate(here);
         let runs = if run_store.is_some() { RunStore::find(here)?.list()?.len() } else { 0 };
-        Ok(KeptPlaces {
+        Ok(StoragePlaces {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             unit_cache: context().store().ok().map(|units| units.root().to_owned()),
@@ -101,11 +97,13 @@ impl KeptPlaces {
             Some(folder) => {
                 format!("{}{}, with {}", folder.display(), is_set(RUNS_VARIABLE), plural(self.runs as u128, "run", "runs"))
             }
-            None => format!("none here or in a folder above; `trodden record` makes {}{}", self.new_runs.display(), is_set(RUNS_VARIABLE)),
+            None => {
+                format!("none here or in a parent folder; `trodden record` creates {}{}", self.new_runs.display(), is_set(RUNS_VARIABLE))
+            }
         };
         let last = self.last_run_store.as_ref().map(|folder| format!("last run     in {}\n", folder.display())).unwrap_or_default();
         let sources = match self.sources.as_slice() {
-            [] => format!("where they were compiled ({SOURCES_VARIABLE} names folders that they have moved to)"),
+            [] => format!("where they were compiled (set {SOURCES_VARIABLE} to folders that they have moved to)"),
             folders => {
                 let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
                 format!("where they were compiled, and in {}", folders.join(", "))
@@ -119,10 +117,12 @@ impl KeptPlaces {
     }
 }
 
-/// A profile or a run, with the statistics of its streams.
+/// Describes a profile or a run, with the statistics of its streams.
 fn profile(info: &Info, name: &str) -> Result<ExitCode> {
     let files = named::files(name)?;
-    let [file] = files.as_slice() else { bail!("`{name}` is a suite of {} runs: name one of them", files.len()) };
+    let [file] = files.as_slice() else {
+        bail!("`{name}` is a suite of {}: name one of its runs", plural(files.len() as u128, "run", "runs"))
+    };
     let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
     let recovered = Profile::recover(file)?;
     let summary = ProfileSummary::new(&recovered);

@@ -1,10 +1,10 @@
-//! `trodden instrument PROG -o OUT`: another variant of a program, made from its bitcode and its link recipe, without its sources. See
+//! `trodden instrument PROGRAM -o NEW`: makes a variant of a program from its bitcode and link recipe, without its sources. See
 //! [`trodden_driver::variant`].
 
 mod interesting;
 mod watch;
 
-use crate::cli::{Instrument, OnUntested, word};
+use crate::cli::{Instrument, PathAction, word};
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::surroundings::folders;
@@ -23,30 +23,27 @@ use trodden_report::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Image, Settings, UnitMap};
 
-/// By how many per cent the code of a unit may grow so that callees need not read their contexts.
-const GROWTH: u32 = 50;
+/// Default percentage by which the code of a unit may grow so that callees need not read their contexts.
+const DEFAULT_GROWTH: u32 = 50;
 
 /// Makes the variant.
-///
-/// # Errors
-/// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     ensure!(
         job.action.is_none() || job.watch.is_some() || job.parameters.residual.is_some(),
-        "--action says what happens at a watched or untested path: give --watch EXPRESSION or --residual PROFILE, too"
+        "--action needs paths to act on: add --watch EXPRESSION or --residual PROFILE"
     );
     let request = request(job)?;
     let defaults = defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
     let Some(made) = variant::make(context(), program, output, &request, &defaults)? else {
         if request.experiment.observation() == Observation::Trace {
-            note(format_args!("{} has room for a witness in each block, and counts nothing", output.display()));
+            note(format_args!("{} counts nothing and has a sled for a witness in each block", output.display()));
             return Ok(ExitCode::SUCCESS);
         }
         bail!("{} has no instrumented unit", output.display());
     };
-    report(&made);
+    warn_of_full_counting(&made);
     if let Some(set) = request.experiment.segments() {
         segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
@@ -64,7 +61,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     ));
     match &defaults.output {
         Some(pattern) => {
-            note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden untested` reads that"))
+            note(format_args!("the variant writes to {pattern} unless TRODDEN_OUTPUT is set; `trodden untested` reads that file"))
         }
         None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {WRITES_NOTHING}")),
         None if job.watch.is_some() => note(WRITES_NOTHING),
@@ -73,38 +70,39 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked for. It is checked before anything is read.
+/// Converts the options to a request for the plugin. Conflicting options are refused before anything is read.
 fn request(job: &Instrument) -> Result<PluginRequest> {
-    let place = || Some(SettingsFile::File(PathBuf::new()));
+    let placeholder = || Some(SettingsFile::File(PathBuf::new()));
     let mut settings = Settings { time_limit_s: job.choices.time_limit, ..job.parameters.settings() };
-    settings.interesting = if job.interesting.is_empty() { None } else { place() };
-    settings.watched = job.watch.as_ref().and_then(|_| place());
-    settings.segments = job.segments.as_ref().and_then(|_| place());
+    settings.interesting = if job.interesting.is_empty() { None } else { placeholder() };
+    settings.watched = job.watch.as_ref().and_then(|_| placeholder());
+    settings.segments = job.segments.as_ref().and_then(|_| placeholder());
     exclusions::check(&settings)?;
     if !job.interesting.is_empty() {
         let paths = interesting::paths(&job.interesting, &job.program)?;
         let interesting: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
-        let (paths_said, of) = (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
-        note(format_args!("{paths_said} of {of} {} interesting", if interesting == 1 { "is" } else { "are" }));
+        let (path_count, function_count) =
+            (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
+        note(format_args!("{path_count} of {function_count} {} interesting", if interesting == 1 { "is" } else { "are" }));
         settings.interesting = Some(experiment::stored(context(), &paths)?);
     }
     if let Some(expression) = &job.watch {
-        settings.watched = Some(experiment::stored(context(), &watch::others(expression, &job.program)?)?);
+        settings.watched = Some(experiment::stored(context(), &watch::unmatched_paths(expression, &job.program)?)?);
     }
     let set = match job.segments.as_deref().map(|set| (set, set.strip_prefix("tested:"))) {
         Some((_, Some(tests))) => {
-            ensure!(job.only.is_empty(), "--only names segments of a run, and --segments tested:RUN has no list of them: leave one out");
+            ensure!(job.only.is_empty(), "--only selects segments of a run, which --segments tested:RUN does not list: omit one of them");
             Some(segments::tested(tests, job.depth as usize, &folders())?)
         }
-        Some((wanted, None)) => Some(segments::asked(job.depth as usize, &job.only, wanted, &folders())?),
+        Some((set, None)) => Some(segments::asked(job.depth as usize, &job.only, set, &folders())?),
         None => None,
     };
-    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(GROWTH))) {
+    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_GROWTH))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(
             !(is_selective && set.counts_every()),
-            "--scheme pspp numbers segments that are chosen, and this set has everything behind its calls: take known-table or ball-larus"
+            "--scheme pspp numbers only selected segments, but this set contains all paths after its calls: use known-table or ball-larus"
         );
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(SettingsFile::Stored(context().inputs()?.put(&set.to_bytes())?));
@@ -112,7 +110,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     experiment::resolve(context(), settings)
 }
 
-/// What the variant does where the environment says nothing: in a folder with a run store, its counts go there.
+/// Returns the variant's behaviour without environment variables: a residual variant writes its counts to the run store, if there is one.
 fn defaults(job: &Instrument) -> Defaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {
@@ -120,12 +118,12 @@ fn defaults(job: &Instrument) -> Defaults {
         private::create_folder(&folder).ok()?;
         Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
     });
-    let on_match = job.watch.as_ref().map(|_| OnUntested::Report);
+    let on_match = job.watch.as_ref().map(|_| PathAction::Report);
     Defaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
 }
 
-/// Names the functions of which other paths are counted than the interesting ones.
-fn report(image: &Image) {
+/// Warns of functions in which all paths are counted, not only the interesting ones.
+fn warn_of_full_counting(image: &Image) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.instead {
             warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
@@ -133,7 +131,7 @@ fn report(image: &Image) {
     }
 }
 
-/// How the units of an image are counted.
+/// Returns the settings by which the units of an image are counted.
 fn scheme(image: &Image) -> String {
     let mut schemes: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
     schemes.sort();

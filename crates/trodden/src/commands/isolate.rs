@@ -1,4 +1,4 @@
-//! `trodden isolate`: which paths do failing runs take and passing runs not?
+//! `trodden isolate`: ranks the paths that distinguish failing runs from passing ones.
 
 use crate::cli::{Color, Isolate};
 use crate::commands::remarks;
@@ -11,18 +11,15 @@ use trodden_analysis::isolate::Score;
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::{SourceCache, View, source_files};
 
-/// Ranks the paths of runs.
-///
-/// # Errors
-/// There are no such runs, or no failing or no passing ones of one build of one program.
+/// Ranks and prints the paths.
 pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
     let (isolation, profile) = gather(&compared)?;
     let runs = isolation.runs();
     if runs.failing == 0 || runs.passing == 0 {
         bail!(
-            "{} failing and {} passing runs: it takes both. Runs count as failing if they end with another status than 0 or by a signal; \
-                --failing and --passing say otherwise",
+            "the comparison needs failing and passing runs, but there are {} failing and {} passing. A run fails if its exit status is \
+                not 0 or a signal ended it; use --failing and --passing for other runs",
             runs.failing,
             runs.passing
         );
@@ -41,7 +38,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     )?;
     let text = || Ok(suspects.text(&sources, &output::text_options(color, output::STEPS)));
     output::print_found(job.json, || output::json_text(&suspects.json()), text)?;
-    remarks::report_partial(&profile);
-    remarks::remarks(&view, &sources);
+    remarks::note_inexact(&profile);
+    remarks::report_missing(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! Completions and links, all from the definition of the command line.
+//! `trodden completions` and `trodden drivers`.
 
 use crate::cli::Cli;
 use crate::context::context;
@@ -10,10 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_driver::assets;
 
-/// `trodden completions SHELL`
-///
-/// # Errors
-/// Standard output is closed.
+/// Prints the completion script for a shell.
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "trodden", &mut text);
@@ -21,10 +18,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trodden drivers [FOLDER]`
-///
-/// # Errors
-/// The folder cannot be written.
+/// Creates links to the drivers in a folder, by default that of trodden.
 pub fn drivers(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,

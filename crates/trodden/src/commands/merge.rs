@@ -1,4 +1,4 @@
-//! `trodden merge`: several profiles as one.
+//! `trodden merge`: merges profiles into one.
 
 use crate::cli::Merge;
 use crate::notes::{Progress, note, warn};
@@ -10,13 +10,10 @@ use trodden_profile::merge::{Builds, merge_files};
 use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// Exit status if files were left out or were damaged.
+/// Exit status if files were left out or damaged.
 const INCOMPLETE: u8 = 1;
 
-/// Merges, and writes the result. The status is 1 if files were left out or were damaged.
-///
-/// # Errors
-/// Nothing could be merged, or the result cannot be written.
+/// Merges profiles, and writes the result. Returns status 1 if files were left out or damaged.
 pub fn run(job: &Merge) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {
@@ -24,24 +21,24 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     }
     let mut seen = HashSet::new();
     if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {
-        warn(format_args!("{} is named more than once, and added as often", file.display()));
+        warn(format_args!("{} is given more than once, and its counts are added each time", file.display()));
     }
     let builds = if job.separate_builds { Builds::Separate } else { Builds::Refuse };
     let progress = Progress::new(files.len(), "profiles");
     let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {
-        warn(format_args!("left out: {}", named_once(file, &reason.to_string())));
+        warn(format_args!("left out: {}", with_file_name(file, &reason.to_string())));
     }
     merged.damaged.iter().flat_map(|(file, lost)| named::losses(file, lost)).for_each(warn);
-    let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
+    let profile = merged.profile.context("none of the given profiles could be merged")?;
     profile.write(&job.output)?;
-    let merged_profiles = plural(merged.files as u128, "profile is", "profiles are");
-    note(format_args!("{merged_profiles} merged in {}", job.output.display()));
+    let merged_profiles = plural(merged.files as u128, "profile", "profiles");
+    note(format_args!("merged {merged_profiles} into {}", job.output.display()));
     Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
-/// A reason with the name of its file, which most reasons begin with.
-fn named_once(file: &Path, reason: &str) -> String {
+/// Prefixes a reason with the name of its file, unless the reason starts with it.
+fn with_file_name(file: &Path, reason: &str) -> String {
     let name = file.display().to_string();
     if reason.starts_with(&name) { reason.to_owned() } else { format!("{name}: {reason}") }
 }

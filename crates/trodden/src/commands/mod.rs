@@ -1,22 +1,23 @@
-//! What each verb of the command does: one file or folder for each.
+//! The commands: one file or folder each.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `build.rs`, `cargo.rs` | running a build whose compilers are the drivers; `cargo trodden` |
-//! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
-//! | `stream.rs`, `sequences.rs` | showing sequences of paths and calls, and what flight recorders kept; questions asked of sequences |
-//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one verb each, for profiles; other kinds go to `trace.rs` and others |
-//! | `annotate.rs` | a path over the source |
+//! | `build.rs`, `cargo.rs` | builds whose compilers are the drivers; `cargo trodden` |
+//! | `record.rs` | running a program and storing its profile |
+//! | `stream.rs`, `sequences.rs` | showing streams of paths and calls, and flight recordings; queries on streams |
+//! | `report.rs`, `show.rs`, `find.rs`, `diff.rs`, `export.rs` | one command each, for profiles; other files go to `trace.rs` and others |
+//! | `annotate.rs` | source with one path marked |
 //! | `runs.rs`, `merge.rs` | listing and merging profiles |
 //! | `advise.rs`, `isolate.rs`, `untested.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `fleet.rs` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs` | faster programs; variants without sources |
-//! | `copies/` | copies that share the counting of a program: building, running and adding up |
-//! | `import.rs` | runs of what was written without `trodden record` |
+//! | `copies.rs` | recording by several copies of a program |
+//! | `import.rs` | storing data that was recorded without `trodden record` |
 //! | `simulate.rs` | the model of the hardware path profiler |
-//! | `trace.rs`, `trace/` | recording exact traces of programs that were not built for it; what other verbs do with traces |
-//! | `waits.rs` | waiting time: recording it; what other verbs do with recordings |
-//! | `info.rs`, `cache.rs`, `doctor.rs` | what is known of a program, what is stored, whether everything is there |
+//! | `trace.rs`, `trace/` | recording exact traces of unmodified programs; other commands on traces |
+//! | `waits.rs` | recording waits; other commands on such recordings |
+//! | `info.rs`, `cache.rs`, `doctor.rs` | descriptions of files, the unit cache, checks of the installation |
+//! | `remarks.rs` | notes that reports share |
 //! | `manual.rs` | completions, links to drivers |
 
 mod advise;
@@ -64,10 +65,7 @@ use trodden_console::arguments::simulate::SimulateModel;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
-/// Runs the command that the line names.
-///
-/// # Errors
-/// Those of the command.
+/// Runs a command, and remembers the run store if the command uses one.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let stores_runs = matches!(cli.command, Command::Record(_) | Command::Import(_) | Command::Suite(_));
     let done = dispatch(cli);
@@ -108,8 +106,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Trace(job) => trace::run(&job),
         Command::Cache(job) => cache::run(&job),
         Command::Doctor { json } => doctor::run(json),
-        Command::Repeatable { json, runs, command } => copies::determinism(&command, runs, json),
-        Command::Copy { folder, copy } => copies::work(&folder, copy),
+        Command::Repeatable { json, runs, command } => copies::check_repeatable(&command, runs, json),
+        Command::Copy { folder, copy } => copies::run_copy(&folder, copy),
         Command::Drivers { folder } => manual::drivers(folder),
         Command::Completions { shell } => manual::completions(shell),
     }

@@ -1,5 +1,5 @@
-//! `trodden pgo`: a program made faster by what its own runs say, in one command. See [`trodden_driver::guided`]; what is made of paths is
-//! described in [`trodden_analysis::transformations`].
+//! `trodden pgo`: optimises a program with profiles of its own runs. [`trodden_driver::guided`] describes the steps,
+//! [`trodden_analysis::transformations`] the path-based transformations.
 
 use crate::cli::Pgo;
 use crate::context::context;
@@ -14,15 +14,15 @@ use trodden_driver::guided::{self, Guided, Training, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_unit::{Transformation, TransformationPlan};
 
-/// Share of the program's executed instructions, in percent, that a copied path saves at least.
-const MIN_SHARE: f64 = 0.05;
+/// Default minimum percentage of the program's executed instructions that a copied path must save.
+const DEFAULT_MIN_SHARE: f64 = 0.05;
 
-/// Builds, trains, builds, trains, and makes the program.
+/// Builds and trains the program twice, and builds the optimised program.
 ///
 /// # Errors
-/// A build, a training or a tool fails, or it is not clear which program is meant.
+/// A build, a training or a tool fails, or the build makes several programs and `--program` does not name one.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
-    check_places(job)?;
+    check_outputs(job)?;
     let guided = Guided {
         command: job.command.clone(),
         clean: job.clean.clone(),
@@ -34,7 +34,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let functions = RefCell::new(Vec::new());
     let edges = |program: &Path| record::train(&job.train, program, &surroundings());
     let paths = |program: &Path| -> Result<TransformationPlan> {
-        let found = by_paths(job, program)?;
+        let found = transformed_functions(job, program)?;
         let plan = plan(&found);
         functions.replace(found);
         Ok(plan)
@@ -48,23 +48,25 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at the places of the results before anything is built.
-fn check_places(job: &Pgo) -> Result<()> {
+/// Checks the names of the output files before anything is built.
+fn check_outputs(job: &Pgo) -> Result<()> {
     for (option, file) in [("--output", &job.output), ("--keep-profile", &job.choices.keep_profile)] {
         let Some(file) = file else { continue };
-        ensure!(!file.is_dir(), "{} is a folder: {option} takes the name of a file", file.display());
+        ensure!(!file.is_dir(), "{} is a folder, but {option} takes the name of a file", file.display());
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            ensure!(folder.is_dir(), "there is no folder {} for the file that {option} names: make it", folder.display());
+            ensure!(folder.is_dir(), "the folder {} of the file given by {option} does not exist: create it", folder.display());
         }
     }
     Ok(())
 }
 
-/// What the paths of the second training say.
-fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
-    let options =
-        TransformationOptions { least_saving: job.choices.min_share.unwrap_or(MIN_SHARE) / 100.0, ..TransformationOptions::default() };
+/// Runs the second training, and selects transformations by its paths.
+fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
+    let options = TransformationOptions {
+        least_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SHARE) / 100.0,
+        ..TransformationOptions::default()
+    };
     let profile = match &job.choices.hot_paths {
         Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
         None => record::train(&job.train, program, &surroundings())?,
@@ -73,20 +75,24 @@ fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
 }
 
 fn report(output: &Path, transformed: &[TransformedFunction]) {
-    for one in transformed.iter().filter(|d| d.is_changed()) {
-        let of = |kind: fn(&Transformation) -> bool| one.transformations.iter().filter(|d| kind(d)).count();
-        let (copies, loops) = (of(|d| matches!(d, Transformation::Copy(_))), of(|d| matches!(d, Transformation::LastIterations(_))));
+    for function in transformed.iter().filter(|function| function.is_changed()) {
+        let number = |kind: fn(&Transformation) -> bool| function.transformations.iter().filter(|t| kind(t)).count();
+        let (copies, loops) =
+            (number(|t| matches!(t, Transformation::Copy(_))), number(|t| matches!(t, Transformation::LastIterations(_))));
         let parts = [
-            (loops, "loops whose last iteration has code of its own"),
-            (copies, "copies of paths behind branches that earlier ones decide"),
+            (loops, "loops with separate code for the last iteration"),
+            (copies, "copies of paths whose branches are decided by earlier ones"),
         ];
         let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
-        note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
+        note(format_args!("{} ({:.1}% of all instructions): {}", function.function, function.share * 100.0, parts.join(", ")));
     }
     if !transformed.is_empty() {
-        let copied =
-            if transformed.iter().any(TransformedFunction::is_changed) { "" } else { "; nothing is copied: no copy would save enough" };
-        note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", transformed.len()));
+        let copied = if transformed.iter().any(TransformedFunction::is_changed) {
+            ""
+        } else {
+            "; no path is copied, since no copy would save enough"
+        };
+        note(format_args!("functions with branch weights from paths: {}{copied}", transformed.len()));
     }
-    note(format_args!("the program is {}", output.display()));
+    note(format_args!("the optimised program is {}", output.display()));
 }

@@ -1,4 +1,4 @@
-//! `trodden record`: which kind of recording is asked for.
+//! `trodden record`: selects the kind of recording.
 
 use crate::cli::{Branches, Division, Record};
 use crate::commands::copies;
@@ -14,19 +14,16 @@ use trodden_recording::branches::{self, BranchRecording};
 use trodden_recording::streams::record as streams;
 use trodden_recording::{programs, record, sample};
 
-/// Records a run; gives the command's exit status.
-///
-/// # Errors
-/// The command cannot be started, there is nothing to attach to, or there is no place for its counts.
+/// Records a run, and returns the command's exit status.
 pub fn run(job: &Record) -> Result<ExitCode> {
-    // Before the command runs, which may take long.
+    // The command may take long, so errors of the destination must show before.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
     refuse_options_without_effect(job)?;
-    let (what, around) = (job.what(), surroundings());
+    let (what, around) = (job.recorded_command(), surroundings());
     if !job.attach.is_empty() {
-        let (subjects, destination) = (job.attach.clone(), job.destination.value());
-        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.value(), destination }, &around)?;
+        let (subjects, destination) = (job.attach.clone(), job.destination.to_recording());
+        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &around)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(branches) = &job.branches {
@@ -36,18 +33,17 @@ pub fn run(job: &Record) -> Result<ExitCode> {
         return copies::run(job);
     }
     let whole = job.stream.whole_program.then(|| job.stream.options());
-    if let Some(suite) = job.destination.suite.as_deref().filter(|_| follows(job)) {
+    if let Some(suite) = job.destination.suite.as_deref().filter(|_| stores_each_program(job)) {
         return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &around));
     }
     match (job.stream.last, whole) {
         (Some(last), _) => streams::record_last(&what.command, last, &around),
         (None, Some(options)) => streams::record_whole(&what, options, &around),
-        (None, None) => record::run(&what, job.bursts.value(), job.bursts.are_given(), &around),
+        (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &around),
     }
 }
 
-/// Refuses options that change nothing without another one. clap asks for the other one too, but not where that would conflict with what
-/// else is given.
+/// Refuses options that have no effect without another one. clap checks this too, but not if the other one conflicts with a given option.
 fn refuse_options_without_effect(job: &Record) -> Result<()> {
     let copies = &job.copies;
     let without_copies = copies.copies.is_none();
@@ -68,22 +64,24 @@ fn refuse_options_without_effect(job: &Record) -> Result<()> {
         ("--whole-program", !job.stream.whole_program && *streams != StreamChoices::default()),
     ];
     if let Some((needed, _)) = choices.iter().find(|(_, is_idle)| *is_idle) {
-        bail!("a choice of `trodden-lab with` needs {needed}, which is missing");
+        bail!("an option of `trodden-lab with` needs {needed}: add it");
     }
     match options.iter().find(|(.., is_idle)| *is_idle) {
-        Some((option, needed, _)) => bail!("{option} needs {needed}, which is missing, or does not go together with the other options"),
+        Some((option, needed, _)) => {
+            bail!("{option} needs {needed}, which is missing or conflicts with another option: omit {option} or that option")
+        }
         None => Ok(()),
     }
 }
 
-/// Whether each program is to be a run of its own.
-fn follows(job: &Record) -> bool {
+/// Returns true if each program that the command runs becomes a run of its own.
+fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }
 
-/// perf, and what it records.
-fn branch_recording(wanted: &Branches) -> Result<BranchRecording> {
+/// Finds perf, and returns what it has to record.
+fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = named(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
-    Ok(BranchRecording { kind: wanted.kind, perf, event: wanted.event.clone() })
+    Ok(BranchRecording { kind: branches.kind, perf, event: branches.event.clone() })
 }

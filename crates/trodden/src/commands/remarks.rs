@@ -1,29 +1,29 @@
-//! What reports say beside what they show: what is missing, and which counts are not exact.
+//! Notes that reports share: missing files, and counts that are not exact.
 
 use crate::notes::{note, warn};
 use trodden_coverage::Files;
 use trodden_profile::Profile;
 use trodden_report::{SourceCache, View};
 
-/// Says which files a tracefile lacks because they are not there.
-pub fn left_out(files: &Files) {
+/// Notes which source files a tracefile does not contain because they do not exist.
+pub fn note_missing_files(files: &Files) {
     let missing = files.missing();
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("left out, since there is no such file: {first}{more}. Set TRODDEN_SOURCES=FOLDER if it has moved"));
+        note(format_args!("left out source files that do not exist: {first}{more}. Set TRODDEN_SOURCES=FOLDER if they have moved"));
     }
 }
 
-/// Says what a profile does not have, where what is printed does not say it.
-pub fn report_partial(profile: &Profile) {
+/// Warns of a sampled profile and of inexact counts, for output that does not contain such remarks.
+pub fn note_inexact(profile: &Profile) {
     if profile.sampling.is_some() {
-        warn("the profile is sampled: what has no count in it may have been executed all the same");
+        warn("the profile is sampled: code without a count may have been executed, too");
     }
     profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 
-/// What is missing in a report.
-pub fn remarks(view: &View, sources: &SourceCache) {
+/// Warns of damaged parts of a profile and of source files that could not be read.
+pub fn report_missing(view: &View, sources: &SourceCache) {
     view.damaged.iter().for_each(warn);
     let missing = sources.missing();
     if let Some(first) = missing.first() {

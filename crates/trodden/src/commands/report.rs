@@ -1,7 +1,7 @@
-//! `trodden report`: what a file is and what matters most in it. Here are profiles: as text, as JSON or as a page.
+//! `trodden report`: reports profiles as text, JSON or HTML, and hands traces and recordings of waits to their modules.
 
 use super::coverage::view_of;
-use super::remarks::remarks;
+use super::remarks::report_missing;
 use super::{trace, waits};
 use crate::cli::{Color, Report};
 use crate::output::{json_text, most, print, print_text, text_options, write_report};
@@ -16,13 +16,10 @@ use trodden_report::source_files::sources;
 use trodden_report::{Measure, Selection, SourceCache, View, events, html, json, text};
 use trodden_stored::named;
 
-/// Source lines of a path, where nothing is said of them.
-const STEPS: usize = 40;
+/// Default maximum number of source lines per path.
+const DEFAULT_STEPS: usize = 40;
 
 /// Prints the report, or writes the page.
-///
-/// # Errors
-/// There is no such profile, trace, recording or function.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     if kind != InputKind::Waits {
@@ -40,7 +37,7 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
     InputKind::Profile.refuse_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
     let name = name_of(&job.file)?;
     let (profile, lost) = named::recover(name)?;
-    // Only the page shows whole sources.
+    // Only the page shows whole source files, which need the counts of all lines.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
     view.damaged.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
@@ -61,7 +58,7 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
         }
         print(&json_text(&document)?)?;
     } else {
-        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(STEPS)))?.into_bytes();
+        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(DEFAULT_STEPS)))?.into_bytes();
         if job.function.is_none()
             && let Some(sequence) = in_report::of_profile(name, &folders())
         {
@@ -69,7 +66,7 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
         }
         print_text(&String::from_utf8_lossy(&report))?;
     }
-    remarks(&view, &sources);
+    report_missing(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! `trodden segments`: a caller's path up to a call and the callee's path after it, counted together.
+//! `trodden segments`: a caller's path up to a call, then the callee's path, counted together.
 
 use crate::cli::{Color, Segments};
 use crate::commands::{remarks, sequences};
@@ -16,13 +16,10 @@ use trodden_report::segments::{SegmentList, Segments as Shown};
 use trodden_report::{Name, SourceCache, View, counted_segments, source_files};
 use trodden_stored::Folders;
 
-/// Exit status with `--fail` if there is a segment.
+/// Exit status with `--fail` if a segment is shown.
 const FOUND: u8 = 1;
 
-/// Shows segments.
-///
-/// # Errors
-/// There is no such run, or it has no segments.
+/// Prints segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
@@ -39,7 +36,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     }
     if let Some(name) = &job.function {
         found.retain(|(image, segment, _)| ends_in(image, segment, name));
-        ensure!(!found.is_empty() || is_untested, "no segment ends in a function `{name}`");
+        ensure!(!found.is_empty() || is_untested, "no segment ends in a function named `{name}`");
     }
     let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::most(job.top, !is_text));
@@ -62,7 +59,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     if is_text && observed.is_counted {
         counted_segments::compactness(&observed).iter().for_each(note);
     }
-    remarks::remarks(&view, &sources);
+    remarks::report_missing(&view, &sources);
     Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
@@ -70,7 +67,7 @@ fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
     segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name))
 }
 
-/// Leaves only what neither the build nor `--known` names.
+/// Removes the segments that the build or `--known` names.
 fn keep_untested(
     found: &mut Vec<(&ImageProfile, Segment, u64)>,
     observed: &ObservedSegments,
@@ -78,9 +75,9 @@ fn keep_untested(
     (depth, folders): (usize, &Folders),
 ) -> Result<()> {
     let (mut known, _) = observed.asked(depth, false);
-    ensure!(observed.is_counted || !job.known.is_empty(), "nothing says what is tested: name the tests by --known");
-    for wanted in &job.known {
-        known.extend(ObservedSegments::load(wanted, depth, folders)?.named(depth).into_keys());
+    ensure!(observed.is_counted || !job.known.is_empty(), "the program does not know what is tested: name the tests with --known");
+    for name in &job.known {
+        known.extend(ObservedSegments::load(name, depth, folders)?.named(depth).into_keys());
     }
     found.retain(|(image, segment, _)| !known.contains(&named(image, segment)));
     Ok(())

@@ -1,4 +1,4 @@
-//! Questions asked of sequences of paths and calls: `trodden patterns`, `find --events`, `diff --sequence`, `segments --thread`.
+//! Queries on sequences of paths and calls: `trodden patterns`, `find --events`, `diff --sequence`, `segments --thread`.
 
 use crate::cli::{Diff, Find, Length, PatternKind, Patterns, Segments};
 use crate::output;
@@ -14,21 +14,18 @@ use trodden_report::sequences::{self as shown, RecordedThread, iterations, phase
 use trodden_stored::place::streams_beside;
 
 const SCHEMA_VERSION: u32 = 1;
-/// Paths of a hot subpath, if nothing is said of their number.
-const HOT: Length = Length { least: 2, most: 50 };
-/// Least share of a hot subpath, in per cent.
+/// Default number of paths in a hot subpath.
+const HOT_LENGTH: Length = Length { min: 2, max: 50 };
+/// Default minimum share of a hot subpath, in percent.
 const HOT_SHARE: f64 = 1.0;
-/// Consecutive iterations.
+/// Default number of consecutive iterations.
 const ITERATIONS: usize = 4;
-/// Per cent of equal beginnings that go on with a pattern of iterations.
+/// Default minimum percentage of equal beginnings that go on with the same pattern of iterations.
 const PATTERN_SHARE: f64 = 90.0;
-/// Most phases: their chart has a colour for each.
+/// Default maximum number of phases: the chart has a colour for each.
 const PHASES: usize = 10;
 
-/// `trodden patterns`
-///
-/// # Errors
-/// A recording cannot be read, or an option is not one of the kind of pattern, or out of its range.
+/// Runs `trodden patterns`.
 pub fn patterns(job: &Patterns) -> Result<ExitCode> {
     let kind = InputKind::of(&job.file)?;
     let given = [
@@ -37,7 +34,7 @@ pub fn patterns(job: &Patterns) -> Result<ExitCode> {
         ("--html", job.html.is_some(), job.kind == PatternKind::Phases),
     ];
     if let Some((option, ..)) = given.iter().find(|(_, is_given, applies)| *is_given && !applies) {
-        bail!("{option} does not apply to {}", crate::cli::word(job.kind));
+        bail!("{option} does not apply to `patterns {}`: omit it", crate::cli::word(job.kind));
     }
     match job.kind {
         PatternKind::Hot => hot(job, kind),
@@ -48,19 +45,19 @@ pub fn patterns(job: &Patterns) -> Result<ExitCode> {
 }
 
 fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
-    let Length { least, most } = job.length.unwrap_or(HOT);
+    let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
     let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::most(job.top, job.json));
-    let question = HotQuestion { shortest: least, longest: most, threshold, top };
+    let question = HotQuestion { shortest: min, longest: max, threshold, top };
     question.check()?;
     let found = sequences::hot(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
     print(job.json, &found, |out| shown::write_hot(out, &question, &found))
 }
 
 fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
-    let length = job.length.unwrap_or(Length { least: ITERATIONS, most: ITERATIONS });
-    ensure!(length.least == length.most && length.most <= 64, "--length of iterations is one number, from 1 to 64");
+    let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
+    ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
     let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::most(job.top, job.json));
-    let question = IterationQuestion { iterations: length.most, share, top, most: u64::MAX };
+    let question = IterationQuestion { iterations: length.max, share, top, most: u64::MAX };
     let recording = recording(&job.file, kind, "patterns")?;
     let found = match iterations::of_copies(&recording, job.thread, question, &folders())? {
         Some(found) => found,
@@ -74,7 +71,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
 
 fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(PHASES);
-    ensure!(top > 0, "--top of phases is at least 1");
+    ensure!(top > 0, "--top must be at least 1 for phases");
     let recording = recording(&job.file, kind, "patterns")?;
     let found = sequences::phases_of(&open(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {
@@ -87,10 +84,7 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     })
 }
 
-/// `trodden find --events`: where a string of events occurs. The exit status is 1 if it does and `--fail` is given.
-///
-/// # Errors
-/// The recording cannot be read, or has no such event.
+/// Runs `trodden find --events`: prints where a sequence of events occurs. Returns status 1 if it occurs and `--fail` is given.
 pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
     let events = events(&job.expression)?;
     let opened = open(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
@@ -99,7 +93,7 @@ pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
     Ok(if job.fail && found.occurrences > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Events that are separated by semicolons. Those in square brackets belong to types (`[u8; 4]`).
+/// Splits events at semicolons, except in square brackets: these belong to types (`[u8; 4]`).
 fn events(text: &str) -> Result<Vec<String>> {
     let (mut events, mut depth) = (vec![String::new()], 0_i32);
     for character in text.chars() {
@@ -107,22 +101,19 @@ fn events(text: &str) -> Result<Vec<String>> {
             ';' if depth == 0 => events.push(String::new()),
             other => {
                 depth += i32::from(other == '[') - i32::from(other == ']');
-                events.last_mut().context("there is one from the beginning")?.push(other);
+                events.last_mut().context("the list of events is empty")?.push(other);
             }
         }
     }
     let events: Vec<String> = events.iter().map(|event| event.trim().to_owned()).collect();
     ensure!(
         !events.iter().any(String::is_empty),
-        "`{text}`: an event is missing; events are FUNCTION:PATH, `enter FUNCTION` and `leave`, separated by `;`"
+        "`{text}` contains an empty event: write FUNCTION:PATH, `enter FUNCTION` or `leave`, separated by `;`"
     );
     Ok(events)
 }
 
-/// `trodden diff --sequence`: where two streams differ. The exit status is 1 if they do and `--fail` is given.
-///
-/// # Errors
-/// A recording cannot be read, or an option is not one of streams.
+/// Runs `trodden diff --sequence`: prints where two streams differ. Returns status 1 if they do and `--fail` is given.
 pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitCode> {
     InputKind::StreamLogs.refuse_options(&[
         ("--across-builds", job.across_builds),
@@ -139,10 +130,7 @@ pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitC
     Ok(if job.fail && !found.equal { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// `trodden segments`, of one thread's stream.
-///
-/// # Errors
-/// The recording cannot be read, or an option is not one of streams.
+/// Runs `trodden segments --thread`: prints the segments of one thread's stream.
 pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     let others = [
         ("--function", job.function.is_some()),
@@ -151,7 +139,7 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
         ("--sarif", job.sarif.is_some()),
     ];
     if let Some((option, _)) = others.iter().find(|(_, is_given)| *is_given) {
-        bail!("{option} does not apply to call segments of one thread's stream");
+        bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }
     let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
     let found = sequences::segments(&opened, job.depth as usize, false, output::most(job.top, job.json))?;
@@ -159,28 +147,28 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The recorded stream that a name means: of a profile's file the logs beside it.
+/// Returns the name of the recorded stream of a file; for a profile, that is the folder of logs beside it.
 ///
 /// # Errors
-/// It has no stream, or is of another kind.
+/// The profile has no stream, or the command does not apply to this kind of file.
 pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> {
     match kind {
         InputKind::Profile if file.is_file() => {
-            let beside = streams_beside(file);
+            let logs = streams_beside(file);
             ensure!(
-                beside.is_dir(),
+                logs.is_dir(),
                 "{} is a profile without a stream: record one with `trodden record --whole-program -o FILE -- PROGRAM` (built with \
                  --stream)",
                 file.display()
             );
-            Ok(name_of(&beside)?.to_owned())
+            Ok(name_of(&logs)?.to_owned())
         }
         InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => Ok(name_of(file)?.to_owned()),
         other => Err(other.refused(file, command)),
     }
 }
 
-/// Opens a thread of a recording.
+/// Opens the stream of a thread.
 fn open(recording: &str, thread: usize) -> Result<Opened> {
     shown::open(recording, of_thread(thread), &folders())
 }
@@ -189,7 +177,7 @@ fn of_thread(thread: usize) -> RecordedThread {
     RecordedThread { thread, method: None }
 }
 
-/// Prints a result as JSON or as lines.
+/// Prints a result as JSON or text.
 fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(output::text_or_json(json));
     if json {

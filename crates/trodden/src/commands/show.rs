@@ -1,4 +1,4 @@
-//! `trodden show`: what a thread did, in order.
+//! `trodden show`: prints what threads executed, in order.
 
 use super::{stream, trace};
 use crate::cli::Show;
@@ -7,17 +7,19 @@ use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
 use trodden_stored::streams::newest_recording;
 
-/// Shows it.
-///
-/// # Errors
-/// There is no such file, it has no such thread or place, or it is of a kind that is not shown.
+/// Shows a run, a trace or flight recordings; by default the newest recording.
 pub fn run(job: &Show) -> Result<ExitCode> {
     let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
     let kinds = files.iter().map(|file| InputKind::of(file)).collect::<Result<Vec<_>>>()?;
     if kinds.iter().all(|kind| *kind == InputKind::StreamFiles) {
         return stream::last(job, &files);
     }
-    ensure!(files.len() == 1, "several files are shown only of flight recorders, and {} is {}", files[0].display(), kinds[0].phrase());
+    ensure!(
+        files.len() == 1,
+        "only files of flight recorders can be shown together, but {} is {}: show it separately",
+        files[0].display(),
+        kinds[0].phrase()
+    );
     match kinds[0] {
         InputKind::Trace => trace::show(job, &files[0]),
         InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => stream::show(job, &files[0], kinds[0]),

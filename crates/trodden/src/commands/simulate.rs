@@ -1,4 +1,4 @@
-//! `trodden simulate`: the hardware path profiler's model on a program that QEMU runs, or on recorded branches.
+//! `trodden simulate`: runs the model of the hardware path profiler on a program under QEMU, or on recorded branches.
 
 use crate::context::context;
 use crate::notes::note;
@@ -28,23 +28,23 @@ use trodden_trace::simulation::{
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
-/// The plugin for QEMU.
+/// QEMU plugin that records branches and instructions.
 const PLUGIN: OwnLibrary =
     OwnLibrary { what: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
-/// Runs or reads, and reports.
+/// Simulates the profiler, and writes the report. Returns the program's exit status.
 ///
 /// # Errors
-/// A parameter is out of its range, the source cannot be opened or is damaged, or a file cannot be written.
+/// A parameter is out of range, the input cannot be opened or is damaged, or a file cannot be written.
 pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
-    ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of says which profile --profile writes: give that, too");
+    ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of selects what --profile writes: add --profile FILE");
     if job.from.is_none() && job.command.is_empty() {
-        bail!("nothing to simulate: name a program with its arguments behind `--`, or a recording or a trace with --from");
+        bail!("nothing to simulate: give a program and its arguments after `--`, or a recording or trace with --from");
     }
-    // clap asks for no --from where a command is given, with which --from conflicts.
-    let of_files = [("--program", !job.program.is_empty()), ("--partial", job.partial)];
-    if let Some((option, _)) = of_files.iter().find(|(_, is_given)| *is_given && job.from.is_none()) {
-        bail!("{option} is for --from FILE, and a program is run here: leave it out");
+    // clap does not demand --from if a command is given, since the two conflict.
+    let file_options = [("--program", !job.program.is_empty()), ("--partial", job.partial)];
+    if let Some((option, _)) = file_options.iter().find(|(_, is_given)| *is_given && job.from.is_none()) {
+        bail!("{option} applies only to --from FILE, not to a program that is run: omit it");
     }
     let mut parameters = parameters(job, model)?;
     let processor = processor(job, model)?;
@@ -54,7 +54,11 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
         None => program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
-        bail!("{} holds branches only: events but instructions need whole instructions (a program, or a recording of one)", opened.origin);
+        bail!(
+            "{} contains only branches, but events other than `instructions` need all instructions: run the program instead, or record it \
+                with --event",
+            opened.origin
+        );
     }
     if !opened.source.knows_return_addresses() {
         parameters.detector.repair = Repair::None;
@@ -92,7 +96,7 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
     }
 }
 
-/// Reads the source to its end, into the profiler and the files that the job names.
+/// Reads the source to its end, into the profiler and the requested files.
 fn feed(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
     let mut files = [None, None];
     for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
@@ -104,7 +108,7 @@ fn feed(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSourc
     Ok(notes)
 }
 
-/// Writes the profile that the table or the detector has as paths of the program's units.
+/// Writes the paths of the table or the detector as a profile of the program's units.
 fn write_profile(
     (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,
@@ -114,18 +118,15 @@ fn write_profile(
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let (run, store) = (Run { command, ..one_run() }, context().store().ok());
-    let in_code = (places, notes.mappings.as_slice());
+    let code = (places, notes.mappings.as_slice());
     let profile =
-        table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, in_code, store.as_ref(), run)?;
+        table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, code, store.as_ref(), run)?;
     profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
     note(format_args!("the profile is in {}", file.display()));
     Ok(())
 }
 
-/// Whether QEMU and the plugin are there and work together: runs `true` under them.
-///
-/// # Errors
-/// A piece is missing, or nothing was recorded; says what.
+/// Runs `true` under QEMU with the plugin. Returns a description of both.
 pub fn trial() -> Result<String> {
     let version = qemu_version()?;
     let plugin = plugin()?;
@@ -134,7 +135,7 @@ pub fn trial() -> Result<String> {
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
 }
 
-/// Runs a program under QEMU; its standard output goes to standard error, if the report takes that.
+/// Starts a program under QEMU. `moves_output` sends its standard output to standard error, since the report goes to standard output.
 fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
     emulated(command, moves_output, level, |program| program.start())
 }
@@ -142,13 +143,13 @@ fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<Ope
 fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: impl FnOnce(EmulatedProgram) -> Result<T>) -> Result<T> {
     let name = &command[0];
     let file = named(context(), name).filter(|path| is_program(path));
-    let file = file.ok_or_else(|| anyhow!("{} is no program that can be executed", name.display()))?;
+    let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
     let (plugin, folder) = (plugin()?, temporary::folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }
 
-/// The plugin's file.
+/// Returns the path of the plugin.
 fn plugin() -> Result<PathBuf> {
     if let Some(named) = PLUGIN.named(context())? {
         return Ok(named);
@@ -156,7 +157,7 @@ fn plugin() -> Result<PathBuf> {
     PLUGIN.beside(context())?.map_err(|places| {
         let [one, other] = places.each_ref().map(|place| place.display());
         anyhow!(
-            "the plugin is neither {one} nor {other}: build it with `cargo build --release -p {}`, or name it by {}",
+            "the QEMU plugin is neither {one} nor {other}: build it with `cargo build --release -p {}`, or set {} to its path",
             PLUGIN.package,
             PLUGIN.variable
         )
@@ -169,7 +170,7 @@ fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerPa
         None => {
             let is_extended = matches!(model.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
             if model.extensions.is_some() && !is_extended {
-                bail!("--extensions is of extended paths: add --preset extended-loops or --preset extended-calls");
+                bail!("--extensions applies only to extended paths: add --preset extended-loops or --preset extended-calls");
             }
             OperationMapping::preset(model.preset, model.extensions.unwrap_or(1))
         }
@@ -196,7 +197,7 @@ fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerPa
     Ok(ProfilerParameters { detector, tables, metrics, window: model.window })
 }
 
-/// The processor, if anything that is asked for needs one.
+/// Returns the processor model and its parameters; `None` if no option needs one.
 fn processor(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
     let needs_one =
         job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || model.branch_queue.is_some() || model.processor.is_some();
@@ -204,7 +205,7 @@ fn processor(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(Pro
         return Ok(None);
     }
     if job.event.contains(&ProcessorEvent::CyclePower) && model.model == ProcessorModel::Fast {
-        bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
+        bail!("--event power-cycle needs the cycle-by-cycle model: add --model reference");
     }
     let mut parameters = model.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_of_file)?;
     if let Some(entries) = model.branch_queue {

@@ -1,5 +1,4 @@
-//! `trodden show`, of streams of paths and calls: those of runs, and what flight recorders kept. They are recorded by
-//! `trodden_recording::streams`.
+//! `trodden show` for streams of paths and calls: those of runs and of flight recorders. `trodden_recording::streams` records them.
 
 use super::sequences::recording;
 use crate::cli::Show;
@@ -14,15 +13,12 @@ use trodden_report::input_kind::InputKind;
 use trodden_report::streams::{EventRange, LastQuestion, LastReport, write_events};
 use trodden_report::words::count;
 
-/// Events that are shown of a run, if nothing is said of their number.
-const OF_RUN: u64 = 100;
-/// Of each thread of a flight recorder.
-const OF_FLIGHT: u64 = 20;
+/// Default number of events shown of a run.
+const DEFAULT_RUN_EVENTS: u64 = 100;
+/// Default number of events shown per thread of a flight recorder.
+const DEFAULT_FLIGHT_EVENTS: u64 = 20;
 
-/// Shows paths and calls of a thread of a run.
-///
-/// # Errors
-/// There is no such run or thread, it has no stream, or an option is not one of streams.
+/// Prints the paths and calls of a thread of a run.
 pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     InputKind::StreamLogs.refuse_options(&[
         ("--to", job.to.is_some()),
@@ -32,12 +28,12 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     ])?;
     ensure!(kind != InputKind::EventText, kind.refused(file, "show"));
     let number = |text: &str| text.trim_start_matches('#').parse::<u64>().ok();
-    let from = job.from.as_deref().map(|text| number(text).with_context(|| format!("--from `{text}`: expected the number of an event")));
+    let from = job.from.as_deref().map(|text| number(text).with_context(|| format!("--from `{text}` is not the number of an event")));
     let from = from.transpose()?.unwrap_or(0);
     let thread = job.thread.unwrap_or(0) as usize;
-    let wanted = job.count.unwrap_or(if job.json { 0 } else { OF_RUN });
+    let count_limit = job.count.unwrap_or(if job.json { 0 } else { DEFAULT_RUN_EVENTS });
     let mut out = BufWriter::new(output::text_or_json(job.json));
-    let range = EventRange { thread, from, count: wanted, json: job.json, source: &source_folders() };
+    let range = EventRange { thread, from, count: count_limit, json: job.json, source: &source_folders() };
     let remaining = write_events(&recording(file, kind, "show")?, &range, &folders(), &mut out)?;
     out.flush()?;
     if let Some(length) = remaining.length {
@@ -49,10 +45,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what each thread did before the end, from stream files of flight recorders.
-///
-/// # Errors
-/// There are no stream files, they cannot be read, or an option is not one of them.
+/// Prints the last events of each thread from files of flight recorders.
 pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
     InputKind::StreamFiles.refuse_options(&[
         ("--thread", job.thread.is_some()),
@@ -61,7 +54,7 @@ pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
         ("--calls", job.calls),
         ("--depth", job.depth.is_some()),
     ])?;
-    let paths = usize::try_from(job.count.unwrap_or(OF_FLIGHT))?;
+    let paths = usize::try_from(job.count.unwrap_or(DEFAULT_FLIGHT_EVENTS))?;
     let question = LastQuestion { files, paths, core: job.core.as_deref(), source: &source_folders() };
     let report = LastReport::read(&question, &folders())?;
     output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;

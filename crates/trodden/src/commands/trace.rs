@@ -1,6 +1,4 @@
-//! `trodden trace`: exact traces of programs that were not built for it.
-//!
-//! `trace/record.rs`: the options of a recording, and runs of it on another machine.
+//! `trodden trace`, and the other commands on traces. `trace/record.rs` records traces.
 
 mod record;
 
@@ -32,10 +30,7 @@ use trodden_trace::command::{in_this_process, in_tracer};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Carries the command out.
-///
-/// # Errors
-/// A trace cannot be recorded or read.
+/// Runs `trodden trace`.
 pub fn run(job: &Trace) -> Result<ExitCode> {
     match job {
         Trace::Record(job) => in_tracer(|| record::run(job)),
@@ -46,7 +41,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
     }
 }
 
-/// Opens a trace, and says what is to be known of it.
+/// Opens a trace, and prints the notes of its recording.
 fn open(path: &Path) -> Result<TraceFile> {
     let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
     for note in &trace.end().notes {
@@ -55,10 +50,7 @@ fn open(path: &Path) -> Result<TraceFile> {
     Ok(trace)
 }
 
-/// `trodden report`: the calls of a trace as a tree, or a page.
-///
-/// # Errors
-/// It cannot be read, or an option is not one of traces.
+/// Runs `trodden report`: prints the call tree of a trace, or writes a page.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Trace.refuse_options(&[
         ("--function", job.function.is_some()),
@@ -79,16 +71,13 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trodden show`: a trace block by block, or its calls between two places.
-///
-/// # Errors
-/// It cannot be read, or has no such place or thread.
+/// Runs `trodden show`: prints the blocks of a trace, or its call tree, between two places.
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
-    /// Blocks of a thread, if nothing is said of their number.
-    const COUNT: u64 = 100;
+    /// Default number of blocks.
+    const DEFAULT_COUNT: u64 = 100;
     InputKind::Trace.refuse_options(&[("--core", job.core.is_some())])?;
     let trace = open(file)?;
-    let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { COUNT });
+    let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_COUNT });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEPTH));
     if let Some(next) = write_shown(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
@@ -104,10 +93,7 @@ fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u
     Ok(next)
 }
 
-/// `trodden find`: the executions of a place. The exit status is 1 if there are some and `--fail` is given.
-///
-/// # Errors
-/// The trace cannot be read, or has no such place or thread.
+/// Runs `trodden find`: prints the executions of a place. Returns status 1 if there are any and `--fail` is given.
 pub fn find(job: &Find) -> Result<ExitCode> {
     InputKind::Trace.refuse_options(&[("--events", job.events)])?;
     let trace = open(&job.file)?;
@@ -123,18 +109,15 @@ pub fn find(job: &Find) -> Result<ExitCode> {
     Ok(if job.fail && !all.found.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// `trodden diff`: where two traces part. The exit status is 1 if they do and `--fail` is given.
-///
-/// # Errors
-/// One cannot be read or has nothing of what is to be left out, or an option is not one of traces.
+/// Runs `trodden diff`: prints where two traces diverge. Returns status 1 if they do and `--fail` is given.
 pub fn diff(job: &Diff) -> Result<ExitCode> {
-    let not_of_traces = [
+    let other_options = [
         ("--across-builds", job.across_builds),
         ("--min-change", job.min_change.is_some()),
         ("--counts", job.counts),
         ("--sequence", job.sequence),
     ];
-    InputKind::Trace.refuse_options(&not_of_traces)?;
+    InputKind::Trace.refuse_options(&other_options)?;
     let (left, right) = (open(&job.before)?, open(&job.after)?);
     let options = DiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
     let found = differences(&left, &right, &options)?;
@@ -148,10 +131,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     Ok(if job.fail && !found.differences.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// `trodden export`: a trace in forms of other tools.
-///
-/// # Errors
-/// It cannot be read, has no such form, or nothing can be written.
+/// Runs `trodden export`: writes a trace in a format of another tool.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let trace = open(&job.file)?;
     let left_out = LeftOut::new(&trace, &job.ignore, job.thread)?;
@@ -165,7 +145,7 @@ pub fn export(job: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to a file, which is whole or not there, or to standard output.
+/// Writes to standard output, or to a file, which is created only if it is complete.
 fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if let Some(file) = output::destination(file) {
         let mut out = OutputFile::create(file)?;
@@ -182,26 +162,23 @@ fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
     page::page(trace, left_out, &Files::of_trace(trace), &source)
 }
 
-/// `trodden import`: the path profile of a trace.
-///
-/// # Errors
-/// The trace cannot be read, or the profile not be stored.
+/// Runs `trodden import`: stores the path profile of a trace.
 pub fn import(file: &Path, destination: &Destination) -> Result<()> {
     let trace = open(file)?;
     let around = surroundings();
     let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..one_run() })?;
-    note("its paths are those of machine code: graphs from the trace");
+    note("the paths are those of the machine code, with control flow graphs from the trace");
     deliver(&Collected { profile, problems: Vec::new() }, destination, &around).map(drop)
 }
 
-/// Names the collectors that work here: each is tried on this program, or on one that is compiled for it.
+/// Tries each collector on this program or on a small compiled one, and returns the names of those that work.
 ///
 /// # Errors
-/// None does; the reason of the first.
+/// No collector works; the error is that of the first.
 pub fn collectors() -> Result<String> {
-    let tried = CollectorKind::ALL.map(|kind| (kind, try_one(kind)));
+    let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {
-        CollectorKind::Compiled => format!("{} (programs built with room for witnesses)", kind.collector().name()),
+        CollectorKind::Compiled => format!("{} (programs built with sleds for witnesses)", kind.collector().name()),
         _ => kind.collector().name().to_owned(),
     });
     let working: Vec<String> = working.collect();
@@ -211,16 +188,16 @@ pub fn collectors() -> Result<String> {
     Ok(working.join(", "))
 }
 
-fn try_one(kind: CollectorKind) -> Result<()> {
+fn try_on_program(kind: CollectorKind) -> Result<()> {
     if kind != CollectorKind::Compiled {
-        return try_collector(kind, &std::env::current_exe().context("this program cannot be found")?);
+        return try_collector(kind, &std::env::current_exe().context("cannot find the program file of trodden")?);
     }
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(context().own_folder()?.join("trodden"));
     compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
-    let output = compile.output().context("trodden cc cannot be run")?;
-    succeeded(output, "trodden cc fails")?;
+    let output = compile.output().context("cannot run `trodden cc`")?;
+    succeeded(output, "`trodden cc` failed")?;
     try_collector(kind, &program)
 }

@@ -1,5 +1,5 @@
-//! `trodden untested`: which paths does the field take that the tests have not? Profiles are filtered by `trodden_analysis`, and written by
-//! `trodden_report`.
+//! `trodden untested`: the paths that the program took in the field, but in no test. `trodden_analysis` finds them, and `trodden_report`
+//! formats them.
 
 use crate::cli::{Color, Untested, UntestedFormat};
 use crate::commands::remarks;
@@ -21,47 +21,44 @@ use trodden_report::untested_segments::ShownSegments;
 use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files, targets};
 use trodden_unit::UnitMap;
 
-/// Exit status when there is something new.
-const NEW: u8 = 1;
-/// Paths shown on a terminal.
-const SHOWN: usize = 10;
+/// Exit status with `--fail` if there is an untested path or segment.
+const UNTESTED_FOUND: u8 = 1;
+/// Default number of paths in a text report.
+const DEFAULT_TOP: usize = 10;
 
-/// Shows untested paths.
-///
-/// # Errors
-/// There are no such profiles, or nothing says what is known.
+/// Reports untested paths.
 pub fn run(job: &Untested, color: Color) -> Result<ExitCode> {
     report(job, color, None)
 }
 
-/// Programs and commands for a comparison of the schemes that find untested paths (`trodden-lab schemes`).
+/// Program and commands for a comparison of the schemes that find untested paths (`trodden-lab schemes`).
 #[derive(Debug)]
 pub struct SchemeRequest<'a> {
-    /// The program, with its bitcode kept.
+    /// The program, built with its bitcode kept.
     pub program: &'a Path,
-    /// A shell command that runs the tests; `{}` stands for the program.
+    /// Shell command that runs the tests; `{}` stands for the program.
     pub tests: &'a str,
-    /// A shell command that runs the program as the field does.
+    /// Shell command that runs the program as in the field.
     pub field: &'a str,
-    /// How often the field's command runs with each build, in order to measure its processor time.
+    /// Number of times that `field` runs with each build, to measure processor time.
     pub rounds: u32,
 }
 
-/// Finds untested paths and segments by both schemes, and compares what they find.
+/// Finds untested paths and segments with both schemes, and compares the results.
 ///
 /// # Errors
 /// A build or a command fails, or `{}` is missing in a command.
 pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -> Result<ExitCode> {
     let folder = temporary::folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
-    // The laboratory calls this: its own program is not the one that instruments.
+    // This runs in the program `trodden-lab`, which cannot instrument.
     let trodden = context().own_folder()?.join("trodden");
     let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
     let (compared, profiles) = Schemes::compare(&scheme, folder.path(), &folders())?;
     report(&Untested { profiles, ..form.clone() }, color, Some(&compared))
 }
 
-/// Reports untested paths, and what was compared before.
+/// Reports untested paths and, if given, a comparison of schemes.
 fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<ExitCode> {
     let folders = folders();
     let FieldProfiles { profile, across, sightings, runs, known } =
@@ -71,43 +68,43 @@ fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<Exi
         report_known(&known.paths, &maps, "all their paths count as untested");
     }
     let view = View::from_untested(&profile);
-    let most = job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 });
-    let top = trodden_report::select::limit(most);
+    let max_shown = job.top.unwrap_or(if is_text(job) { DEFAULT_TOP } else { 0 });
+    let top = trodden_report::select::limit(max_shown);
     let function = job.function.as_deref();
-    let wanted = UntestedSelection { function, top, old_edges_only: job.known_edges, order: job.by };
+    let selection = UntestedSelection { function, top, old_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
-    let untested = ResidualReport::new(field, &wanted)?;
+    let untested = ResidualReport::new(field, &selection)?;
     let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let segments = UntestedSegmentSelection { known: &job.known, function };
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, &segments, &folders)).transpose()?;
-    let across = across.as_ref().map(|untested| ShownSegments::new(untested, most));
-    let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
-    output::write_or_print(job.output.as_deref(), &form(job, color, &both, &sources, &profile.run.directory)?)?;
-    remarks::remarks(&view, &sources);
+    let across = across.as_ref().map(|untested| ShownSegments::new(untested, max_shown));
+    let parts = ReportParts { paths: &untested, across: across.as_ref(), schemes, has_segments_only: profile.images.is_empty() };
+    output::write_or_print(job.output.as_deref(), &format_report(job, color, &parts, &sources, &profile.run.directory)?)?;
+    remarks::report_missing(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
-    Ok(if job.fail && !is_empty { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND) } else { ExitCode::SUCCESS })
 }
 
 fn is_text(job: &Untested) -> bool {
     !job.json && job.format == UntestedFormat::Text
 }
 
-/// What is reported.
-struct ResidualAnswer<'r, 'v, 'a> {
+/// Parts of the report.
+struct ReportParts<'r, 'v, 'a> {
     paths: &'r ResidualReport<'v, 'a>,
     across: Option<&'r ShownSegments<'r>>,
     schemes: Option<&'r Schemes>,
-    /// No program counted paths: there are segments only.
-    is_alone: bool,
+    /// No program counted paths, only segments.
+    has_segments_only: bool,
 }
 
-fn form(job: &Untested, color: Color, both: &ResidualAnswer, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
-    let ResidualAnswer { paths: untested, across, schemes, is_alone } = both;
+fn format_report(job: &Untested, color: Color, parts: &ReportParts, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
+    let ReportParts { paths: untested, across, schemes, has_segments_only } = parts;
     match if job.json { UntestedFormat::Json } else { job.format } {
         UntestedFormat::Text => {
             let options = output::text_options(color, output::STEPS);
-            let mut text = if *is_alone { String::new() } else { untested.text(sources, &options, job.edges) };
+            let mut text = if *has_segments_only { String::new() } else { untested.text(sources, &options, job.edges) };
             text.insert_str(0, &schemes.map_or(String::new(), schemes::text));
             text += &across.map_or(String::new(), |segments| segments.text(sources, &options));
             Ok(crate::output::printable_text(text.trim_start_matches('\n')).into_bytes())
@@ -130,25 +127,25 @@ fn form(job: &Untested, color: Color, both: &ResidualAnswer, sources: &SourceCac
         UntestedFormat::Lcov => {
             let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
             let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
-            remarks::left_out(&files);
+            remarks::note_missing_files(&files);
             Ok(text.into_bytes())
         }
     }
 }
 
-/// Shows what became of the paths that tests execute most, in a field profile that counts all paths (`trodden-lab hot-paths`).
+/// Shows how often the field executes the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths.
 ///
 /// # Errors
-/// No program counts all paths, or no known path is one of these programs.
+/// A program does not count known paths, or no known path belongs to the programs of the profile.
 pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
     let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &one_run(), &folders())?;
     let view = View::from_untested(&profile);
     if profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
-        bail!("a program built with --residual does not count known paths: record the field with a program that counts or samples all");
+        bail!("a program built with --residual does not count known paths: record the field with a build that counts or samples all paths");
     }
     let (paths, share) = untested::hot(&profile, &known.paths, top)?;
     if paths.is_empty() {
-        bail!("no known path is one of these programs: record the tests with the same build");
+        bail!("no known path belongs to these programs: record the tests with the same build");
     }
     let bytes = match as_json {
         true => json_text(&hot_json(&view, &paths, share))?,

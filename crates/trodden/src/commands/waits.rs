@@ -1,4 +1,4 @@
-//! `trodden waits`: recording who waits for whom, and explaining each wait as the difference of two execution paths.
+//! `trodden waits`: records which ranks or threads wait for which. `trodden report` explains each wait as the difference of two paths.
 
 use crate::cli::{Export, Report, Waits, WaitsRecord};
 use crate::context::context;
@@ -27,10 +27,10 @@ use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Samples per second of processor time and thread. The kernel's tick is an upper bound.
-const RATE: u32 = 1000;
+/// Default number of samples per second of a thread's processor time; the kernel's tick rate is the upper bound.
+const DEFAULT_RATE: u32 = 1000;
 
-/// The library that is preloaded.
+/// Library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
     what: "recorder",
     file: trodden_waits_file::symbols::RECORDER,
@@ -38,10 +38,7 @@ const RECORDER: OwnLibrary = OwnLibrary {
     variable: "TRODDEN_WAITS_RECORDER",
 };
 
-/// Does what the command line says.
-///
-/// # Errors
-/// The program cannot be started.
+/// Runs `trodden waits`. Returns the program's exit status.
 pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
@@ -49,7 +46,7 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
-    // Before an older recording is replaced.
+    // Check the program before an older recording is replaced.
     let program = named(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
     let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
         let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
@@ -58,14 +55,11 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
     if let Some(kind) = refused {
         return Err(not_run(&job.command[0], kind.into()).into());
     }
-    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(RATE) };
+    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_RATE) };
     Ok(exit_code(program.run(&recorder()?)?))
 }
 
-/// Whether the recorder is there and loads into a program.
-///
-/// # Errors
-/// It is missing, or the loader refuses it; says why.
+/// Loads the recorder into a program. Returns a description of the recorder.
 pub fn trial() -> Result<String> {
     let recorder = recorder()?;
     recorder.trial(temporary::folder("trodden-waits-")?.path())?;
@@ -76,10 +70,7 @@ fn recorder() -> Result<Recorder> {
     Ok(Recorder { library: RECORDER.find_preloadable(context())?, others: env::var_os("LD_PRELOAD") })
 }
 
-/// `trodden report`: the causes of waits.
-///
-/// # Errors
-/// The recording cannot be read, or an option is not one of recordings of waits.
+/// Runs `trodden report`: prints the causes of waits.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Waits.refuse_options(&[
         ("--function", job.function.is_some()),
@@ -87,7 +78,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--steps", job.steps.is_some()),
     ])?;
     let expand = job.choices.explain;
-    ensure!(!expand || job.html.is_none(), "--explain is for text and JSON: leave --html out");
+    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON: omit it or --html");
     let options = ReportOptions { what_if: job.what_if.clone(), timeline: job.html.is_some(), expand, ..ReportOptions::default() };
     let summary = summary(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
@@ -112,24 +103,25 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trodden export chrome`: the time line.
-///
-/// # Errors
-/// The recording cannot be read, or nothing can be written.
+/// Runs `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Analyses a recording, or a trace of another tool.
+/// Analyses a recording of waits, or a trace of another tool.
 fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
     let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
         replay(&Recording::open(file)?, options, paths)?
     } else {
-        ensure!(stream.is_none(), "--stream does not apply to a trace of another tool: {} names no code of ours", file.display());
+        ensure!(
+            stream.is_none(),
+            "--stream applies only to recordings of `trodden waits`, but {} is a trace of another tool: omit it",
+            file.display()
+        );
         import::report(file, options, decompress::read)?
     };
     Ok(WaitSummary::new(replayed, options.threshold))

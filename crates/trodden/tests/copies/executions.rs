@@ -165,7 +165,7 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
         ("--copies 2 --costs .", "is a folder"),
         ("--copies 2 --engine template", "template:COMMAND"),
         ("--copies 2 --engine slurm", "--work FOLDER"),
-        ("--copies 2 --divide iterations --baseline", "--baseline is for copies that share paths or edges"),
+        ("--copies 2 --divide iterations --baseline", "--baseline applies only to copies that divide paths or edges"),
     ] {
         let refused = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -71,7 +71,7 @@ fn waits_are_printed_as_the_paper_prints_them() {
     assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
     assert!(classes.get("expressions").is_none());
     let refused = explained("fig4.json", &["--html", "page.html"]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("leave --html out"));
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
 }
 
 fn click(place: &Place, own: &Value) {

@@ -1,4 +1,4 @@
-//! `trodden suite coverage`: which test adds which lines, and which paths.
+//! `trodden suite coverage`: the lines and paths that each test adds.
 
 use super::mapping_of;
 use crate::cli::SuiteCoverage;
@@ -10,10 +10,7 @@ use trodden_coverage::{CoverageMapping, Lines};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
-/// Shows what each test of a suite adds.
-///
-/// # Errors
-/// There is no such suite, or as of [`mapping_of`].
+/// Prints the lines and paths that each test of a suite adds.
 pub fn run(job: &SuiteCoverage) -> Result<()> {
     let runs = named::runs_of_suite(&job.suite)?;
     let changes = job.changed_since.as_deref().map(changed).transpose()?;

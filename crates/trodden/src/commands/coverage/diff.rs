@@ -1,4 +1,4 @@
-//! `trodden coverage report --baseline`: which lines and paths only one of two profiles has.
+//! `trodden coverage report --baseline`: the lines and paths that only one of two profiles executed.
 
 use super::mapping_of;
 use crate::cli::{CoverageReport, CoverageThreshold};
@@ -9,18 +9,15 @@ use trodden_coverage::Lines;
 use trodden_coverage::diff::{CoverageDifference, NamedCoverage};
 use trodden_stored::named;
 
-/// Exit status if a line of the baseline is missing.
-const EXCEEDED: u8 = 1;
+/// Exit status if a line of the baseline was not executed.
+const LESS_THAN_BASELINE: u8 = 1;
 
 /// Compares a profile with a baseline.
-///
-/// # Errors
-/// As of [`mapping_of`]; they are of different builds.
 pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     let thresholds = &job.fail_under;
     ensure!(
-        thresholds.iter().all(|least| *least == CoverageThreshold::Baseline),
-        "with --baseline, --fail-under takes `baseline` only: check percentages in a report of their own"
+        thresholds.iter().all(|threshold| *threshold == CoverageThreshold::Baseline),
+        "with --baseline, --fail-under takes only `baseline`: check percentages in a separate report"
     );
     let (name, files) = (&job.covered.profile, &job.covered.files);
     let (before, after) = (named::load(baseline)?, named::load(name)?);
@@ -35,5 +32,5 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
         false => print(difference.text().as_bytes())?,
     }
     mappings.iter().for_each(|mapping| mapping.note_caveats(false));
-    Ok(if !thresholds.is_empty() && difference.is_less() { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
+    Ok(if !thresholds.is_empty() && difference.is_less() { ExitCode::from(LESS_THAN_BASELINE) } else { ExitCode::SUCCESS })
 }

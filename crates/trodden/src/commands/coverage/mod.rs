@@ -1,4 +1,4 @@
-//! `trodden coverage`: reports and sources of coverage; `trodden suite coverage`. The work is in `trodden-coverage`.
+//! `trodden coverage` and `trodden suite coverage`. The work is in the crate `trodden-coverage`.
 
 pub mod by_test;
 mod diff;
@@ -21,13 +21,10 @@ use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 
-/// The pattern of all files.
+/// Pattern that selects all files, including those of the standard library.
 pub const ALL_FILES: &str = "*";
 
-/// The profile that the command line names, and what is wanted of it.
-///
-/// # Errors
-/// There is no such profile; otherwise as [`mapping_of`].
+/// Loads a profile with the mapping of its selected source files.
 fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     let profile = trodden_stored::named::load(&covered.profile)?;
     let mapping = mapping_of(&profile, &covered.files)?;
@@ -35,26 +32,27 @@ fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     Ok((profile, mapping))
 }
 
-/// Coverage of a profile.
+/// Returns the coverage of a profile's selected source files.
 ///
 /// # Errors
-/// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted; LLVM's tools are missing or fail.
-fn mapping_of(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
-    let all_files = wanted.include.iter().any(|pattern| pattern == ALL_FILES);
-    let wanted = CoveredSources {
-        objects: wanted.object.clone(),
-        include: if all_files { Vec::new() } else { wanted.include.clone() },
-        exclude: wanted.exclude.clone(),
+/// The program was not built with `--coverage`, or has changed since it ran; no source file is selected; LLVM's tools are missing or fail.
+fn mapping_of(profile: &Profile, files: &CoveredFiles) -> Result<CoverageMapping> {
+    let all_files = files.include.iter().any(|pattern| pattern == ALL_FILES);
+    let sources = CoveredSources {
+        objects: files.object.clone(),
+        include: if all_files { Vec::new() } else { files.include.clone() },
+        exclude: files.exclude.clone(),
         all_files,
-        like_llvm_cov: wanted.choices.like.is_some(),
+        like_llvm_cov: files.choices.imitated_tool.is_some(),
     };
     let counters = profdata::coverage(profile)?;
     let index = |counters| profdata::indexed_form(context(), counters);
     let (llvm_cov, temporary) = (Tool::Cov.find(context())?, env::temp_dir());
-    CoverageMapping::new(profile, counters, &wanted, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
+    CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
-/// Executions of the source lines of a profile's programs, of those that have a mapping, by the files' names in debug information.
+/// Returns the executions of source lines according to the coverage mapping, by the files' names in debug information; nothing for a
+/// program without a mapping.
 fn mapped_lines(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
@@ -65,20 +63,19 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
     mapped(view, &mapping)
 }
 
-/// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
+/// Prepares a profile for reports, with line counts from the coverage mapping if its program has one.
 pub fn view_of(profile: &Profile) -> View<'_> {
     let mut view = View::from_profile(profile);
     match mapped_lines(&view) {
         Ok(lines) => view.mapped = lines,
-        Err(error) => warn(format_args!("counts of lines are those of debug information: {}", reasons(&error))),
+        Err(error) => {
+            warn(format_args!("line counts are taken from debug information instead of the coverage mapping: {}", reasons(&error)))
+        }
     }
     view
 }
 
-/// `trodden coverage`
-///
-/// # Errors
-/// There is no such profile, its program has no mapping or is not there as it ran, or LLVM's tools are missing.
+/// Runs `trodden coverage`.
 pub fn run(job: &Coverage) -> Result<ExitCode> {
     match job {
         Coverage::Report(job) => report::run(job),
@@ -97,14 +94,14 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
         option(&format!("-name-regex={function}"));
     }
     if let Some(equivalence) = &job.covered.files.choices.path_equivalence {
-        ensure!(equivalence.contains(','), "--path-equivalence {equivalence}: give two folders divided by a comma, FROM,TO");
+        ensure!(equivalence.contains(','), "--path-equivalence {equivalence} is not a pair of folders: write it as FROM,TO");
         option(&format!("-path-equivalence={equivalence}"));
     }
     match &job.html {
         None => {
             let shown = mapping.llvm_cov("show", &arguments)?;
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
-                bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
+                bail!("no function matches `{function}`: --function takes a regular expression for linkage names");
             }
             print_text(&mapping.marked(&String::from_utf8_lossy(&shown))?)?;
             mapping.note_caveats(true);
@@ -114,7 +111,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             arguments.push(joined("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
             let index = folder.join("index.html");
-            ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
+            ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} did not write {}: check that the folder is writable", index.display());
             mapping.mark_pages(folder)?;
             let paths = folder.join(PATHS_PAGE);
             write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;
@@ -124,21 +121,18 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page that `llvm-cov` has not: how much of all paths was taken, and what was never executed together.
+/// Page that `llvm-cov` does not write: path coverage, and lines that were never executed together.
 const PATHS_PAGE: &str = "paths.html";
-/// Untested combinations of one function on it.
-const SHOWN_COMBINATIONS: usize = 5;
+/// Maximum number of untested combinations per function on that page.
+const MAX_COMBINATIONS: usize = 5;
 
 fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     let view = View::from_profile(profile);
-    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
+    let tables = [tables::by_file(mapping, &view)?, tables::by_function(mapping, &view, MAX_COMBINATIONS)?];
     Ok(page("Coverage, with paths", &tables))
 }
 
-/// JSON in the schema of `llvm-cov export`.
-///
-/// # Errors
-/// As of [`mapping_of`].
+/// Returns JSON in the schema of `llvm-cov export`.
 pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
@@ -146,10 +140,7 @@ pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A tracefile of the mapping's lines and branches.
-///
-/// # Errors
-/// As of [`mapping_of`].
+/// Returns a tracefile of the mapping's lines and branches.
 pub fn mapped_tracefile(profile: &Profile, files: &CoveredFiles) -> Result<String> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);

@@ -1,8 +1,8 @@
-//! `trodden coverage report`: a row for each file or function, and thresholds.
+//! `trodden coverage report`: a table with a row per file or function, and thresholds.
 
 use super::{diff, load};
 use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
-use crate::commands::remarks::report_partial;
+use crate::commands::remarks::note_inexact;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print_found, text_options};
 use anyhow::{Result, ensure};
@@ -11,18 +11,15 @@ use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
 use trodden_report::View;
 use trodden_report::coverage::CoverageRow;
 
-/// Exit status when a threshold is not reached.
-const EXCEEDED: u8 = 1;
+/// Exit status if a threshold is not reached.
+const BELOW_THRESHOLD: u8 = 1;
 
-/// Shows the table.
-///
-/// # Errors
-/// As of [`load`]; there is no such commit; a share is none.
+/// Prints the table.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     if let Some(baseline) = &job.baseline {
         return diff::run(job, baseline);
     }
-    check(job)?;
+    check_thresholds(job)?;
     let (profile, mapping) = load(&job.covered)?;
     let view = View::from_profile(&profile);
     view.damaged.iter().for_each(warn);
@@ -32,31 +29,31 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
         (None, false) => by_file(&mapping, &view)?,
     };
     print_found(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
-    report_partial(&profile);
+    note_inexact(&profile);
     mapping.note_caveats(true);
-    let failed = missed(&job.fail_under, &table.total);
+    let failed = missed_thresholds(&job.fail_under, &table.total);
     failed.iter().for_each(note);
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD) })
 }
 
-/// Looks at what has to be covered before anything is read.
-fn check(job: &CoverageReport) -> Result<()> {
-    let is_of_lines = |least: &CoverageThreshold| matches!(least, CoverageThreshold::Share(CoverageMeasure::Lines, _));
+/// Checks that the thresholds apply to the report.
+fn check_thresholds(job: &CoverageReport) -> Result<()> {
+    let is_of_lines = |threshold: &CoverageThreshold| matches!(threshold, CoverageThreshold::Share(CoverageMeasure::Lines, _));
     ensure!(
         !job.fail_under.contains(&CoverageThreshold::Baseline),
-        "--fail-under baseline compares with a profile: give --baseline PROFILE"
+        "--fail-under baseline needs a profile to compare with: add --baseline PROFILE"
     );
     ensure!(
         job.changed_since.is_none() || job.fail_under.iter().all(is_of_lines),
-        "with --changed-since there are lines only: give --fail-under lines=PERCENT"
+        "--changed-since reports only lines: use --fail-under lines=PERCENT"
     );
     Ok(())
 }
 
-/// What is too little, in words.
-fn missed(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
+/// Returns a message for each threshold that is not reached.
+fn missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
     let missed = |threshold: &CoverageThreshold| {
-        let CoverageThreshold::Share(measure, least) = *threshold else { return None };
+        let CoverageThreshold::Share(measure, min) = *threshold else { return None };
         let share = match measure {
             CoverageMeasure::Lines => total.lines?,
             CoverageMeasure::Regions => total.regions,
@@ -65,7 +62,7 @@ fn missed(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> 
         };
         let found = share.percent();
         let what = word(measure);
-        (found < least).then(|| format!("{found:.2} % of the {what} are covered, less than {least} (--fail-under {what}={least})"))
+        (found < min).then(|| format!("{found:.2}% of the {what} are covered, less than {min}% (--fail-under {what}={min})"))
     };
     thresholds.iter().filter_map(missed).collect()
 }
@@ -76,13 +73,13 @@ mod tests {
     use trodden_report::coverage::CoverageRatio;
 
     #[test]
-    fn what_is_missed_is_named() {
+    fn missed_thresholds_are_named() {
         let least = [CoverageThreshold::Share(CoverageMeasure::Lines, 80.0), CoverageThreshold::Share(CoverageMeasure::Regions, 50.0)];
         let total = CoverageRow {
             lines: Some(CoverageRatio { all: 10, hit: 7 }),
             regions: CoverageRatio { all: 2, hit: 1 },
             ..CoverageRow::default()
         };
-        assert_eq!(missed(&least, &total), ["70.00 % of the lines are covered, less than 80 (--fail-under lines=80)"]);
+        assert_eq!(missed_thresholds(&least, &total), ["70.00% of the lines are covered, less than 80% (--fail-under lines=80)"]);
     }
 }

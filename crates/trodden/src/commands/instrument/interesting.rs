@@ -1,4 +1,4 @@
-//! The sets of `--interesting`: words of the command line to paths of a program, united.
+//! The sets of `--interesting`, parsed and merged into the paths of a program.
 
 use crate::context::context;
 use anyhow::{Context, Result, bail};
@@ -13,31 +13,31 @@ use trodden_stored::named::LAST;
 use trodden_stored::named::load;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
-/// The paths of a program that are in one of the sets.
+/// Returns the paths of a program that are in at least one of the sets.
 ///
 /// # Errors
-/// A word is no set, its profile or file cannot be read, or no path of the program is in any.
+/// A set is malformed, its profile or file cannot be read, or it contains no path of the program.
 pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
     let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {
-        let found = one(set, &maps).with_context(|| format!("--interesting {set}"))?;
+        let found = paths_of_set(set, &maps).with_context(|| format!("--interesting {set}"))?;
         if found.is_empty() {
-            bail!("--interesting {set}: the program has no such path");
+            bail!("--interesting {set}: the set contains no path of the program");
         }
         all.unite(found)?;
     }
-    // A profile may be of another program, or know functions that this one has not.
+    // A profile may be of another program, or contain functions that this program does not have.
     let has = |unit: &str, name: &str| maps.iter().any(|m| m.source == unit && m.functions.iter().any(|f| f.name == name));
     all.retain(|unit, name, _, _| has(unit, name));
     if all.is_empty() {
-        bail!("no function of {} has a path in --interesting: take a profile of this program", program.display());
+        bail!("--interesting contains no path of {}: use a profile of this program", program.display());
     }
     Ok(all)
 }
 
-fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
+fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
     let named = |f: &FunctionMap, name: &str| Name::from_linkage(f.plain_name()).is(name);
     let Some((kind, rest)) = set.split_once(':') else { return of_profile(set) };
     match kind {
@@ -45,7 +45,7 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "top" => {
             let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST));
             let mut paths = of_profile(profile)?;
-            choice::most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is no number of paths"))?);
+            choice::most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is not a number of paths"))?);
             Ok(paths)
         }
         "share" => {
@@ -67,7 +67,7 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
                 choice::changed(&text, root.as_deref())?
             };
             if places.is_empty() {
-                bail!("nothing is changed");
+                bail!("the difference contains no changed line");
             }
             Ok(choice::touching(maps, &places)?)
         }
@@ -75,11 +75,11 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
     }
 }
 
-/// The executed paths of a profile, or those of a file of paths.
-fn of_profile(wanted: &str) -> Result<KnownPaths> {
-    match known_in(Path::new(wanted))? {
+/// Returns the executed paths of a profile, or those of a file of known paths.
+fn of_profile(name: &str) -> Result<KnownPaths> {
+    match known_in(Path::new(name))? {
         Some(paths) => Ok(paths),
-        None => Ok(load(wanted)?.complete_paths()?),
+        None => Ok(load(name)?.complete_paths()?),
     }
 }
 
@@ -87,17 +87,17 @@ fn places(text: &str) -> Result<Vec<LineSpan>> {
     Ok(text.split(',').map(LineSpan::parse).collect::<Result<_, _>>()?)
 }
 
-/// `99%` as a share of one.
+/// Parses a percentage such as `99%` as a fraction of one.
 fn percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     match number.filter(|n| *n > 0.0 && *n <= 100.0) {
         Some(number) => Ok(number / 100.0),
-        None => bail!("`{text}` is no share of paths above 0% and up to 100%: write it as 99%"),
+        None => bail!("`{text}` must be a percentage above 0% and up to 100%, such as 99%"),
     }
 }
 
-/// A difference in a file, or from a revision to the files as they are.
-fn difference(of: &str) -> Result<GitDifference> {
-    let file = Path::new(of);
-    if file.is_file() { git::diff_in(file) } else { git::diff(of) }
+/// Reads a diff from a file, or runs `git diff` from a revision to the working tree.
+fn difference(source: &str) -> Result<GitDifference> {
+    let file = Path::new(source);
+    if file.is_file() { git::diff_in(file) } else { git::diff(source) }
 }

@@ -1,4 +1,4 @@
-//! `trodden suite`: tests as runs; which of them are redundant; in which order to run them. The algorithms are `trodden_analysis::suite`.
+//! `trodden suite`: runs tests, finds redundant ones, and orders them. The algorithms are in `trodden_analysis::suite`.
 
 mod run;
 
@@ -22,32 +22,32 @@ use trodden_report::suite::{self as shown, Ordered, RedundantTests, SCHEMA_VERSI
 use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// `trodden suite`
-///
-/// # Errors
-/// There is no such suite, its runs are of several builds, or tests cannot be run.
+/// Runs `trodden suite`. Returns status 1 if a test fails.
 pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Run(job) => return run::run(job),
         Job::Step { suite, project, command } => return run::step(suite, project, command),
-        Job::List { suite: None, of, json } => {
-            ensure!(!selected(of).is_asked(), "name the suite whose tests are to be listed: `trodden suite list` says which there are");
+        Job::List { suite: None, functions, json } => {
+            ensure!(
+                !selected(functions).is_asked(),
+                "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
+            );
             list_suites(*json)?;
         }
-        Job::List { suite: Some(name), of, json } => {
-            let suite = load(name, of)?;
+        Job::List { suite: Some(name), functions, json } => {
+            let suite = load(name, functions)?;
             print(&if *json { json_text(&shown::tests_json(name, &suite))? } else { shown::tests_text(&suite).into_bytes() })?;
         }
         Job::Redundant(job) => redundant(job)?,
-        Job::Order(job) => put_in_order(job)?,
+        Job::Order(job) => order_tests(job)?,
         Job::Coverage(job) => crate::commands::coverage::by_test::run(job)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whose paths are meant.
-fn selected(of: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
-    shown::SuiteFunctions { function: of.function.as_deref(), files: &of.file, except: &of.except }
+/// Converts the selection of functions to the type of the library.
+fn selected(functions: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
+    shown::SuiteFunctions { function: functions.function.as_deref(), files: &functions.file, except: &functions.except }
 }
 
 fn list_suites(as_json: bool) -> Result<()> {
@@ -61,8 +61,8 @@ fn list_suites(as_json: bool) -> Result<()> {
     print(escape::lines(&out).as_bytes())
 }
 
-/// Reads the runs of a suite, and keeps the paths of the functions that are meant.
-fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
+/// Reads the runs of a suite, and keeps the paths of the selected functions.
+fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
     let runs = named::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
@@ -71,41 +71,41 @@ fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
         named::losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
-            warn(format_args!("run {} was sampled: paths of it are missing", entry.number));
+            warn(format_args!("run {} was sampled: some of its paths are missing", entry.number));
         }
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         progress.step();
     }
-    shown::keep(&mut suite, &selected(of))?;
+    shown::keep(&mut suite, &selected(functions))?;
     Ok(suite)
 }
 
-/// Time for the search for a smallest set of tests; suites that need more get the best set found, with a lower bound.
-const SEARCH: Duration = Duration::from_secs(10);
+/// Time limit of the search for a smallest set of tests; after it, the best set so far is printed with a lower bound.
+const SEARCH_TIME: Duration = Duration::from_secs(10);
 
 fn redundant(job: &Redundant) -> Result<()> {
-    let suite = load(&job.suite, &job.of)?;
+    let suite = load(&job.suite, &job.functions)?;
     let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
     let cost = |duration_ns: u64| match job.by {
         SuiteCost::Tests => 1,
-        // In microseconds.
+        // Microseconds.
         SuiteCost::Time => (duration_ns / 1000).max(1),
     };
     let problem = Problem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
     let quick = greedy(&problem);
-    let until = Instant::now() + SEARCH;
+    let until = Instant::now() + SEARCH_TIME;
     let best = exact(&problem, &mut || Instant::now() < until);
     let found = RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
     print(&if job.json { json_text(&found.json())? } else { escape::lines(&found.text()).into_bytes() })
 }
 
-fn put_in_order(job: &Order) -> Result<()> {
-    let suite = load(&job.suite, &job.of)?;
+fn order_tests(job: &Order) -> Result<()> {
+    let suite = load(&job.suite, &job.functions)?;
     let changes = changes(job)?;
     let wanted = match changes {
         Some(mut changes) => {
             let paths = suite.changed_paths(&mut changes)?;
-            report_changes(&changes);
+            note_changes(&changes);
             Some(paths)
         }
         None => None,
@@ -125,7 +125,7 @@ fn put_in_order(job: &Order) -> Result<()> {
     })
 }
 
-/// The lines that a change touches, if one is given.
+/// Returns the changed lines given by `--changed-since`.
 fn changes(job: &Order) -> Result<Option<ChangedLines>> {
     let (GitDifference { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),
@@ -140,8 +140,8 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
     Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(|| name.to_owned())?))
 }
 
-fn report_changes(changes: &ChangedLines) {
+fn note_changes(changes: &ChangedLines) {
     let (all, found) = changes.lines();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
-    note(format_args!("{lines} changed in {files}; of them have code in what the tests ran: {found}"));
+    note(format_args!("{lines} changed in {files}, {found} with code in the tested program"));
 }

@@ -1,4 +1,4 @@
-//! `trodden suite run`, `trodden suite step`: tests from a list of commands, from ctest, from cargo.
+//! `trodden suite run` and the hidden `trodden suite step`: run tests from a list of commands, ctest or cargo.
 
 use crate::cli::SuiteRun;
 use crate::commands::cargo::take_settings;
@@ -19,24 +19,21 @@ use trodden_recording::suite::libtest::{self, TestBinary};
 use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, all_kept, run_all, tests};
 use trodden_report::words::{plural, shell_word};
 
-/// Exit status when a test failed.
+/// Exit status if a test failed.
 const TEST_FAILED: u8 = 1;
 
-/// Runs tests; status 1 if one failed.
-///
-/// # Errors
-/// There are no tests, or they cannot be run.
+/// Runs tests. Returns status 1 if one failed.
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     check_suite_name(&job.suite)?;
-    if job.from.cargo || job.from.nextest {
-        return by_cargo(job);
+    if job.source.cargo || job.source.nextest {
+        return run_by_cargo(job);
     }
     let tests = tests(&source(job)?)?;
     let around = surroundings();
     let recorder = Recorder::new(&job.suite, Path::new("."), &around)?;
-    let SuiteOutcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
-    for name in &without {
-        warn(format_args!("`{name}` is not in the suite: it ran nothing that was built with trodden"));
+    let SuiteOutcome { failed, without: not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
+    for name in &not_recorded {
+        warn(format_args!("`{name}` is not in the suite, because it ran no program built with trodden"));
     }
     note(format_args!(
         "{}, {} failed; `trodden suite list {}` shows them",
@@ -49,35 +46,35 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
-/// Has cargo run the tests, whose binaries it runs by [`step`].
-fn by_cargo(job: &SuiteRun) -> Result<ExitCode> {
+/// Runs the tests by cargo, which calls [`step`] for each test binary.
+fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
-        "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
+        "--jobs applies only to --commands and --ctest: use `-- -- --test-threads N` for cargo, or `-- -j N` for nextest"
     );
-    let verb: &[&str] = if job.from.nextest { &["nextest", "run"] } else { &["test"] };
+    let verb: &[&str] = if job.source.nextest { &["nextest", "run"] } else { &["test"] };
     let mut arguments: Vec<OsString> = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
-    let before = runs_of(&job.suite)?;
+    let before = number_of_runs(&job.suite)?;
     let settings = take_settings(&mut arguments)?;
     let status = cargo::test_as_suite(context(), arguments, settings, &job.suite)?;
     note(format_args!(
         "recorded {} in the suite {}",
-        plural((runs_of(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
+        plural((number_of_runs(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
         job.suite
     ));
     Ok(status)
 }
 
-fn runs_of(suite: &str) -> Result<u64> {
+fn number_of_runs(suite: &str) -> Result<u64> {
     let store = surroundings().run_store()?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
-/// Where the tests come from.
+/// Returns the source of the tests.
 fn source(job: &SuiteRun) -> Result<TestSource> {
-    match (&job.from.commands, &job.from.ctest) {
+    match (&job.source.commands, &job.source.ctest) {
         (Some(file), _) => {
-            ensure!(job.options.is_empty(), "--commands takes no options behind --");
+            ensure!(job.options.is_empty(), "--commands takes no options after `--`: remove them");
             let mut text = String::new();
             match file == Path::new("-") {
                 true => std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?,
@@ -88,14 +85,11 @@ fn source(job: &SuiteRun) -> Result<TestSource> {
             Ok(TestSource::Commands { text, name: file.clone() })
         }
         (_, Some(folder)) => Ok(TestSource::Ctest { folder: folder.clone(), options: job.options.clone() }),
-        _ => bail!("no tests are given"),
+        _ => bail!("no tests are given: use --commands, --ctest, --cargo or --nextest"),
     }
 }
 
-/// Runs a test binary for cargo.
-///
-/// # Errors
-/// It cannot be run, or its counts cannot be kept.
+/// Runs each test of a test binary as a run of its own; cargo calls this.
 pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
     let job = TestBinary {
         suite: suite.to_owned(),

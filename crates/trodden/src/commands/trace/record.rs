@@ -1,4 +1,4 @@
-//! `trodden trace record`, and the runs of it on another machine.
+//! `trodden trace record`, and the hidden `trodden trace work`, which executes runs on another machine.
 
 use crate::cli::{RepeatPart, TraceRecord};
 use crate::context::context;
@@ -20,10 +20,7 @@ use trodden_report::trace::plan;
 use trodden_trace::{OutputStream, RepeatRecipe};
 use trodden_witness::DistributionStrategy;
 
-/// Records a trace, or shows which run would watch what; gives the program's exit status.
-///
-/// # Errors
-/// The program cannot be traced, its runs part, or the trace cannot be written.
+/// Records a trace, or prints its plan. Returns the program's exit status.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let (options, host) = (options(job), host(job)?);
     let recording = Recording::new(&options, &host)?;
@@ -35,13 +32,10 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Executes the runs of a machine.
-///
-/// # Errors
-/// One cannot be executed.
+/// Executes the runs assigned to a machine.
 pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
-    let result =
-        env::var_os(RESULT_VARIABLE).with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden trace record --engine` runs this"))?;
+    let result = env::var_os(RESULT_VARIABLE)
+        .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal, run `trodden trace record --engine`"))?;
     if let Some(launcher) = std::env::var_os(alive::ALIVE_VARIABLE) {
         alive::end_with_launcher(Path::new(&launcher));
     }
@@ -51,12 +45,12 @@ pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
 
 fn options(job: &TraceRecord) -> RecordOptions {
     let choices = &job.choices;
-    let fixes = |part| !job.no_repeat.contains(&part);
+    let repeats = |part| !job.no_repeat.contains(&part);
     let recipe = RepeatRecipe {
-        addresses: fixes(RepeatPart::Addresses),
-        time: fixes(RepeatPart::Time),
-        randomness: fixes(RepeatPart::Randomness),
-        processes: fixes(RepeatPart::Processes),
+        addresses: repeats(RepeatPart::Addresses),
+        time: repeats(RepeatPart::Time),
+        randomness: repeats(RepeatPart::Randomness),
+        processes: repeats(RepeatPart::Processes),
         core: None,
     };
     let run = RunOptions {
@@ -65,7 +59,7 @@ fn options(job: &TraceRecord) -> RecordOptions {
         collector: job.collector,
         libraries: job.library.clone(),
         recipe,
-        is_pinned: fixes(RepeatPart::Core),
+        is_pinned: repeats(RepeatPart::Core),
         max_size: job.max_size,
         limit: job.duration,
     };
@@ -90,8 +84,8 @@ fn options(job: &TraceRecord) -> RecordOptions {
 }
 
 fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
-    let here = || env::current_dir().context("there is no working folder");
-    let own_program = env::current_exe().context("this program cannot be found")?;
+    let here = || env::current_dir().context("cannot find the working folder");
+    let own_program = env::current_exe().context("cannot find the program file of trodden")?;
     let other_machines = || {
         let folder = here()?;
         let parameters = EngineParameters { jobs: None, memory: None, retries: Slurm::default().retries, shared: Some(&folder) };
@@ -112,7 +106,7 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
     })
 }
 
-/// What the traced program writes is its own, and passes by. A reader that is gone is none of the run's business.
+/// Forwards the output of the traced program. Errors are ignored: a closed pipe must not stop the run.
 fn pass_on(stream: OutputStream, bytes: &[u8]) {
     let _ = match stream {
         OutputStream::Out => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
