@@ -7,7 +7,7 @@
 use super::choices::{Choice, one_of, spelled};
 use super::compression::METHODS;
 use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
-use super::times::{an_hour_at_most, max_wait};
+use super::times::{max_wait, seconds_up_to_an_hour};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
 use std::env;
