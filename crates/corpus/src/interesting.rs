@@ -1,4 +1,4 @@
-//! Builds that count interesting paths, and the one that counts all, of a program of the corpus.
+//! Builds of a corpus program that count interesting paths only, and the build that counts all paths.
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -8,20 +8,17 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// A program that counts all paths, with the profile of a run, from which others are made.
+/// A program that counts all paths and the profile of its run, from which builds for interesting paths are made.
 pub struct InterestingBuilds {
     program: String,
     input: Input,
-    /// Its profile.
+    /// The file of its profile.
     pub full: PathBuf,
     folder: PathBuf,
 }
 
 impl InterestingBuilds {
     /// Builds and runs the program that counts all paths.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
     pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
         let variant = Variant::trodden();
         corpus.fetch(program)?;
@@ -35,20 +32,14 @@ impl InterestingBuilds {
         Ok(builds)
     }
 
-    /// Runs the program that counts all paths once more, and gives its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
+    /// Runs the program that counts all paths once more and returns the file of its profile.
     pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
         let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
         self.profile(corpus, &Variant::trodden().folder(), &stored)?;
         Ok(stored)
     }
 
-    /// Makes the program again to count the paths of a set by a scheme, runs it, and gives its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
+    /// Re-instruments the program to count the paths of a set, numbered by a scheme; runs it and returns the file of its profile.
     pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
         let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
@@ -63,10 +54,7 @@ impl InterestingBuilds {
         Ok(stored)
     }
 
-    /// Makes the program again to count all paths in tables, none of them cut, runs it, and stores its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
+    /// Re-instruments the program to count all paths in hash tables, without cutting any; runs it and writes its profile to `stored`.
     pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
         let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);
