@@ -1,4 +1,4 @@
-// Coroutines that are left early, resumed after their end was reached, and destroyed under way.
+// Coroutines that are left early, resumed at their end, and destroyed before it.
 #include <coroutine>
 #include <cstdio>
 #include <exception>
