@@ -1,4 +1,4 @@
-// Coroutines that are left early, resumed at their end, and destroyed before it.
+// Coroutines that run to their end, or are left and destroyed before it.
 #include <coroutine>
 #include <cstdio>
 #include <exception>
