@@ -41,7 +41,7 @@ pub fn run(options: &CompileOptions) -> Result<()> {
         None => build_trodden()?.join("trodden"),
     };
     let folder = steps::target().join("compile");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let generated = folder.join(format!("functions-{}.c", options.functions));
     fs::write(&generated, many_functions(options.functions)).with_context(|| format!("cannot write {}", generated.display()))?;
     println!("{:<28} {:>5} {:>10} {:>10} {:>7}", "source", "level", "clang", "trodden", "ratio");

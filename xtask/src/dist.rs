@@ -66,7 +66,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
     if options.check {
         check::prepare()?;
     }
-    std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
+    std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
         packages::ensure(PackagePurpose::Demo)?;
         steps::headline("Compiling trodden for users");

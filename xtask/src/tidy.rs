@@ -294,7 +294,7 @@ fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         if !text.contains("#![forbid(unsafe_code)]") {
             let path = Path::new(path);
-            findings.push(format!("{}: lacks #![forbid(unsafe_code)]", path.strip_prefix(steps::root()).unwrap_or(path).display()));
+            findings.push(format!("{}: `#![forbid(unsafe_code)]` is missing", path.strip_prefix(steps::root()).unwrap_or(path).display()));
         }
     }
     Ok(findings)

@@ -93,7 +93,7 @@ impl Corpus {
         let mut command = self.recipe("build", program);
         let mut variables = variant.build_environment()?;
         if let Some(trained) = variant.trained() {
-            let file = self.export_training(program, trained)?;
+            let file = self.export_known_paths(program, trained)?;
             let options = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
             options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), percent_encoded(&file))));
         }
@@ -101,13 +101,13 @@ impl Corpus {
         self.step(&mut command)
     }
 
-    /// Re-instruments trodden's build to count only the paths of the training run, numbered by a scheme.
+    /// Re-instruments trodden's build to count only the paths of the short run, numbered by a scheme.
     fn build_with_scheme(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
         let stored = self.full_profile(program, Input::Train)?;
         log::info!("building {program}, {}", variant.name());
         let output = self.program(program, variant);
         if let Some(folder) = output.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let mut instrument = Command::new(steps::target().join("release/trodden"));
         instrument.arg("instrument").arg(self.program(program, &Variant::trodden())).arg("-o").arg(output);
@@ -116,7 +116,7 @@ impl Corpus {
     }
 
     /// Exports what a variant needs to know about earlier runs of the program, and returns the file.
-    fn export_training(&self, program: &str, trained: Trained) -> Result<PathBuf> {
+    fn export_known_paths(&self, program: &str, trained: Trained) -> Result<PathBuf> {
         let stored = match trained {
             Trained::KnownWithSuite if self.suite_runs(program)? == 0 => {
                 bail!("{program} has no test suite: add one to corpus/programs/{program}.sh, or omit this variant")
@@ -148,12 +148,12 @@ impl Corpus {
         }
         let stored = self.stored(program, name);
         if let Some(folder) = stored.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let mut collect = Command::new(steps::target().join("release/trodden"));
         collect.args(["import", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
-        std::path::absolute(&stored).context("there is no current folder")
+        std::path::absolute(&stored).context("cannot determine the current folder")
     }
 
     /// The file of the stored profile of a program's runs.
@@ -181,7 +181,7 @@ impl Corpus {
     pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let mut strip = Command::new("strip");
         strip.args(["--strip-debug", "-o"]).arg(folder.join(program)).arg(self.program(program, variant));
         steps::output(&mut strip)?;
@@ -192,9 +192,9 @@ impl Corpus {
         let counts = self.counts(program, variant, input);
         // A run adds to the counts that it finds.
         if counts.exists() {
-            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
-        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
         let mut command = self.recipe(input.name(), program);
         if variant.is_recorded() {
             command = under_recorder(&command, &self.sampled_profile(program, variant, input));

@@ -5,9 +5,9 @@ use clap::ValueEnum;
 /// An input of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
-    /// A training run of about half a second.
+    /// The short run, about half a second.
     Train,
-    /// A reference run of about two seconds.
+    /// The long run, about two seconds.
     Ref,
     /// A test suite: many short runs on small inputs. Only some programs have one.
     Suite,

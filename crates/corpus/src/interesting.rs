@@ -25,8 +25,9 @@ impl InterestingBuilds {
         corpus.build_once(program, &variant)?;
         corpus.inputs(program)?;
         let folder = corpus.folder().join("interesting");
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name()))).context("there is no current folder")?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name())))
+            .context("cannot determine the current folder")?;
         let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
         builds.profile(corpus, &variant.folder(), &builds.full)?;
         Ok(builds)
@@ -43,7 +44,7 @@ impl InterestingBuilds {
     pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
         let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--interesting", set]);
@@ -58,7 +59,7 @@ impl InterestingBuilds {
     pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
         let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
@@ -69,10 +70,10 @@ impl InterestingBuilds {
     fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
         let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
         if counts.exists() {
-            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
-        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
-        let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
+        let output = std::path::absolute(counts.join("%m.raw")).context("cannot determine the current folder")?;
         corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
         steps::output(trodden().args(["import", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
     }

@@ -17,7 +17,7 @@ pub struct Kind {
     pub options: &'static str,
     /// Earlier runs whose profile the build uses.
     pub trained: Option<Trained>,
-    /// Scheme by which trodden's build is re-instrumented to count only the paths of the training run.
+    /// Scheme by which trodden's build is re-instrumented to count only the paths of the short run.
     pub scheme: Option<&'static str>,
     /// Name of the variant used as the baseline.
     pub base: Option<&'static str>,
@@ -31,7 +31,7 @@ pub struct Kind {
     pub counts: &'static [(&'static str, &'static str)],
     /// Name of the variant whose build is run, for variants without a build of their own.
     pub build_of: Option<&'static str>,
-    /// Simulator under which the program runs, once, on the training input.
+    /// Simulator under which the program runs, once, on the short input.
     pub under: Option<&'static str>,
     /// True if `trodden record` samples the runs.
     pub recorded: bool,
@@ -42,9 +42,9 @@ pub struct Kind {
 /// Earlier runs whose paths a build knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trained {
-    /// The training run.
+    /// The short run.
     Known,
-    /// The training run and the program's test suite.
+    /// The short run and the program's test suite.
     KnownWithSuite,
 }
 

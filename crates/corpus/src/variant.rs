@@ -92,7 +92,7 @@ impl Variant {
         self.kind.trained
     }
 
-    /// The scheme by which trodden's build is re-instrumented to count only the paths of the training run.
+    /// The scheme by which trodden's build is re-instrumented to count only the paths of the short run.
     pub fn scheme(&self) -> Option<&'static str> {
         self.kind.scheme
     }

@@ -161,7 +161,7 @@ impl Build<'_> {
 
 impl Variant {
     /// One variant for each level of optimisation. The seed decides with which parameters each level is combined.
-    pub fn some_for(seed: u64) -> Vec<Variant> {
+    pub fn for_seed(seed: u64) -> Vec<Variant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
         const PARAMETERS: [&str; 12] = [
             "",

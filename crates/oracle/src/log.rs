@@ -236,8 +236,8 @@ impl<'a> Walk<'a> {
                 self.arrive(activation, node, observed);
             }
             Step::Block => self.go_to(activation, node, observed),
-            Step::ReturnsTwice => match self.find(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
-                Some(edge) => self.take(activation, edge, observed),
+            Step::ReturnsTwice => match self.find_edge(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
+                Some(edge) => self.take_edge(activation, edge, observed),
                 None => observed
                     .contradictions
                     .push(format!("block {node} calls a function that returns twice, but the map has no edge for it")),
@@ -245,8 +245,8 @@ impl<'a> Walk<'a> {
             Step::TailReturn => activation.in_tail_call = true,
             Step::End => {
                 let ends = |e: usize| self.map.edges[e].to == self.map.exit();
-                match self.find(node, ends) {
-                    Some(edge) => self.take(activation, edge, observed),
+                match self.find_edge(node, ends) {
+                    Some(edge) => self.take_edge(activation, edge, observed),
                     None => observed.contradictions.push(format!("block {node} ends the function, but the map has no edge for it")),
                 }
                 return true;
@@ -255,7 +255,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    fn find(&self, node: u32, which: impl Fn(usize) -> bool) -> Option<u32> {
+    fn find_edge(&self, node: u32, which: impl Fn(usize) -> bool) -> Option<u32> {
         self.out[node as usize].iter().copied().find(|e| which(*e as usize))
     }
 
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
             return;
         };
         match self.edges_between(from, to, 0) {
-            Some(edges) => edges.into_iter().for_each(|e| self.take(activation, e, observed)),
+            Some(edges) => edges.into_iter().for_each(|e| self.take_edge(activation, e, observed)),
             None => observed.contradictions.push(format!("control went from block {from} to block {to}, but the map has no such edge")),
         }
     }
@@ -289,7 +289,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    fn take(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
+    fn take_edge(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
         let e = edge as usize;
         observed.edges[e] += 1;
         let flow = &self.map.edges[e];
@@ -342,7 +342,7 @@ impl<'a> Walk<'a> {
         if activation.in_tail_call {
             // The tail call replaced the function, so trodden counts the returning block.
             let from = *activation.path.last().expect("a block made the call");
-            let to = self.find(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block jumps to a return");
+            let to = self.find_edge(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block jumps to a return");
             self.go_to(&mut activation, to, observed);
             self.step(&mut activation, Step::End, to, observed);
         } else if !activation.is_between_paths {

@@ -208,7 +208,7 @@ fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
     let language = if is_c { random::RandomLanguage::C } else { random::RandomLanguage::Cxx };
     let mut differences = 0;
-    for (number, mut variant) in (0..6).flat_map(Variant::some_for).enumerate() {
+    for (number, mut variant) in (0..6).flat_map(Variant::for_seed).enumerate() {
         variant.options.extend_from_slice(options);
         let place = folder.path().join(number.to_string());
         std::fs::create_dir(&place).map_err(Error::file(&place))?;
@@ -226,7 +226,7 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
     let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let program = random::program(seed);
-        for variant in Variant::some_for(seed) {
+        for variant in Variant::for_seed(seed) {
             let place = match &keep {
                 Some(keep) => keep.join(format!("{seed}{}", variant.options[0])),
                 None => folder.path().join(format!("{seed}{}", variant.options[0])),

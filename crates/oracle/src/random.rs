@@ -171,7 +171,7 @@ impl ProgramWriter {
             self.landing();
         }
         if self.dice.chance(30) {
-            self.computed_jumps(jumps_back);
+            self.indirect_branches(jumps_back);
         }
         if self.dice.chance(15) {
             self.many_branches();
@@ -212,7 +212,7 @@ impl ProgramWriter {
     }
 
     /// A state machine of several indirect branches with the same targets, some of which are also reached by falling through.
-    fn computed_jumps(&mut self, volatile: bool) {
+    fn indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
         let labels: Vec<String> = (0..states).map(|i| format!("&&s{f}_{i}")).collect();

@@ -18,7 +18,7 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut all = Vec::new();
     for seed in seeds() {
-        let variants = Variant::some_for(seed);
+        let variants = Variant::for_seed(seed);
         // All levels of optimisation if seeds were selected, otherwise only two.
         let chosen =
             variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));

@@ -39,7 +39,7 @@ pub fn prepare() -> Result<()> {
 pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     let mirrors = mirrors(options)?;
     let folder = steps::target().join("dist-systems");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let subject = Corpus::at(&steps::target().join("demo")).source(SUBJECT)?;
     for release in &options.releases {
         steps::headline(&format!("Debian {release}: package and archive"));
@@ -94,7 +94,7 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
     if system.exists() {
         fs::remove_dir_all(&system).with_context(|| format!("cannot remove {}", system.display()))?;
     }
-    fs::create_dir_all(&system).with_context(|| format!("cannot make the folder {}", system.display()))?;
+    fs::create_dir_all(&system).with_context(|| format!("cannot create the folder {}", system.display()))?;
     let mut unpack = Command::new("tar");
     steps::run(
         unpack.args(["--extract", "--preserve-permissions", "--numeric-owner", "--file"]).arg(&kept).arg("--directory").arg(&system),
@@ -104,7 +104,7 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
 
 /// Copies the package, the archive, the scripts and the subject's sources into a folder of the system.
 fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make the folder {}", to.display()))?;
+    fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
     let scripts = SCRIPTS.map(|script| steps::root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {
         let Some(name) = file.file_name() else { bail!("{} is not the path of a file", file.display()) };

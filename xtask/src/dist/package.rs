@@ -35,7 +35,7 @@ const LIBRARIES: [(&str, &str); 4] =
 pub fn debian(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let root = work.join("package");
     if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
+        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
     }
     tree::create(&root.join("usr"))?;
     let size = steps::output(Command::new("du").args(["-sk", "usr"]).current_dir(&root))?;

@@ -25,7 +25,7 @@ const DOCUMENTS: &str = "doc/trodden";
 /// A compiled file is missing, or a file cannot be written.
 pub fn create(folder: &Path) -> Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let compiled = compile::folder();
     let program = compiled.join("trodden");
@@ -33,7 +33,7 @@ pub fn create(folder: &Path) -> Result<()> {
         copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
     for name in OTHER_NAMES {
-        symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot make the link {name}"))?;
+        symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot create the link {name}"))?;
     }
     for name in compile::LIBRARIES {
         copy(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
@@ -58,7 +58,7 @@ fn manual(compiled: &Path, folder: &Path) -> Result<()> {
         }
     }
     steps::output(Command::new("gzip").args(["-9n"]).args(&pages))?;
-    symlink("trodden.1.gz", folder.join("cargo-trodden.1.gz")).context("cannot make the link cargo-trodden.1.gz")?;
+    symlink("trodden.1.gz", folder.join("cargo-trodden.1.gz")).context("cannot create the link cargo-trodden.1.gz")?;
     Ok(())
 }
 
