@@ -1,7 +1,7 @@
 //! Finds cyclic dependencies between the files of a crate, since such files cannot be understood one at a time.
 //!
-//! A file depends on another if it names one of its items, in a `use` or in an expression, directly or through a re-export. A module and its
-//! submodules may depend on each other. Unit tests at the end of a file do not count. The cycles are the strongly connected components.
+//! A file depends on another if it names one of its items, in a `use` or in an expression, directly or through a re-export. A module and
+//! its submodules may depend on each other. Unit tests at the end of a file do not count. The cycles are the strongly connected components.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};

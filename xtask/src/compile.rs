@@ -1,5 +1,5 @@
-//! `cargo xtask compile`: compares the processor time of `trodden cc` with that of clang, on a generated unit of many small functions and on
-//! given sources.
+//! `cargo xtask compile`: compares the processor time of `trodden cc` with that of clang, on a generated unit of many small functions and
+//! on given sources.
 //!
 //! The compilers take turns, so that a slowdown of the machine affects both. The shortest time of each is reported.
 

@@ -11,8 +11,8 @@
 //! | `dist/package.rs` | package and archive of a tree |
 //! | `dist/check.rs` | installing and running both in minimal Debian systems |
 //!
-//! Invariant: builds are reproducible. Times in package and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files are
-//! sorted by name.
+//! Invariant: builds are reproducible. Times in package and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
+//! are sorted by name.
 
 mod check;
 mod compile;

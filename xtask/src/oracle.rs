@@ -1,7 +1,7 @@
 //! `cargo xtask oracle`: checks path profiles against independent oracles (`crates/oracle`).
 //!
-//! Programs of the corpus are rebuilt from their bitcode with a counter in every block, and with LLVM's edge counters, and the counts of all
-//! blocks and edges are compared. Random programs are also compared with a log of every step.
+//! Programs of the corpus are rebuilt from their bitcode with a counter in every block, and with LLVM's edge counters, and the counts of
+//! all blocks and edges are compared. Random programs are also compared with a log of every step.
 
 mod interesting;
 

@@ -36,8 +36,8 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the built command, in a folder
-/// with `trodden-lab`.
+/// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the built command, in a
+/// folder with `trodden-lab`.
 ///
 /// # Errors
 /// A page cannot be read.
@@ -174,8 +174,8 @@ fn shell_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The invocations of `trodden` and `trodden-lab` in a command line, as words. Invocations of `cargo trodden` are ignored, since their options
-/// are cargo's.
+/// The invocations of `trodden` and `trodden-lab` in a command line, as words. Invocations of `cargo trodden` are ignored, since their
+/// options are cargo's.
 fn invocations(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for part in line.split(['&', ';', '|', '"', '(', ')']) {

@@ -1,5 +1,5 @@
-//! Checks of sources that the compiler does not make: heads of files, lengths, unfinished work, purity of the core, and dependencies between
-//! crates.
+//! Checks of sources that the compiler does not make: heads of files, lengths, unfinished work, purity of the core, and dependencies
+//! between crates.
 //!
 //! The map in ARCHITECTURE.md lists the crates by rooms. A crate may depend only on crates of its own room and of rooms above it.
 

@@ -2,8 +2,8 @@
 //! [`MAX_TIME`].
 //!
 //! Each target runs in a worker process with limits. The worker writes every input to a file before reading it, so that the input that made
-//! it fail is known; the supervisor kills a worker whose input takes too long. Mutations are not guided by coverage. They start from a corpus
-//! of small valid inputs, and of inputs that once failed, for each target.
+//! it fail is known; the supervisor kills a worker whose input takes too long. Mutations are not guided by coverage. They start from a
+//! corpus of small valid inputs, and of inputs that once failed, for each target.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The fuzz targets, one for each format.
 //!
-//! The command's readers run in this process; those of the laboratory run in its program, which must be in the same folder as this one. Errors
-//! are expected and ignored. Formats with checksums get valid ones, since readers would otherwise reject every mutated input.
+//! The command's readers run in this process; those of the laboratory run in its program, which must be in the same folder as this one.
+//! Errors are expected and ignored. Formats with checksums get valid ones, since readers would otherwise reject every mutated input.
 
 use crate::sealed;
 use std::ffi::OsString;
@@ -136,8 +136,8 @@ fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the input as a trace file, and then as a list of blocks (kind, thread, number of symbols, sizes of index and data, index, data), which
-/// are written to trace files with valid checksums.
+/// Reads the input as a trace file, and then as a list of blocks (kind, thread, number of symbols, sizes of index and data, index, data),
+/// which are written to trace files with valid checksums.
 fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;

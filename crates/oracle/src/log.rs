@@ -1,8 +1,8 @@
 //! The second oracle: a log of every step, from which paths are counted independently.
 //!
 //! The log has the sequence of blocks that each activation of a function executed. Following the edges of the function's map along it, and
-//! ending paths at the map's cut edges, yields the complete and unfinished paths, their counts, and the value of every counter. This does not
-//! depend on where trodden places its probes or how it decodes paths.
+//! ending paths at the map's cut edges, yields the complete and unfinished paths, their counts, and the value of every counter. This does
+//! not depend on where trodden places its probes or how it decodes paths.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;

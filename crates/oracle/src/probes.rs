@@ -2,9 +2,9 @@
 //! gets a token from the recorder on entry, so that recursion, exceptions and `longjmp` cannot confuse its activations.
 //!
 //! Probes are numbered by the nodes of the unit's map. The i-th basic block of the text is the i-th node of kind `Code`; the continuations
-//! after it are the code that follows its calls that return twice. Landings and dispatch blocks are not in the text and get no probe. A tail
-//! call before a return gets two further probes: the function may end before the call, and trodden counts it that way, so the returning
-//! block is counted even if the callee never returns.
+//! after it are the code that follows its calls that return twice. Landings and dispatch blocks are not in the text and get no probe. A
+//! tail call before a return gets two further probes: the function may end before the call, and trodden counts it that way, so the
+//! returning block is counted even if the callee never returns.
 
 use crate::error::Error;
 use crate::text::{TextBlock, TextFunction, TextModule, call_kind, is_codeless, is_intrinsic, opcode, result};

@@ -3,8 +3,8 @@
 //!
 //! Programs contain branches, loops with one and several entries, `switch` with fall-through, `goto`, indirect branches, early returns,
 //! recursion, indirect calls, `musttail` calls, `setjmp` and `longjmp`, calls of `exit` deep in the stack, and `asm goto`; in C++ also
-//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel, of which each thread has a
-//! fixed amount.
+//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel, of which each thread has
+//! a fixed amount.
 
 /// Language of a random program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

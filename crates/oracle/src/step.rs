@@ -62,9 +62,9 @@ pub fn record(
     Ok(SubjectOutcome { status, output })
 }
 
-/// Samples windows of each thread's last `size` branches from a trace, as lines of branch stacks. Between two windows, a pseudo-random number
-/// of branches with average `interval` is skipped; 0 takes a window after every branch. Like hardware, windows contain branches out of the
-/// kernel but not those into it.
+/// Samples windows of each thread's last `size` branches from a trace, as lines of branch stacks. Between two windows, a pseudo-random
+/// number of branches with average `interval` is skipped; 0 takes a window after every branch. Like hardware, windows contain branches out
+/// of the kernel but not those into it.
 pub fn windows(trace: &str, size: usize, interval: u64) -> String {
     let mut text = String::new();
     let mut last: HashMap<&str, VecDeque<String>> = HashMap::new();

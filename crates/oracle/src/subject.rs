@@ -284,8 +284,8 @@ impl SubjectRun {
         Ok(SubjectOutcome { status: output.status, output: output.stdout })
     }
 
-    /// Copies the program to where it runs, using `cp`. If this process wrote the file itself, a child started by another thread could inherit
-    /// the descriptor, and executing the file would fail with `ETXTBSY` until that child closes it.
+    /// Copies the program to where it runs, using `cp`. If this process wrote the file itself, a child started by another thread could
+    /// inherit the descriptor, and executing the file would fail with `ETXTBSY` until that child closes it.
     fn put_in_place(&self, program: &Path) -> Result<(), Error> {
         if let Some(folder) = self.place.parent() {
             fs::create_dir_all(folder).map_err(Error::file(folder))?;

@@ -59,8 +59,8 @@ impl Toolkit {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Compiles a module that is already optimised. If `probes` is given (a unit store, and the file of a request to the plugin), the plugin
-    /// adds trodden's probes.
+    /// Compiles a module that is already optimised. If `probes` is given (a unit store, and the file of a request to the plugin), the
+    /// plugin adds trodden's probes.
     ///
     /// # Errors
     /// clang fails.

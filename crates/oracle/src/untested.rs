@@ -1,4 +1,5 @@
-//! The oracle of `trodden untested` and of residual builds: the paths in a full profile of the field that a full profile of the tests lacks.
+//! The oracle of `trodden untested` and of residual builds: the paths in a full profile of the field that a full profile of the tests
+//! lacks.
 //!
 //! Unlike the code under test, it neither filters profiles by known paths nor compares path numbers: paths are compared by their edges. The
 //! figures are the columns of table 3.1 of Vaswani's thesis.

@@ -1,5 +1,5 @@
-//! Builds for sampling (`when=bursts`). If the switch is always on, counts must be exact. If it is flipped at random, no path may be counted
-//! more often than it was executed, and the program's behaviour must not change.
+//! Builds for sampling (`when=bursts`). If the switch is always on, counts must be exact. If it is flipped at random, no path may be
+//! counted more often than it was executed, and the program's behaviour must not change.
 
 mod plain;
 
@@ -161,7 +161,7 @@ fn interpreter_enters_counting_code_where_its_program_jumps() {
     let done = plain::execute(&sample, &[]);
     assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
     let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();
-    // The paths from the first jump to the second: 6 iterations without effect, the iteration that calls `turn` and the `Reach` path of that
-    // call, 4 more iterations, and the jump.
+    // The paths from the first jump to the second: 6 iterations without effect, the iteration that calls `turn` and the `Reach` path of
+    // that call, 4 more iterations, and the jump.
     assert_eq!(counted, 13);
 }

@@ -1,5 +1,5 @@
-//! Random functions in the form that the compiler plugin produces, with exits, calls that might not return ([`EdgeKind::Reach`]), calls that
-//! return twice, and a plan for their instrumentation.
+//! Random functions in the form that the compiler plugin produces, with exits, calls that might not return ([`EdgeKind::Reach`]), calls
+//! that return twice, and a plan for their instrumentation.
 
 use crate::graphs;
 use crate::random::Random;

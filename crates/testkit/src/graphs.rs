@@ -1,4 +1,5 @@
-//! Random directed multigraphs, with parallel edges, self-loops, dead ends, unreachable nodes, and edges into the entry and out of the exit.
+//! Random directed multigraphs, with parallel edges, self-loops, dead ends, unreachable nodes, and edges into the entry and out of the
+//! exit.
 
 use crate::random::Random;
 use trodden_flow::dag::Entries;

@@ -1,8 +1,8 @@
 //! Random small programs with direct, indirect and recursive calls, opaque code and unwinding, and an exhaustive enumeration of their short
 //! executions.
 //!
-//! The interpreter is an oracle for `trodden_witness` and shares no code with it. A frame is a function, a node, and the number of calls already
-//! calls_made in that node.
+//! The interpreter is an oracle for `trodden_witness` and shares no code with it. A frame is a function, a node, and the number of calls
+//! already calls_made in that node.
 
 use crate::graphs::{self, Cycles};
 use crate::random::Random;

@@ -1,7 +1,7 @@
 //! Compiles the programs to pack with the cargo profile `dist`, stripped and without paths of the build machine.
 //!
-//! Compilers put the paths of sources into programs, for the messages of panics and assertions. The options below replace the folders of this
-//! machine in these paths by short names.
+//! Compilers put the paths of sources into programs, for the messages of panics and assertions. The options below replace the folders of
+//! this machine in these paths by short names.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
