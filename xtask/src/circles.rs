@@ -12,9 +12,6 @@ use trodden_corpus::steps;
 type Module = Vec<String>;
 
 /// Returns a finding for each cycle in each crate.
-///
-/// # Errors
-/// A source cannot be read.
 pub fn check() -> Result<Vec<String>> {
     let folder = steps::root().join("crates");
     let mut crates: Vec<String> = Vec::new();

@@ -32,9 +32,6 @@ pub struct CompileOptions {
 }
 
 /// Measures, and prints a line for each source and level.
-///
-/// # Errors
-/// A compilation failed.
 pub fn run(options: &CompileOptions) -> Result<()> {
     let trodden = match &options.trodden {
         Some(trodden) => trodden.clone(),
@@ -47,7 +44,7 @@ pub fn run(options: &CompileOptions) -> Result<()> {
     println!("{:<28} {:>5} {:>10} {:>10} {:>7}", "source", "level", "clang", "trodden", "ratio");
     for source in std::iter::once(&generated).chain(&options.sources) {
         for level in &options.levels {
-            let [plain, counting] = shortest(&trodden, options.rounds, &folder, source, &format!("-O{level}"))?;
+            let [plain, counting] = shortest_times(&trodden, options.rounds, &folder, source, &format!("-O{level}"))?;
             let name = source.file_name().unwrap_or_default().display().to_string();
             println!("{name:<28} {:>5} {plain:>8.2} s {counting:>8.2} s {:>6.2}x", format!("-O{level}"), counting / plain);
         }
@@ -56,7 +53,7 @@ pub fn run(options: &CompileOptions) -> Result<()> {
 }
 
 /// The shortest processor times of clang and of trodden, in seconds.
-fn shortest(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
+fn shortest_times(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
     let mut best = [f64::INFINITY; 2];
     for _ in 0..rounds.max(1) {
         for (at, best) in best.iter_mut().enumerate() {

@@ -18,9 +18,6 @@ const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", 
 const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 
 /// Returns one line for each broken link and each page missing in the summary.
-///
-/// # Errors
-/// A page cannot be read.
 pub fn check() -> Result<Vec<String>> {
     let pages = read_pages()?;
     let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(file, text)| (file.as_str(), anchors(text))).collect();
@@ -38,9 +35,6 @@ pub fn check() -> Result<Vec<String>> {
 
 /// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the built command, in a
 /// folder with `trodden-lab`.
-///
-/// # Errors
-/// A page cannot be read.
 pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut help: BTreeMap<String, Option<String>> = BTreeMap::new();

@@ -25,9 +25,6 @@ pub struct SuiteOptions {
 }
 
 /// Runs all checks until one fails.
-///
-/// # Errors
-/// A check failed.
 pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {

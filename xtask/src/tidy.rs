@@ -94,9 +94,6 @@ pub fn check() -> Result<Vec<String>> {
 }
 
 /// The files that git tracks or would add.
-///
-/// # Errors
-/// git failed.
 pub fn files() -> Result<Vec<String>> {
     let mut command = Command::new("git");
     // The checkout can belong to another user.

@@ -175,9 +175,6 @@ impl Corpus {
     }
 
     /// Like [`Corpus::run`], with a copy of the program stripped of debug information, for tools that cannot read it.
-    ///
-    /// # Errors
-    /// The copy cannot be made, or the run failed.
     pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
@@ -227,9 +224,6 @@ impl Corpus {
     }
 
     /// The number of runs in a program's test suite; 0 if it has none.
-    ///
-    /// # Errors
-    /// The recipe cannot be asked.
     pub fn suite_runs(&self, program: &str) -> Result<usize> {
         Ok(steps::output(&mut self.recipe("suite-lines", program))?.lines().count())
     }
@@ -245,9 +239,6 @@ impl Corpus {
     }
 
     /// Returns true if the program is a Rust crate, built by cargo.
-    ///
-    /// # Errors
-    /// The recipe cannot be asked.
     pub fn is_rust(&self, program: &str) -> Result<bool> {
         let about = steps::output(&mut self.recipe("about", program))?;
         Ok(about.strip_prefix(program).is_some_and(|rest| rest.starts_with(": crate ")))

@@ -85,7 +85,7 @@ pub fn check(
         let sampled = read(text.as_bytes())?.profile;
         findings.overlaps.push(overlap(&subject, &counts, &sampled));
         if sampler.interval == 0 {
-            findings.differences.extend(excess(&subject, &counts, &sampled, sampler.size as u64));
+            findings.differences.extend(estimates_above_bound(&subject, &counts, &sampled, sampler.size as u64));
         }
     }
     Ok(findings)
@@ -121,7 +121,7 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
 /// Finds counters whose estimate exceeds its upper bound, for windows after every branch. An execution of a path that fits in a window is
 /// estimated as `size`, whatever the length of the path, and an execution of a longer path as 0. The bound allows one execution more,
 /// because windows at the start of the trace are shorter.
-fn excess(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
+fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
         for (counter, estimate) in &other.counts.executions {

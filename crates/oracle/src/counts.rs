@@ -19,9 +19,6 @@ use trodden_unit::{BlockKind, FunctionMap};
 pub type UnitCounts = HashMap<u64, u64>;
 
 /// Builds the program with block counters only and runs it. The last result has the counts by probe number.
-///
-/// # Errors
-/// A tool fails, or the program cannot be run.
 pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), Error> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
     let file = fresh_file(subject)?;

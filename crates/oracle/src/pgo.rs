@@ -42,9 +42,6 @@ struct UnitDump {
 
 /// Builds the program with LLVM's counters and trodden's probes, runs it once, and compares the counts of every function.
 /// `left_by_tail_call` lists functions with a tail call that did not return (see [`crate::probes`]), for which LLVM's counts are wrong.
-///
-/// # Errors
-/// A tool fails, or the program cannot be run.
 pub fn check(
     subject: &Subject,
     tools: &Toolkit,
@@ -98,7 +95,7 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
         let (named, counting, object) = (named_module(subject, unit), counting_module(subject, unit), subject.file(unit, "pgo", "o"));
-        fs::write(&counting, prepared(&tools.text(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
+        fs::write(&counting, prepare_module(&tools.text(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
         run(tools.command("opt").args(["-passes=function(instnamer)", "-S"]).arg(&counting).arg("-o").arg(&named))?;
         run(tools.command("opt").args(OPTIONS).args(["-passes=pgo-instr-gen,instrprof", "-S"]).arg(&named).arg("-o").arg(&counting))?;
         subject.object(tools, unit, &counting, &object, true)?;
@@ -146,7 +143,7 @@ fn named_module(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
 
 /// Gives the module a unique source name, which distinguishes local functions in the profile, and removes `optnone`, since blocks of
 /// functions with that attribute would not be named.
-fn prepared(text: &str, unit: &SubjectUnit) -> String {
+fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         match line.starts_with("source_filename = ") {
@@ -246,7 +243,7 @@ fn verify_function(
     verdict: &mut CountVerdict,
 ) {
     let executed = paths.blocks.iter().any(|c| *c > 0);
-    if let Some(reason) = obstacle(function, paths, read, left_by_tail_call) {
+    if let Some(reason) = reason_not_compared(function, paths, read, left_by_tail_call) {
         if executed {
             let list = if paths.all_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
@@ -272,7 +269,7 @@ fn verify_function(
 }
 
 /// The reason why LLVM's counts of a function cannot be compared, if there is one.
-fn obstacle(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
+fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
     if !paths.all_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));

@@ -168,7 +168,7 @@ impl ProgramWriter {
         self.line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{qualifier}u64 a = a0, b = b0, c = {start}, d = 0;"));
         self.line("if (fuel-- <= 0) return a ^ b;");
         if jumps_back {
-            self.landing();
+            self.setjmp_block();
         }
         if self.dice.chance(30) {
             self.indirect_branches(jumps_back);
@@ -199,7 +199,7 @@ impl ProgramWriter {
     }
 
     /// A block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
-    fn landing(&mut self) {
+    fn setjmp_block(&mut self) {
         let target = self.dice.below(self.functions as u64);
         let other = self.dice.below(self.functions as u64);
         let twice = self.dice.chance(30);

@@ -15,9 +15,6 @@ use trodden_corpus::steps;
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
 /// Lists the crates, followed by each distinct licence text with the crates that contain it.
-///
-/// # Errors
-/// Cargo fails, or a file cannot be read.
 pub fn text() -> Result<String> {
     let mut cargo = steps::cargo();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);

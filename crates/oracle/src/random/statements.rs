@@ -14,7 +14,7 @@ impl ProgramWriter {
             4 => self.switch(depth),
             5 if self.may_jump && self.loop_depth == 0 => self.forward_jump(depth),
             6 => self.call(),
-            7 => self.unusual(),
+            7 => self.unusual_statement(),
             8 => self.array_loop(),
             12 => self.try_block(depth),
             13 => self.guarded_block(depth),
@@ -160,7 +160,7 @@ impl ProgramWriter {
         }
     }
 
-    fn unusual(&mut self) {
+    fn unusual_statement(&mut self) {
         let value = self.value();
         match self.dice.below(6) {
             0 => self.line(&format!("maybe_leave({value});")),
