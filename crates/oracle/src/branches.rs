@@ -33,7 +33,7 @@ pub struct BranchFindings {
     pub executed: usize,
     /// Functions with block sequences that could not be decoded, and how many. They are not compared.
     pub uncertain: Vec<(String, u64)>,
-    /// Functions without addresses. They are not compared.
+    /// Functions whose addresses are unknown, each with the reason. They are not compared.
     pub without_addresses: Vec<String>,
     /// Counters that differ, in all other functions.
     pub differences: Vec<String>,

@@ -12,7 +12,7 @@ use trodden_unit::{FunctionMap, MapError};
 pub struct InterestingFindings {
     /// Functions that count interesting paths.
     pub functions: usize,
-    /// Functions that count all paths, because interesting ones could not be numbered.
+    /// Functions that count all paths instead of interesting ones.
     pub counting_all: usize,
     /// Interesting paths.
     pub paths: usize,
