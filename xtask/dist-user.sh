@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run by `dist.sh`, as a user with trodden on the search path: every kind of program that is installed does its work once.
+# Run by `dist.sh` as an ordinary user, with trodden on the search path. Uses every installed program and library once.
 set -eu
 fail() { echo "dist-user.sh: $*" >&2; exit 1; }
 work=$(mktemp -d)
@@ -8,18 +8,18 @@ export TRODDEN_CACHE="$work/store"
 
 echo "$(trodden --version), in $(dirname "$(command -v trodden)")"
 for other in trodden-cc trodden-c++ cargo-trodden; do
-    [ "$(readlink "$(command -v "$other")")" = trodden ] || fail "$other is no link to trodden"
+    [ "$(readlink "$(command -v "$other")")" = trodden ] || fail "$other is not a link to trodden"
 done
 trodden doctor
 
-# C++ under the name of one word, run and counted; C with threads, whose waits are recorded.
+# Count a C++ program built with the one-word driver, and record the waiting time of a C program with threads.
 cat > hello.cc << 'END'
 #include <cstdio>
 #include <vector>
 int main() { std::vector<int> all{3, 1, 2}; int sum = 0; for (int one : all) sum += one; std::printf("%d\n", sum); }
 END
 trodden-c++ -O1 -g hello.cc -o hello
-[ "$(trodden record --no-store -o hello.trodden -- ./hello)" = 6 ] || fail "a C++ program prints something else"
+[ "$(trodden record --no-store -o hello.trodden -- ./hello)" = 6 ] || fail "the C++ program does not print 6"
 trodden report hello.trodden > hello.text
 grep -q main hello.text || fail "the function main is not in the report"
 cat > wait.c << 'END'
@@ -39,9 +39,9 @@ clang-22 -O1 -g wait.c -o wait -lpthread
 trodden waits record --output wait.waits -- ./wait
 trodden report wait.waits > waits
 head -8 waits
-grep -q "lock contention" waits || fail "no thread is said to have waited for the lock"
+grep -q "lock contention" waits || fail "the report shows no lock contention"
 
-# A program that others wrote.
+# Count a real program.
 cp -r /dist/bzip2 .
 cd bzip2
 if command -v make > /dev/null; then
@@ -52,16 +52,16 @@ fi
 trodden record -- ./bzip2 --keep --force sample3.ref
 trodden report --top 1 --steps 14 > ../report
 cat ../report
-grep -q mainGtU ../report || fail "the hottest path is not that of mainGtU"
-./bzip2 --decompress --stdout sample3.ref.bz2 | cmp - sample3.ref || fail "the counted bzip2 compresses wrongly"
+grep -q mainGtU ../report || fail "the report does not show mainGtU as the hottest path"
+./bzip2 --decompress --stdout sample3.ref.bz2 | cmp - sample3.ref || fail "the output of the instrumented bzip2 is wrong"
 trodden report --json > ../report.json
-grep -q '"schema_version"' ../report.json || fail "no report as JSON"
+grep -q '"schema_version"' ../report.json || fail "the JSON report has no schema version"
 
-# The same, not built for it.
+# Trace and simulate the same program, built without instrumentation.
 clang-22 -O2 -w -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c crctable.c randtable.c compress.c decompress.c bzlib.c -o plain
 head -c 2000 sample3.ref > small
 trodden trace record --output small.trace -- ./plain --stdout small > small.bz2
-./bzip2 --decompress --stdout small.bz2 | cmp - small || fail "the traced bzip2 compresses wrongly"
+./bzip2 --decompress --stdout small.bz2 | cmp - small || fail "the output of the traced bzip2 is wrong"
 trodden report small.trace > shown
 head -5 shown
 grep -q main shown || fail "the trace does not show the function main"
@@ -70,11 +70,11 @@ if command -v qemu-x86_64 > /dev/null; then
         trodden simulate -- ./plain --stdout small > simulated
         head -20 simulated
     elif trodden simulate -- ./plain --stdout small > simulated 2>&1; then
-        fail "this QEMU has no plugins, and the program was simulated"
+        fail "simulation succeeded although this QEMU does not support plugins"
     else
-        # Debian 13 builds its QEMU so.
-        grep -q "built with plugins" simulated || fail "it is not said that this QEMU has no plugins"
-        echo "this system's QEMU has no plugins"
+        # QEMU in Debian 13 is built without plugins.
+        grep -q "built with plugins" simulated || fail "the error does not mention that QEMU must be built with plugins"
+        echo "this system's QEMU does not support plugins"
     fi
 fi
 cd /

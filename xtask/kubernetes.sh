@@ -1,9 +1,9 @@
 #!/bin/bash
-# Is the manifest of `trodden record --copies --engine kubernetes` one that Kubernetes takes, and do its pods' commands do what they should? Run it as xtask/kubernetes.sh, in the project's folder.
+# Checks that Kubernetes would accept the manifest of `trodden record --copies --engine kubernetes`, and that the commands of its pods work. Run it as xtask/kubernetes.sh in the project's folder.
 #
-# A program is built and counted by three copies. The manifest is compared with the schemas of Kubernetes, strictly; then the container's command is run for each index, as pods would, one
-# of which is killed and started again. The profile must be that of the program itself. No cluster is needed; what a cluster does besides (volumes, images) is not tried. Needs python3 with
-# venv (Debian: python3-venv), and PyPI for the schemas (kubernetes-validate); TRODDEN names a trodden that is built already.
+# The script builds a program and records it with three copies. It validates the manifest strictly against Kubernetes' schemas, and runs the container's command for each index as pods would,
+# killing and restarting one of them. The profile must equal that of the program itself. No cluster is needed, so volumes and images are not tested. Needs python3 with venv (Debian:
+# python3-venv), and PyPI for the schemas (kubernetes-validate). TRODDEN can name a trodden that is already built.
 set -euo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
@@ -45,4 +45,4 @@ wait "$record"
 cmp whole.txt copies.txt
 "$TRODDEN" diff whole.trodden copies.trodden
 "$TRODDEN" diff whole.trodden copies.trodden | grep -q ", 0 differ"
-echo "$completions pods counted what the program counts"
+echo "the profile of $completions pods equals that of the program"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# A Slurm cluster of several nodes on one machine, to try jobs on and to throw away: slurm.sh start|stop|kill-node NODE
+# A temporary Slurm cluster of several nodes on one machine, for testing jobs: slurm.sh start|stop|kill-node NODE
 #
-# Needs Debian's packages slurmctld, slurmd, slurm-client and munge; neither root nor system services. The folder SLURM_FOLDER (default: below TMPDIR) holds
-# configuration, key, state and logs. NODES nodes (default 3) of CPUS processors each (default 2) are called n1, n2, ...; ports count from BASE_PORT (default 26800).
-# Commands find the cluster by SLURM_CONF=$SLURM_FOLDER/slurm.conf.
+# Needs Debian's packages slurmctld, slurmd, slurm-client and munge, but neither root nor system services. The folder SLURM_FOLDER (default: below TMPDIR) contains
+# configuration, key, state and logs. There are NODES nodes (default 3) with CPUS processors each (default 2), named n1, n2, ...; ports start at BASE_PORT (default 26800).
+# Commands find the cluster through SLURM_CONF=$SLURM_FOLDER/slurm.conf.
 set -euo pipefail
 user=$(id -un)
 folder=${SLURM_FOLDER:-${TMPDIR:-/tmp}/slurm-$user}
@@ -17,7 +17,7 @@ configure() {
   mkdir -p "$folder"/{state,spool,log}
   chmod 755 "$folder"
   [ -s "$folder/munge.key" ] || (umask 077 && head -c 128 /dev/urandom > "$folder/munge.key")
-  # A node is lost after 8 s of silence; what ran there waits for its credential to expire before it runs again.
+  # A node counts as lost after 8 s without a sign of life. Its jobs run again once their credentials have expired.
   cat > "$SLURM_CONF" <<CONF
 ClusterName=trial
 SlurmctldHost=${host%%.*}(127.0.0.1)
@@ -60,7 +60,7 @@ start() {
     [ "$(sinfo -h -N -t idle -o %N 2> /dev/null | wc -l)" = "$nodes" ] && return
     sleep 0.2
   done
-  echo "the cluster did not come up: see $folder/log" >&2
+  echo "the cluster did not start: see $folder/log" >&2
   return 1
 }
 
@@ -73,7 +73,7 @@ stop() {
   done
 }
 
-# The node's daemon, the daemons of its jobs and all that they started end at once, as when a machine is lost.
+# Kills the node's daemon, the daemons of its jobs and all their processes at once, as if the machine had failed.
 kill_node() {
   local job step jobs
   jobs=$(squeue -r -h -w "$1" -t R -o %A)
@@ -84,7 +84,7 @@ kill_node() {
       kill -9 $(descendants "$step") "$step" 2> /dev/null || true
     done
   done
-  echo "$1 is lost, with $(wc -w <<< "$jobs") jobs"
+  echo "killed node $1; jobs on it: $(wc -w <<< "$jobs")"
 }
 
 descendants() {

@@ -1,4 +1,4 @@
-"""Runs the guide's example on rows.parquet, and compares what its query finds with what `trodden fleet aggregate --json` says. See spark.sh.
+"""Runs the guide's example on rows.parquet, and compares the results of its query with `trodden fleet aggregate --json`. See spark.sh.
 
 spark.py GUIDE SUMS
 """
@@ -25,20 +25,20 @@ def differs(engine, found, expected):
 
 
 def compare(engine, rows, all_rows):
-    """Rows of the query as it stands, and without its limit, as dictionaries."""
+    """Compares an engine's rows, given as dictionaries for the query as it is and without its limit, with trodden's."""
     named = lambda r: (r["build"], r["function"], r["path"], r["counter"], r["users"], r["reports"], r["executions"])
     reported = lambda p: (p["image_identity"], p["function"], p["id"], p["counter"], p["users"], p["reports"], p["count"])
     number = lambda row: tuple(int(v) if isinstance(v, str) and v.isdigit() else v for v in row)
     key = lambda row: tuple(str(v) for v in row)
     differs(engine, sorted(map(number, map(named, all_rows)), key=key), sorted(map(number, map(reported, sums["paths"])), key=key))
-    # Equal ones may come in any order.
+    # Rows of equal rank can come in any order.
     rank = lambda users, executions: (int(users), int(executions))
     expected = [rank(p["users"], p["count"]) for p in sums["paths"][:limit]]
     differs(engine, [rank(r["users"], r["executions"]) for r in rows], expected)
-    print(f"{engine}: {len(all_rows)} paths of {sums['reports']} reports, as trodden says")
+    print(f"{engine}: {len(all_rows)} paths of {sums['reports']} reports, the same as in trodden")
 
 
-exec(example)  # Shows it, too: `spark` is its session from here on.
+exec(example)  # Also prints the result. From here on, `spark` is the example's session.
 as_dicts = lambda text: [row.asDict() for row in spark.sql(text).collect()]  # noqa: F821
 compare("Spark", as_dicts(query), as_dicts(everything))
 
@@ -46,7 +46,7 @@ embedded = lambda text: duckdb.sql(text.replace("FROM untested", "FROM 'rows.par
 in_duckdb = lambda text: [dict(zip(embedded(text).columns, row)) for row in embedded(text).fetchall()]
 compare("DuckDB", in_duckdb(query), in_duckdb(everything))
 
-# The session's own process would look for its files after they were removed.
+# End Spark's own process, which would otherwise look for its files after they have been removed.
 gateway = spark.sparkContext._gateway  # noqa: F821
 spark.stop()  # noqa: F821
 gateway.shutdown()

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Does the query of the guide on reports of many users (docs/book/src/field.md) find in Spark and in DuckDB what trodden finds? Run it as xtask/spark.sh, in the project's folder.
+# Checks that the query in the guide's chapter on reports of many users (docs/book/src/field.md) gives the same results in Spark and DuckDB as in trodden. Run it as xtask/spark.sh in the
+# project's folder.
 #
-# A program is built, reports of its untested paths are packed for USERS users (default 30) and one that does not say who it is, and added up by a trodden that writes Parquet. The
-# engines run the query on that file, as it stands in the guide. Needs python3 with venv, a Java runtime (Debian: python3-venv, openjdk-17-jre-headless), and PyPI, from which some
-# 500 MB are fetched into a folder that is removed afterwards; SPARK_PYTHON names a Python that has pyspark and duckdb already, TRODDEN a trodden that was built with its feature parquet.
+# The script builds a program, packs reports of its untested paths for USERS users (default 30) and an anonymous one, and aggregates them to a Parquet file, on which both engines run the guide's
+# query. Needs python3 with venv, a Java runtime (Debian: python3-venv, openjdk-17-jre-headless), and PyPI, from which about 500 MB are fetched into a folder that is removed afterwards.
+# SPARK_PYTHON can name a Python with pyspark and duckdb, and TRODDEN a trodden that is built with the feature parquet.
 set -euo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 users=${USERS:-30}
@@ -43,7 +44,7 @@ C
 "$TRODDEN" cc -O1 -g -fno-unroll-loops prog.c -o prog
 "$TRODDEN" record --suite tests -- ./prog 1 2 > tests.log 2>&1
 "$TRODDEN" instrument ./prog --residual tests -o prog.field 2>> tests.log
-# Numbers that differ from user to user, with a few paths that many of them take.
+# Arguments that differ between users, so that many users share only a few paths.
 for user in $(seq 0 "$users"); do
   for report in 1 2; do
     TRODDEN_OUTPUT=$folder/one.raw ./prog.field $((user * 7 % 128)) $((user * user % 61)) $((16 * report)) 48 $((user % 5 * 30))

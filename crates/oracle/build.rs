@@ -1,4 +1,4 @@
-//! Builds the runtime object that checked programs are linked with.
+//! Builds the runtime object with which programs under test are linked.
 #![allow(dead_code, reason = "the included file serves tests as well")]
 
 #[path = "../runtime/build_object.rs"]

@@ -1,22 +1,17 @@
-//! Circles of files inside a crate: files that need each other are one file in several pieces, and cannot be read one by one.
+//! Finds cyclic dependencies between the files of a crate, since such files cannot be understood one at a time.
 //!
-//! A file needs another if it names something in it, in a `use` or in an expression, also by way of a re-export. A parent and its children
-//! may need each other: the child's file is a part of the parent. Tests inside a file do not count.
-//!
-//! Circles are the strongly connected components of what is left (Tarjan), so this is linear in the names.
+//! A file depends on another if it names one of its items, in a `use` or in an expression, directly or through a re-export. A module and
+//! its submodules may depend on each other. Unit tests at the end of a file do not count. The cycles are the strongly connected components.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_corpus::steps;
 
-/// A file by the path of its module; the crate's root is the empty one.
+/// A file, by the path of its module. The path of the crate's root is empty.
 type Module = Vec<String>;
 
-/// A finding for each circle.
-///
-/// # Errors
-/// A source cannot be read.
+/// Returns a finding for each cycle in each crate.
 pub fn check() -> Result<Vec<String>> {
     let folder = steps::root().join("crates");
     let mut crates: Vec<String> = Vec::new();
@@ -26,15 +21,15 @@ pub fn check() -> Result<Vec<String>> {
     crates.sort();
     let mut found = Vec::new();
     for name in crates.iter().filter(|name| folder.join(name).join("src").is_dir()) {
-        for circle in circles(&sources(&folder.join(name).join("src"))?) {
-            found.push((name.clone(), circle.join(" ")));
+        for cycle in cycles(&sources(&folder.join(name).join("src"))?) {
+            found.push((name.clone(), cycle.join(" ")));
         }
     }
-    let finding = |(name, circle): &(String, String)| format!("crates/{name}/src: these files need each other, in a circle: {circle}");
+    let finding = |(name, cycle): &(String, String)| format!("crates/{name}/src: these files depend on each other in a cycle: {cycle}");
     Ok(found.iter().map(finding).collect())
 }
 
-/// The sources of a crate without comments, texts and tests.
+/// The sources of a crate, without comments, literals and unit tests.
 fn sources(folder: &Path) -> Result<BTreeMap<Module, String>> {
     let mut found = BTreeMap::new();
     let mut open = vec![(folder.to_owned(), Vec::new())];
@@ -48,28 +43,28 @@ fn sources(folder: &Path) -> Result<BTreeMap<Module, String>> {
             } else if path.extension().is_some_and(|e| e == "rs") && !(module.is_empty() && name == "main") {
                 let own = if name == "mod" || (module.is_empty() && name == "lib") { module.clone() } else { inner };
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                found.insert(own, stripped(&text));
+                found.insert(own, without_comments_and_literals(&text));
             }
         }
     }
     Ok(found)
 }
 
-/// A source without what names nothing: comments, texts, characters, tests at its end.
-fn stripped(text: &str) -> String {
+/// Removes comments, string and character literals, and the unit tests at the end.
+fn without_comments_and_literals(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let mut out = String::with_capacity(code.len());
     let mut rest = code;
     while let Some(c) = rest.chars().next() {
-        let skipped = skipped(rest);
+        let skipped = skipped_length(rest);
         out.push_str(if skipped > 0 { " " } else { &rest[..c.len_utf8()] });
         rest = &rest[skipped.max(c.len_utf8())..];
     }
     out
 }
 
-/// The length of the comment, text or character that begins here; 0 if none does.
-fn skipped(rest: &str) -> usize {
+/// The length in bytes of the comment or literal at the start of a text; 0 if there is none.
+fn skipped_length(rest: &str) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
     }
@@ -80,7 +75,7 @@ fn skipped(rest: &str) -> usize {
         return rest[2 + hashes..].find(&end).map_or(rest.len(), |at| 2 + hashes + at + end.len());
     }
     let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'');
-    // A lifetime is no character.
+    // A lifetime is not a character literal.
     let is_lifetime = quote == Some('\'') && !rest[1..].starts_with('\\') && rest[1..].chars().nth(1) != Some('\'');
     let Some(quote) = quote.filter(|_| !is_lifetime) else { return 0 };
     let mut escaped = false;
@@ -95,32 +90,35 @@ fn skipped(rest: &str) -> usize {
     rest.len()
 }
 
-/// What a file names: paths in expressions, and what its `use` lines bring in; of those, which it hands on.
-struct Named {
+/// The names that a file uses.
+struct FileNames {
+    /// All paths in expressions and `use` declarations.
     paths: Vec<Module>,
-    brought: BTreeMap<String, Module>,
-    handed_on: BTreeMap<String, Module>,
+    /// Paths of imported names.
+    imported: BTreeMap<String, Module>,
+    /// Paths of re-exported names.
+    reexported: BTreeMap<String, Module>,
 }
 
-fn named(code: &str) -> Named {
-    let mut all = Named { paths: Vec::new(), brought: BTreeMap::new(), handed_on: BTreeMap::new() };
+fn names_in(code: &str) -> FileNames {
+    let mut all = FileNames { paths: Vec::new(), imported: BTreeMap::new(), reexported: BTreeMap::new() };
     let mut statements = code.split("use ");
     all.paths.extend(paths(statements.next().unwrap_or_default()));
     let mut before = code.split("use ").next().unwrap_or_default();
     for statement in statements {
         let starts_word = before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || c == ';' || c == '}');
-        let (tree, behind) = statement.split_once(';').unwrap_or((statement, ""));
+        let (tree, rest) = statement.split_once(';').unwrap_or((statement, ""));
         if starts_word {
             let is_public = before.trim_end().ends_with("pub") || before.trim_end().ends_with(')');
-            for path in expanded(tree) {
+            for path in use_paths(tree) {
                 let name = path.last().cloned().unwrap_or_default();
                 if is_public {
-                    all.handed_on.insert(name.clone(), path.clone());
+                    all.reexported.insert(name.clone(), path.clone());
                 }
-                all.brought.insert(name, path.clone());
+                all.imported.insert(name, path.clone());
                 all.paths.push(path);
             }
-            all.paths.extend(paths(behind));
+            all.paths.extend(paths(rest));
         } else {
             all.paths.extend(paths(statement));
         }
@@ -129,8 +127,8 @@ fn named(code: &str) -> Named {
     all
 }
 
-/// The paths of a `use` tree; of `a as b`, `a`.
-fn expanded(tree: &str) -> Vec<Module> {
+/// All paths of a `use` tree. `a as b` gives `a`.
+fn use_paths(tree: &str) -> Vec<Module> {
     let tree = tree.trim();
     let segments = |text: &str| -> Module {
         let plain = text.split(" as ").next().unwrap_or(text);
@@ -151,19 +149,19 @@ fn expanded(tree: &str) -> Vec<Module> {
         }
     }
     parts.push(&inner[from..]);
-    let inner = parts.into_iter().filter(|p| !p.trim().is_empty()).flat_map(expanded);
+    let inner = parts.into_iter().filter(|p| !p.trim().is_empty()).flat_map(use_paths);
     inner.map(|path| head.iter().cloned().chain(path.into_iter().filter(|s| s != "self")).collect()).collect()
 }
 
-/// Paths of two names and more.
+/// All paths of two or more segments.
 fn paths(code: &str) -> Vec<Module> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words = code.split(|c: char| !is_part(c)).filter(|word| word.contains("::"));
     words.map(|word| word.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect()).collect()
 }
 
-/// The file that a path in a file leads to, if it is one of the crate.
-fn target(sources: &BTreeMap<Module, Named>, from: &Module, path: &[String], depth: usize) -> Option<Module> {
+/// Resolves a path in file `from` to a file of the same crate. Imports and re-exports are followed up to a fixed depth.
+fn target(sources: &BTreeMap<Module, FileNames>, from: &Module, path: &[String], depth: usize) -> Option<Module> {
     let first = path.first()?;
     let (mut base, mut rest) = match first.as_str() {
         "crate" => (Vec::new(), &path[1..]),
@@ -174,27 +172,30 @@ fn target(sources: &BTreeMap<Module, Named>, from: &Module, path: &[String], dep
         }
         _ if sources.contains_key(&[from.as_slice(), std::slice::from_ref(first)].concat()) => (from.clone(), path),
         _ => {
-            let brought = sources[from].brought.get(first).filter(|b| b.first() != Some(first) && depth < 6)?;
-            return target(sources, from, &[brought, &path[1..]].concat(), depth + 1);
+            let imported = sources[from].imported.get(first).filter(|i| i.first() != Some(first) && depth < MAX_DEPTH)?;
+            return target(sources, from, &[imported, &path[1..]].concat(), depth + 1);
         }
     };
     while let Some(next) = rest.first().map(|s| [base.as_slice(), std::slice::from_ref(s)].concat()).filter(|n| sources.contains_key(n)) {
         (base, rest) = (next, &rest[1..]);
     }
-    let handed = rest.first().and_then(|name| sources.get(&base)?.handed_on.get(name)).filter(|_| depth < 6);
-    let onward = handed.and_then(|path| target(sources, &base, &[path, &rest[1..]].concat(), depth + 1));
+    let reexported = rest.first().and_then(|name| sources.get(&base)?.reexported.get(name)).filter(|_| depth < MAX_DEPTH);
+    let onward = reexported.and_then(|path| target(sources, &base, &[path, &rest[1..]].concat(), depth + 1));
     onward.or(Some(base))
 }
 
-fn circles(sources: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
-    let sources: BTreeMap<Module, Named> = sources.iter().map(|(module, code)| (module.clone(), named(code))).collect();
+/// Maximum number of imports and re-exports to follow.
+const MAX_DEPTH: usize = 6;
+
+fn cycles(sources: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
+    let sources: BTreeMap<Module, FileNames> = sources.iter().map(|(module, code)| (module.clone(), names_in(code))).collect();
     let modules: Vec<&Module> = sources.keys().collect();
     let is_family = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
-    let needs = |from: &Module| -> BTreeSet<usize> {
+    let dependencies = |from: &Module| -> BTreeSet<usize> {
         let all = sources[from].paths.iter().filter_map(|path| target(&sources, from, path, 0));
         all.filter(|to| !is_family(from, to)).filter_map(|to| modules.binary_search(&&to).ok()).collect()
     };
-    let graph: Vec<BTreeSet<usize>> = modules.iter().map(|module| needs(module)).collect();
+    let graph: Vec<BTreeSet<usize>> = modules.iter().map(|module| dependencies(module)).collect();
     let names = |part: Vec<usize>| {
         let mut names: Vec<String> = part.iter().map(|at| modules[*at].join("/")).collect();
         names.sort();
@@ -203,7 +204,7 @@ fn circles(sources: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
     components(&graph).into_iter().filter(|part| part.len() > 1).map(names).collect()
 }
 
-/// Strongly connected components: nodes that reach each other. Graphs here are small, so reachability is found from each node.
+/// Strongly connected components, computed from the nodes reachable from each node, which is fast enough for graphs this small.
 fn components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let reached: Vec<BTreeSet<usize>> = (0..graph.len())
         .map(|from| {
@@ -233,11 +234,11 @@ mod tests {
 
     fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
         let module = |name: &str| name.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Module>();
-        circles(&files.iter().map(|(name, code)| (module(name), stripped(code))).collect())
+        cycles(&files.iter().map(|(name, code)| (module(name), without_comments_and_literals(code))).collect())
     }
 
     #[test]
-    fn files_that_name_each_other_are_a_circle() {
+    fn files_that_use_each_other_are_a_cycle() {
         let two = |one: &str, other: &str| found(&[("", "mod a; mod b; mod c;"), ("a", one), ("b", other), ("c", "")]);
         assert_eq!(two("use crate::b::{self, B};", "fn f() { crate::a::g() }"), [["a", "b"]]);
         assert_eq!(two("use super::b::B;", "use crate::{a::{A, x::Y}, c};"), [["a", "b"]]);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_and_children_are_none_and_what_is_handed_on_leads_on() {
+    fn nested_modules_are_allowed_and_reexports_are_followed() {
         assert!(found(&[("", ""), ("a", "use self::b::B; mod b;"), ("a/b", "use super::A;")]).is_empty());
         let through = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];
         assert_eq!(found(&through), [["a", "b", "c"]]);

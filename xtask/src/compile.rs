@@ -1,7 +1,7 @@
-//! `cargo xtask compile`: processor time of compiling by `trodden cc`, beside clang's.
+//! `cargo xtask compile`: compares the processor time of `trodden cc` with that of clang, on a generated unit of many small functions and
+//! on given sources.
 //!
-//! What is compiled is a unit of many small functions, and sources that are named. Both compilers take turns, so that a machine that slows
-//! down slows both; of each the shortest time counts.
+//! The compilers take turns, so that a slowdown of the machine affects both. The shortest time of each is reported.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -17,37 +17,34 @@ use trodden_corpus::steps::{self, build_trodden};
 pub struct CompileOptions {
     /// C sources to compile besides the generated unit.
     sources: Vec<PathBuf>,
-    /// Functions of the generated unit.
+    /// Number of functions in the generated unit.
     #[arg(long, default_value_t = 6000)]
     functions: u32,
     /// Levels of optimisation.
     #[arg(long, value_delimiter = ',', default_values = ["0", "2"])]
     levels: Vec<String>,
-    /// Compilations by each compiler.
+    /// Number of compilations by each compiler.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// The command to measure; by default it is built.
+    /// `trodden` command to measure (default: a new release build).
     #[arg(long, value_name = "FILE")]
     trodden: Option<PathBuf>,
 }
 
-/// Compiles, and prints a line for each source and level.
-///
-/// # Errors
-/// A compilation failed.
+/// Measures, and prints a line for each source and level.
 pub fn run(options: &CompileOptions) -> Result<()> {
     let trodden = match &options.trodden {
         Some(trodden) => trodden.clone(),
         None => build_trodden()?.join("trodden"),
     };
     let folder = steps::target().join("compile");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let generated = folder.join(format!("functions-{}.c", options.functions));
     fs::write(&generated, many_functions(options.functions)).with_context(|| format!("cannot write {}", generated.display()))?;
     println!("{:<28} {:>5} {:>10} {:>10} {:>7}", "source", "level", "clang", "trodden", "ratio");
     for source in std::iter::once(&generated).chain(&options.sources) {
         for level in &options.levels {
-            let [plain, counting] = shortest(&trodden, options.rounds, &folder, source, &format!("-O{level}"))?;
+            let [plain, counting] = shortest_times(&trodden, options.rounds, &folder, source, &format!("-O{level}"))?;
             let name = source.file_name().unwrap_or_default().display().to_string();
             println!("{name:<28} {:>5} {plain:>8.2} s {counting:>8.2} s {:>6.2}x", format!("-O{level}"), counting / plain);
         }
@@ -55,8 +52,8 @@ pub fn run(options: &CompileOptions) -> Result<()> {
     Ok(())
 }
 
-/// The shortest times of clang and of trodden, in seconds of their processes.
-fn shortest(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
+/// The shortest processor times of clang and of trodden, in seconds.
+fn shortest_times(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
     let mut best = [f64::INFINITY; 2];
     for _ in 0..rounds.max(1) {
         for (at, best) in best.iter_mut().enumerate() {
@@ -66,24 +63,24 @@ fn shortest(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &s
             };
             command.args((at == 1).then_some("cc")).args([level, "-w", "-c"]).arg(source).arg("-o").arg(folder.join("unit.o"));
             command.env("TRODDEN_CACHE", folder.join("store"));
-            let before = seconds_of_children()?;
+            let before = child_seconds()?;
             let status = command.stdin(Stdio::null()).status().context("cannot run a compiler")?;
             if !status.success() {
                 bail!("`{command:?}` failed: {status}");
             }
-            *best = best.min(seconds_of_children()? - before);
+            *best = best.min(child_seconds()? - before);
         }
     }
     Ok(best)
 }
 
-fn seconds_of_children() -> Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask for the time of child processes")?;
+fn child_seconds() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time of child processes")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// A unit of functions with three paths each, all of which `main` calls.
+/// Generates a unit of functions with three paths each, all called by `main`.
 fn many_functions(count: u32) -> String {
     let mut text = String::new();
     for i in 0..count {

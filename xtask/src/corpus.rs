@@ -1,4 +1,4 @@
-//! `cargo xtask corpus`: fetching, building and running the programs of `corpus/`.
+//! `cargo xtask corpus`: fetches, builds and runs the programs of `corpus/`.
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -14,42 +14,41 @@ Examples:
   cargo xtask corpus list
   cargo xtask corpus build gzip lua --variant trodden
   cargo xtask corpus run gzip --variant trodden --input ref
-  cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain \
-  build's")]
+  cargo xtask corpus run all --variant trodden          run the whole corpus and compare the output with plain builds")]
 pub struct CorpusOptions {
-    /// What to do; each step does those before it where they are needed.
+    /// Step to carry out, after the steps that it needs.
     #[arg(value_enum)]
     step: Step,
-    /// Programs, or `all`.
+    /// Names of programs, or `all`.
     #[arg(default_value = "all")]
     programs: Vec<String>,
-    /// How to build them.
+    /// Way to build the programs.
     #[arg(long, value_parser = Variant::parse, default_value = "trodden")]
     variant: Variant,
-    /// Which run.
+    /// Input to run them on.
     #[arg(long, value_enum, default_value_t = Input::Train)]
     input: Input,
-    /// Where to work.
+    /// Working folder [default: `corpus` in cargo's target folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// Print what there is.
+    /// List the programs.
     List,
-    /// Fetch sources.
+    /// Fetch the sources.
     Fetch,
-    /// Build, though it was built before.
+    /// Build the programs, even if they are up to date.
     Build,
-    /// Run, and compare the output with the plain build's.
+    /// Run the programs and compare their output with that of plain builds.
     Run,
 }
 
-/// Does a step for the programs named.
+/// Carries out a step for the named programs.
 ///
 /// # Errors
-/// A program is unknown, or a step of it failed.
+/// A program is unknown, or a step failed.
 pub fn run(options: &CorpusOptions) -> Result<()> {
     let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
     if options.step == Step::List {
@@ -67,26 +66,26 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
         match options.step {
             Step::List | Step::Fetch => {}
             Step::Build => corpus.build(program, &options.variant)?,
-            Step::Run => compared_run(&corpus, program, options)?,
+            Step::Run => run_and_compare(&corpus, program, options)?,
         }
     }
     Ok(())
 }
 
-fn compared_run(corpus: &Corpus, program: &str, options: &CorpusOptions) -> Result<()> {
+fn run_and_compare(corpus: &Corpus, program: &str, options: &CorpusOptions) -> Result<()> {
     corpus.inputs(program)?;
-    let sum = |variant: &Variant| -> Result<String> {
+    let checksum = |variant: &Variant| -> Result<String> {
         corpus.build_once(program, variant)?;
         corpus.run(program, variant, options.input, "")
     };
-    let (plain, other) = (sum(&Variant::plain())?, sum(&options.variant)?);
+    let (plain, other) = (checksum(&Variant::plain())?, checksum(&options.variant)?);
     if plain != other {
         bail!(
-            "{program}: the {} build prints something else than the plain build: compare the files in {}",
+            "{program}: the output of the {} build differs from that of the plain build: compare the files in {}",
             options.variant.name(),
             corpus.folder().join("out").display()
         );
     }
-    println!("{program} {}: same output, plain and {}", options.input.name(), options.variant.name());
+    println!("{program} {}: plain and {} builds have the same output", options.input.name(), options.variant.name());
     Ok(())
 }

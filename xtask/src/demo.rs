@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh machine to the path profile of a real program, by the commands that a user would type.
+//! `cargo xtask demo`: from a fresh machine to the path profile of a real program, with the commands that a user would type.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -8,12 +8,12 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The program: bzip2, built by its own Makefile.
+/// The source package to profile, which is built by its own Makefile.
 const PACKAGE: &str = "bzip2";
-/// Files of its source package that it compresses.
+/// Files of the source package that bzip2 compresses.
 const FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
-/// Runs the demonstration. It may be run again: what is fetched and installed already stays.
+/// Runs the demonstration. Repeated runs reuse what is already installed and fetched.
 ///
 /// # Errors
 /// A step failed; the message names it.
@@ -32,39 +32,39 @@ pub fn run() -> Result<()> {
         command
     };
 
-    steps::headline("Building bzip2 so that its paths are counted");
+    steps::headline("Building bzip2 with path counting");
     steps::run(in_sources("make").arg("clean"))?;
-    // Its Makefile names gcc; `trodden build` stands in for that, too.
+    // The Makefile calls gcc, which `trodden build` replaces as well.
     steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::jobs()), "bzip2"]))?;
 
-    steps::headline("Running it");
+    steps::headline("Running bzip2");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(FILES))?;
-    check_its_work(&in_sources, &sources)?;
+    check_output(&in_sources, &sources)?;
 
-    steps::headline("The paths it trod");
+    steps::headline("The paths it took");
     steps::run(in_sources("trodden").arg("report"))?;
     let page = folder.join("report.html");
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
-    closing_words(&page, &sources, started);
+    print_next_steps(&page, &sources, started);
     Ok(())
 }
 
-/// Counting changes nothing: what the program wrote unpacks to what it read.
-fn check_its_work(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<()> {
+/// Checks that the instrumented program works: its output decompresses to its input.
+fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<()> {
     for name in FILES {
         let unpacked =
             in_sources("./bzip2").args(["--decompress", "--stdout", &format!("{name}.bz2")]).output().context("cannot run bzip2")?;
         let original = std::fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))?;
-        anyhow::ensure!(unpacked.stdout == original, "{name}.bz2 does not unpack to {name}: the instrumented bzip2 is wrong");
+        anyhow::ensure!(unpacked.stdout == original, "{name}.bz2 does not decompress to {name}: the instrumented bzip2 is broken");
     }
     Ok(())
 }
 
-fn closing_words(page: &Path, sources: &Path, started: Instant) {
+fn print_next_steps(page: &Path, sources: &Path, started: Instant) {
     let target = steps::target();
-    println!("\nDone in {:.1} s. The page: {}", started.elapsed().as_secs_f64(), page.display());
-    println!("To go on: PATH={}:$PATH; cd {}", target.join("release").display(), sources.display());
-    println!("  trodden annotate mainGtU       one function's hottest path over its source");
-    println!("  trodden report --help          what else a report can show");
-    println!("  trodden info ./bzip2           what of the program is instrumented");
+    println!("\nDone in {:.1} s. HTML report: {}", started.elapsed().as_secs_f64(), page.display());
+    println!("To continue: PATH={}:$PATH; cd {}", target.join("release").display(), sources.display());
+    println!("  trodden annotate mainGtU       show the hottest path of a function in its source");
+    println!("  trodden report --help          see what else a report can show");
+    println!("  trodden info ./bzip2           show what is instrumented in the program");
 }

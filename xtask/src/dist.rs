@@ -1,18 +1,18 @@
-//! `cargo xtask dist`: what users install, a Debian package and an archive that may lie anywhere.
+//! `cargo xtask dist`: makes the Debian package and the relocatable archive that users install.
 //!
-//! Both hold the same tree, `bin`, `lib` and `share`: the command, links of its other names, the plugin for clang, the plugin for QEMU, the
-//! recorder of waits, manual pages, completions and licences. The runtime's objects are inside the command.
+//! Both contain the same tree of `bin`, `lib` and `share`: the programs, links for their other names, the plugins for clang and QEMU, the
+//! recorder of waiting time, manual pages, completions and licences. The runtime's objects are inside the command.
 //!
 //! | file | what |
 //! |---|---|
-//! | `dist/compile.rs` | the programs, without this machine's paths |
+//! | `dist/compile.rs` | compiling the programs, without this machine's paths |
 //! | `dist/tree.rs` | the tree |
-//! | `dist/notices.rs` | licences of what is compiled in |
+//! | `dist/notices.rs` | licences of third-party crates |
 //! | `dist/package.rs` | package and archive of a tree |
-//! | `dist/check.rs` | both installed and run in bare Debian systems |
+//! | `dist/check.rs` | installing and running both in minimal Debian systems |
 //!
-//! Invariant: the same commit, compiled by the same tools, gives the same files. Times are the commit's (or `SOURCE_DATE_EPOCH`), owners
-//! are root, orders are by name.
+//! Invariant: builds are reproducible. Times in package and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
+//! are sorted by name.
 
 mod check;
 mod compile;
@@ -30,51 +30,51 @@ use trodden_corpus::steps;
 /// `cargo xtask dist`
 #[derive(Debug, Args)]
 pub struct DistOptions {
-    /// The folder for the package and the archive [default: `dist` in cargo's target folder]
+    /// Folder for the package and the archive [default: `packages` in cargo's target folder]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Pack what an earlier call compiled.
+    /// Pack the programs compiled by an earlier call.
     #[arg(long)]
     compiled: bool,
-    /// Install both in bare systems of Debian and run them there (needs root and apt).
+    /// Install and run both in minimal Debian systems (needs root and apt).
     #[arg(long)]
     check: bool,
-    /// The releases of Debian to check in.
+    /// Debian releases to check in.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "bookworm,trixie", requires = "check")]
     releases: Vec<String>,
-    /// Mirror of Debian's packages for the check [default: that of this machine's apt]
+    /// Debian mirror for the check [default: that of this machine's apt]
     #[arg(long, value_name = "URL", requires = "check")]
     mirror: Option<String>,
-    /// Mirror of Debian's security updates for the check [default: that of this machine's apt]
+    /// Debian mirror of security updates for the check [default: that of this machine's apt]
     #[arg(long, value_name = "URL", requires = "check")]
     security_mirror: Option<String>,
 }
 
-/// The two files.
-pub struct Made {
+/// The package and the archive.
+pub struct Packages {
     package: PathBuf,
     archive: PathBuf,
 }
 
-/// Makes both files and, if asked, checks them.
+/// Makes both files and, if requested, checks them.
 ///
 /// # Errors
-/// Cargo or a packing tool failed, or a check did; the message names the step.
+/// Cargo, a packing tool or a check failed; the message names the step.
 pub fn run(options: &DistOptions) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| steps::target().join("packages"));
     let work = steps::target().join("dist-work");
     if options.check {
         check::prepare()?;
     }
-    std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
+    std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
         packages::ensure(PackagePurpose::Demo)?;
         steps::headline("Compiling trodden for users");
         compile::run()?;
     }
     steps::headline("Packing");
-    let seconds = time_of_sources()?;
-    let made = Made { package: package::debian(&work, &output, &seconds)?, archive: package::archive(&work, &output, &seconds)? };
+    let seconds = source_time()?;
+    let made = Packages { package: package::debian(&work, &output, &seconds)?, archive: package::archive(&work, &output, &seconds)? };
     if options.check {
         check::run(options, &made)?;
     }
@@ -82,11 +82,11 @@ pub fn run(options: &DistOptions) -> Result<()> {
     Ok(())
 }
 
-/// The version that is packed.
+/// The packed version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Seconds since 1970 that files in package and archive bear.
-fn time_of_sources() -> Result<String> {
+/// The time of all files in package and archive, in seconds since 1970.
+fn source_time() -> Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(seconds) => Ok(seconds),
         Err(_) => Ok(steps::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(steps::root()))?.trim().to_owned()),

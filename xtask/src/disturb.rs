@@ -1,4 +1,4 @@
-//! `cargo xtask disturb`: recorders of traces that are ended, and targets that die, at random moments.
+//! `cargo xtask disturb`: kills recorders of traces, and the programs that they trace, at random moments.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,10 +7,10 @@ use trodden_corpus::steps;
 /// `cargo xtask disturb`
 #[derive(Debug, Args)]
 pub struct DisturbOptions {
-    /// Number of recorders.
+    /// Number of recordings.
     #[arg(long, default_value_t = 200)]
     rounds: u64,
-    /// Seed of what happens, and when.
+    /// Seed of the random events and their times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -18,7 +18,7 @@ pub struct DisturbOptions {
 /// Runs the test.
 ///
 /// # Errors
-/// A program did something else than without a trace, a recorder did not end, or it left temporary files; the message says in which round.
+/// A traced program behaved differently, or a recorder did not end or left temporary files. The test's output names the round.
 pub fn run(options: &DisturbOptions) -> Result<()> {
     let mut command = steps::cargo();
     command.args(["test", "--workspace", "--test", "trace_disturbed", "--", "--ignored", "--nocapture"]);

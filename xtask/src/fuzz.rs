@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: mutated input for every reader, from the corpora in `crates/fuzz/corpus`.
+//! `cargo xtask fuzz`: feeds mutated inputs to the readers, starting from the corpora in `crates/fuzz/corpus`.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,9 +7,9 @@ use trodden_corpus::steps;
 /// `cargo xtask fuzz`
 #[derive(Debug, Args)]
 pub struct FuzzOptions {
-    /// The target, a folder of `crates/fuzz/corpus`; all of them if none is named.
+    /// Target to fuzz, a folder of `crates/fuzz/corpus` (default: all).
     target: Option<String>,
-    /// Time for each target.
+    /// Time for each target, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Seed of the mutations.
@@ -17,19 +17,16 @@ pub struct FuzzOptions {
     seed: u64,
 }
 
-/// Runs the targets.
+/// Builds and runs the fuzz targets.
 ///
 /// # Errors
-/// An input made a reader panic, or take too much time or memory; the message says where the input is.
+/// An input made a reader panic or use too much time or memory. The fuzzer's message says where the input is saved.
 pub fn run(options: &FuzzOptions) -> Result<()> {
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     targets(options.target.as_deref(), options.seconds, options.seed)
 }
 
-/// Runs targets that were built.
-///
-/// # Errors
-/// As [`run`].
+/// Runs fuzz targets that are already built.
 pub fn targets(target: Option<&str>, seconds: u64, seed: u64) -> Result<()> {
     let mut command = std::process::Command::new(steps::target().join("debug/trodden-fuzz"));
     steps::run(command.args(target).args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]))

@@ -1,17 +1,17 @@
-//! `cargo xtask`: what a developer of trodden runs.
+//! `cargo xtask`: maintenance tasks of the project.
 //!
 //! | file | what |
 //! |---|---|
 //! | `demo.rs` | from a fresh machine to the report of a real program |
-//! | `suite.rs` | everything that is checked before a change goes in |
-//! | `release_check.rs` | everything that must hold before a release |
-//! | `fuzz.rs` | mutated input for every reader |
-//! | `disturb.rs` | recorders of traces that are ended at random moments |
+//! | `suite.rs` | all checks before a change is merged |
+//! | `release_check.rs` | all checks before a release |
+//! | `fuzz.rs` | mutated inputs for every reader |
+//! | `disturb.rs` | killing recorders of traces at random moments |
 //! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
-//! | `corpus.rs` | real programs: fetching, building, running them (by the crate `corpus`) |
-//! | `compile.rs` | how long units take to compile, beside clang |
-//! | `oracle.rs` | path profiles against independent oracles |
-//! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
+//! | `corpus.rs` | fetching, building and running real programs (by the crate `corpus`) |
+//! | `compile.rs` | compile times compared with clang |
+//! | `oracle.rs` | checking path profiles against independent oracles |
+//! | `dist.rs`, `dist/` | the Debian package and the archive |
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -31,7 +31,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Tasks of the project.
+/// Run a maintenance task of the project.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Cli {
@@ -41,32 +41,32 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Install what is needed, build trodden, and profile bzip2 from Debian's sources.
+    /// Build trodden, installing what that needs, and profile bzip2 from Debian's sources.
     Demo,
-    /// Install what is needed, and run all tests and checks.
+    /// Run all tests and checks, installing what they need.
     Test(suite::SuiteOptions),
-    /// Run everything that must hold before a release: `test`, the whole corpus, the oracles, the packages. Takes hours.
+    /// Run all checks before a release: `test`, the whole corpus, the oracles, the packages. Takes hours.
     ReleaseCheck,
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,
-    /// Feed mutated input to the readers (a part of `test`).
+    /// Feed mutated inputs to the readers (a part of `test`).
     Fuzz(fuzz::FuzzOptions),
-    /// End recorders of traces, and their targets, at random moments (a part of `release-check`).
+    /// Kill recorders of traces, and the programs that they trace, at random moments (a part of `release-check`).
     Disturb(disturb::DisturbOptions),
     /// Fetch, build and run the programs of the corpus.
     Corpus(corpus::CorpusOptions),
-    /// Measure how long units take to compile, beside clang.
+    /// Compare the compile times of `trodden cc` and clang.
     Compile(compile::CompileOptions),
-    /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
+    /// Check path profiles against block counters, LLVM's edge profiles and logs of every step.
     Oracle(oracle::OracleOptions),
     /// Make the Debian package and the archive that users install.
     Dist(dist::DistOptions),
 }
 
-/// Shows what is done, as it is reported: a line each on standard error.
-struct Steps;
+/// A logger that writes the project's messages to standard error.
+struct StderrLogger;
 
-impl log::Log for Steps {
+impl log::Log for StderrLogger {
     fn enabled(&self, message: &log::Metadata) -> bool {
         message.target().starts_with("trodden")
     }
@@ -81,7 +81,7 @@ impl log::Log for Steps {
 }
 
 fn main() -> ExitCode {
-    if log::set_logger(&Steps).is_ok() {
+    if log::set_logger(&StderrLogger).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }
     match run(Cli::parse().task) {

@@ -1,8 +1,7 @@
-//! `cargo xtask oracle`: path profiles against independent oracles (`crates/oracle`).
+//! `cargo xtask oracle`: checks path profiles against independent oracles (`crates/oracle`).
 //!
-//! Programs of the corpus are rebuilt from their own bitcode with a plain counter in every block, and with LLVM's
-//! edge counters; blocks and edges of every function are compared. Random programs are also compared with a log of every
-//! step.
+//! Programs of the corpus are rebuilt from their bitcode with a counter in every block, and with LLVM's edge counters, and the counts of
+//! all blocks and edges are compared. Random programs are also compared with a log of every step.
 
 mod interesting;
 
@@ -13,42 +12,42 @@ use trodden_corpus::oracle::{build_oracle, differs, verdict};
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::{Corpus, Input, Variant, steps};
 
-/// Programs in C, C++ and Rust, one of them threaded.
+/// The programs checked by default: in C, C++ and Rust, one of them multi-threaded.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
 
 /// `cargo xtask oracle`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask oracle                        programs in C, C++ and Rust, one of them threaded
-  cargo xtask oracle cppcheck --input ref   another one, in a longer run
-  cargo xtask oracle --seeds 500            random programs, each in five variants
+  cargo xtask oracle                        check programs in C, C++ and Rust, one of them multi-threaded
+  cargo xtask oracle cppcheck --input ref   check another program, in a longer run
+  cargo xtask oracle --seeds 500            check random programs, each in five variants
   cargo xtask oracle gzip lua --scheme ppp --scheme pspp --interesting share:90%
-                                            programs that count interesting paths, against those that count all")]
+                                            compare programs that count interesting paths with those that count all")]
 pub struct OracleOptions {
-    /// Programs of the corpus.
+    /// Programs of the corpus (default: a selection).
     programs: Vec<String>,
-    /// Which run.
+    /// Input to run the programs on.
     #[arg(long, value_enum, default_value_t = Input::Train)]
     input: Input,
-    /// Count only some paths, numbered in this way, and compare with the counts of all; may be given several times, or be `all`.
+    /// Check builds that count interesting paths by this scheme, or by `all` schemes. Can be repeated.
     #[arg(long, value_name = "SCHEME", conflicts_with = "seeds")]
     scheme: Vec<String>,
-    /// Which paths: as of `trodden instrument --interesting`, without the profile.
+    /// Interesting paths, as for `trodden instrument --interesting` but without the profile.
     #[arg(long, value_name = "SET", default_value = "share:90%", requires = "scheme")]
     interesting: String,
-    /// With --scheme: write the result to this file as a table, after each program.
+    /// Write the results for --scheme to this file as a table, after each program.
     #[arg(long, value_name = "FILE", requires = "scheme")]
     output: Option<PathBuf>,
-    /// Check this many random programs instead.
+    /// Check N random programs instead.
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// The first of their seeds.
+    /// First seed of the random programs.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     first: u64,
 }
 
-/// Checks, and prints what was found.
+/// Checks the programs and prints the results.
 ///
 /// # Errors
 /// A tool is missing or failed, or something differs.
@@ -82,11 +81,11 @@ pub fn run(options: &OracleOptions) -> Result<()> {
     }
     match different.is_empty() {
         true => Ok(()),
-        false => bail!("counts differ in {}; the differences are named above", different.join(", ")),
+        false => bail!("counts differ in {}: see the differences above", different.join(", ")),
     }
 }
 
-/// Checks a program's run; whether all counts are equal.
+/// Checks a run of a program. Returns true if all counts are equal.
 fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) -> Result<bool> {
     corpus.fetch(program)?;
     let variant = Variant::trodden();

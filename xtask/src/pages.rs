@@ -1,4 +1,4 @@
-//! Checks of the documentation: links lead somewhere, every page is in the book's summary, every command that it shows exists, and the
+//! Checks of the documentation: all links work, the book's summary lists all of its pages, all commands in shell blocks exist, and the
 //! README's sessions print what it shows.
 
 pub mod sessions;
@@ -12,23 +12,20 @@ use trodden_corpus::steps;
 
 /// The book's folder.
 const BOOK: &str = "docs/book/src";
-/// Commands that have commands of their own.
+/// Commands that have subcommands.
 const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 /// The two programs.
 const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 
-/// Broken links and pages that the summary leaves out, a line each.
-///
-/// # Errors
-/// A page cannot be read.
+/// Returns one line for each broken link and each page missing in the summary.
 pub fn check() -> Result<Vec<String>> {
     let pages = read_pages()?;
     let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(file, text)| (file.as_str(), anchors(text))).collect();
     let mut findings = Vec::new();
     for (file, text) in &pages {
         for (line, link) in links(text) {
-            if let Some(trouble) = trouble(file, &link, &anchors) {
-                findings.push(format!("{file}:{line}: {trouble}"));
+            if let Some(problem) = link_problem(file, &link, &anchors) {
+                findings.push(format!("{file}:{line}: {problem}"));
             }
         }
     }
@@ -36,11 +33,8 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Commands in the pages' shell blocks that the built programs do not have, with the options that they do not take. The laboratory lies
-/// beside `trodden`.
-///
-/// # Errors
-/// A page cannot be read, or the command not be run.
+/// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the built command, in a
+/// folder with `trodden-lab`.
 pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut help: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -48,15 +42,15 @@ pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
         for (line, words) in shell_lines(&text).into_iter().flat_map(|(line, text)| invocations(&text).into_iter().map(move |w| (line, w)))
         {
             let [program, words @ ..] = &words[..] else { continue };
-            let of_two = FAMILIES.contains(&words[0].as_str()) && words.get(1).is_some_and(|w| !w.starts_with('-'));
-            let verb = words[..if of_two { 2 } else { 1 }].join(" ");
+            let has_subcommand = FAMILIES.contains(&words[0].as_str()) && words.get(1).is_some_and(|w| !w.starts_with('-'));
+            let verb = words[..if has_subcommand { 2 } else { 1 }].join(" ");
             let named = format!("{program} {verb}");
             let known = help.entry(named.clone()).or_insert_with(|| help_of(&trodden.with_file_name(program), &verb));
             let Some(known) = known else {
-                findings.push(format!("{file}:{line}: there is no command `{named}`"));
+                findings.push(format!("{file}:{line}: unknown command `{named}`"));
                 continue;
             };
-            // What follows `--` is the subject's, and the drivers' words are clang's.
+            // Arguments after `--` belong to the program that is run, and those of the drivers to clang.
             let own = words[1..].iter().take_while(|w| *w != "--").filter(|w| w.starts_with("--") && verb != "cc" && verb != "c++");
             let unknown = own.map(|w| w.split('=').next().unwrap_or(w)).filter(|w| !known.contains(*w));
             findings.extend(unknown.map(|option| format!("{file}:{line}: `{named}` has no option {option}")));
@@ -72,7 +66,7 @@ fn help_of(trodden: &Path, verb: &str) -> Option<String> {
     steps::output(Command::new(trodden).args(verb.split(' ')).arg("--help")).ok()
 }
 
-/// All pages in Markdown, by their names.
+/// All Markdown files: path and text.
 fn read_pages() -> Result<Vec<(String, String)>> {
     let mut pages = Vec::new();
     for file in tidy::files()?.into_iter().filter(|f| f.ends_with(".md")) {
@@ -85,7 +79,7 @@ fn read_pages() -> Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// Lines outside of fenced blocks, with their numbers.
+/// The lines outside of fenced blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -98,7 +92,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
-        // What is between back quotes is no link.
+        // Ignore text in backquotes.
         let outside: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
         for rest in outside.split("](").skip(1) {
             found.extend(rest.split_once(')').map(|(link, _)| (number, link.to_owned())));
@@ -107,7 +101,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Names of headings as renderers make them.
+/// The anchors that renderers generate for headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
     headings.map(|(_, line)| slug(line.trim_start_matches('#').trim())).collect()
@@ -118,17 +112,17 @@ fn slug(heading: &str) -> String {
     kept.replace(' ', "-")
 }
 
-fn trouble(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String>>) -> Option<String> {
+fn link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String>>) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
     }
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
     let target = if path.is_empty() { file.to_owned() } else { resolve(Path::new(file).parent().unwrap_or(Path::new("")), path) };
     if !steps::root().join(&target).exists() {
-        return Some(format!("the link {link} leads nowhere: there is no {target}"));
+        return Some(format!("broken link {link}: {target} does not exist"));
     }
     let is_missing = anchor.is_some_and(|anchor| anchors.get(target.as_str()).is_some_and(|known| !known.contains(anchor)));
-    is_missing.then(|| format!("the link {link} leads to no heading of {target}"))
+    is_missing.then(|| format!("broken link {link}: {target} has no such heading"))
 }
 
 fn resolve(folder: &Path, link: &str) -> String {
@@ -155,7 +149,7 @@ fn check_summary(pages: &[(String, String)]) -> Vec<String> {
     own.filter(|file| !listed.contains(*file)).map(|file| format!("{file}: SUMMARY.md does not list it")).collect()
 }
 
-/// Command lines of the blocks marked `sh`, and of those marked `console` that begin with `$ `.
+/// The command lines in blocks marked `sh`, and those after `$ ` in blocks marked `console`.
 fn shell_lines(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut kind = "";
@@ -174,15 +168,16 @@ fn shell_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The words from each `trodden` or `trodden-lab` on that is a command's name, but for those of `cargo trodden`, whose options are cargo's.
+/// The invocations of `trodden` and `trodden-lab` in a command line, as words. Invocations of `cargo trodden` are ignored, since their
+/// options are cargo's.
 fn invocations(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for part in line.split(['&', ';', '|', '"', '(', ')']) {
         let words: Vec<&str> = part.split_whitespace().collect();
         let Some(at) = words.iter().position(|w| PROGRAMS.contains(w)) else { continue };
-        let is_cargos = at > 0 && words[at - 1] == "cargo";
+        let follows_cargo = at > 0 && words[at - 1] == "cargo";
         let is_command = words[..at].iter().all(|w| w.contains('=') || *w == "sudo" || *w == "time");
-        if is_command && !is_cargos && at + 1 < words.len() {
+        if is_command && !follows_cargo && at + 1 < words.len() {
             found.push(words[at..].iter().map(|w| (*w).to_owned()).collect());
         }
     }
@@ -194,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_in_code_are_none() {
+    fn links_in_code_are_ignored() {
         assert_eq!(links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
         assert_eq!(anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
         assert_eq!(resolve(Path::new("docs/book/src"), "../../commands.md"), "docs/commands.md");
@@ -203,10 +198,10 @@ mod tests {
     #[test]
     fn broken_links_are_found() {
         let anchors = BTreeMap::from([("ARCHITECTURE.md", BTreeSet::from(["limits".to_owned()]))]);
-        assert_eq!(trouble("ARCHITECTURE.md", "#limits", &anchors), None);
-        assert!(trouble("ARCHITECTURE.md", "#others", &anchors).is_some());
-        assert!(trouble("ARCHITECTURE.md", "no/such/page.md", &anchors).is_some());
-        assert_eq!(trouble("ARCHITECTURE.md", "https://example.org", &anchors), None);
+        assert_eq!(link_problem("ARCHITECTURE.md", "#limits", &anchors), None);
+        assert!(link_problem("ARCHITECTURE.md", "#others", &anchors).is_some());
+        assert!(link_problem("ARCHITECTURE.md", "no/such/page.md", &anchors).is_some());
+        assert_eq!(link_problem("ARCHITECTURE.md", "https://example.org", &anchors), None);
     }
 
     #[test]

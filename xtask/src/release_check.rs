@@ -1,11 +1,11 @@
-//! `cargo xtask release-check`: what takes too long for each change, and must hold before a release.
+//! `cargo xtask release-check`: all checks that a release must pass, including those that take too long for every change.
 
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::steps;
 
-/// The tasks, as they would be typed.
+/// The arguments of the `cargo xtask` commands to run.
 const TASKS: &[&[&str]] = &[
     &["test"],
     &["corpus", "run", "all"],
@@ -16,12 +16,12 @@ const TASKS: &[&[&str]] = &[
     &["dist", "--check"],
 ];
 
-/// Runs all tasks, those after a failed one too.
+/// Runs all tasks, even after one has failed.
 ///
 /// # Errors
-/// One or more failed; the message names them.
+/// A task failed; the message names all that did.
 pub fn run() -> Result<()> {
-    let this = std::env::current_exe().context("cannot find the program of xtask")?;
+    let this = std::env::current_exe().context("cannot find the executable of xtask")?;
     let mut failed = Vec::new();
     for task in TASKS {
         let name = task.join(" ");
@@ -33,7 +33,7 @@ pub fn run() -> Result<()> {
         }
     }
     if !failed.is_empty() {
-        bail!("failed: {}", failed.join("; "));
+        bail!("these tasks failed: {}", failed.join("; "));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that is checked before a change goes in.
+//! `cargo xtask test`: all checks that a change must pass before it is merged.
 
 use crate::circles;
 use crate::fuzz;
@@ -17,17 +17,14 @@ const FUZZ_SECONDS: u64 = 5;
 /// `cargo xtask test`
 #[derive(Debug, Args)]
 pub struct SuiteOptions {
-    /// Tests only: nothing installed or fetched, no lints, no tests of examples in documentation.
+    /// Install and fetch nothing, and skip lints and documentation tests.
     #[arg(long)]
     fast: bool,
-    /// Only tests whose names contain this.
+    /// Run only tests whose names contain this text.
     filter: Option<String>,
 }
 
-/// Runs all checks; the first that fails ends it.
-///
-/// # Errors
-/// A check failed.
+/// Runs all checks until one fails.
 pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {
@@ -42,13 +39,13 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
         steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
     steps::headline("Build");
-    // The plugin is a file beside the command, which cargo does not know to be needed. All targets: without those of tests, dependencies
-    // have other features, and everything would be compiled again for them.
+    // Build the whole workspace, since cargo does not know that tests need the plugin. Build all targets, since without tests the
+    // dependencies have other features and would be compiled a second time.
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
-    steps::headline("Commands that the documentation names");
+    steps::headline("Commands in the documentation");
     report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
     if !options.fast {
-        steps::headline("Sessions of the README");
+        steps::headline("Console sessions in the README");
         report(&pages::sessions::check(&steps::target().join("debug"))?)?;
     }
     steps::headline("Tests");
@@ -64,7 +61,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
 /// `cargo xtask tidy`
 ///
 /// # Errors
-/// Something is untidy; each place was printed.
+/// There are findings, which have been printed.
 pub fn tidy() -> Result<()> {
     steps::headline("Sources and documentation");
     let mut findings = tidy::check()?;
@@ -73,15 +70,15 @@ pub fn tidy() -> Result<()> {
     report(&findings)
 }
 
-/// Prints what was found.
+/// Prints findings, and fails if there are any.
 fn report(findings: &[String]) -> Result<()> {
     for finding in findings {
         eprintln!("{finding}");
     }
     match findings.len() {
         0 => Ok(()),
-        1 => bail!("1 thing to mend, named above"),
-        n => bail!("{n} things to mend, named above"),
+        1 => bail!("1 problem found: see above"),
+        n => bail!("{n} problems found: see above"),
     }
 }
 
@@ -92,13 +89,13 @@ fn tests(options: &SuiteOptions) -> Result<()> {
         return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter));
     }
     if !options.fast {
-        // nextest leaves these out.
+        // nextest does not run documentation tests.
         steps::run(steps::cargo().args(["test", "--workspace", "--doc"]).args(filter))?;
     }
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter))
 }
 
-/// rustfmt and clippy, which come with most installations of Rust.
+/// Installs rustfmt and clippy if they are missing.
 fn ensure_components() -> Result<()> {
     let has = |name: &str| Command::new("cargo").args([name, "--version"]).output().is_ok_and(|out| out.status.success());
     let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
@@ -110,8 +107,8 @@ fn ensure_components() -> Result<()> {
         return Ok(());
     }
     if !steps::on_path("rustup") {
-        bail!("missing parts of Rust: {}; there is no rustup to install them", missing.join(", "));
+        bail!("these components of Rust are missing: {}. Install them, or install rustup", missing.join(", "));
     }
-    steps::headline(&format!("Installing parts of Rust: {}", missing.join(", ")));
+    steps::headline(&format!("Installing components of Rust: {}", missing.join(", ")));
     steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::root()))
 }

@@ -1,10 +1,10 @@
-//! Checks of sources that no compiler makes: headers, unfinished work, terms, purity of the core, dependencies of crates.
+//! Checks of sources that the compiler does not make: heads of files, lengths, unfinished work, purity of the core, and dependencies
+//! between crates.
 //!
-//! The map in ARCHITECTURE.md has the crates by rooms, in the order in which they may depend on each other, and is held to here.
+//! The map in ARCHITECTURE.md lists the crates by rooms. A crate may depend only on crates of its own room and of rooms above it.
 
 mod functions;
 mod messages;
-mod terms;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -13,24 +13,25 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Longer files need a reason: a line of their head that starts with [`REASON`].
-const LONG: usize = 500;
-/// Longer files are several.
-const MAX_LENGTH: usize = 700;
-/// Longer functions need a reason, in a comment of their own: lines of code, without comments and empty lines.
-const LONG_FUNCTION: usize = 50;
-/// Longer functions are several.
+/// Maximum lines of a file that does not state a reason for its length, in a line of its head that starts with [`REASON`].
+const MAX_FILE_WITHOUT_REASON: usize = 500;
+/// Maximum lines of a file.
+const MAX_FILE: usize = 700;
+/// Maximum lines of a function without a comment that states a reason. Comments and empty lines do not count.
+const MAX_FUNCTION_WITHOUT_REASON: usize = 50;
+/// Maximum lines of a function. Comments and empty lines do not count.
 const MAX_FUNCTION: usize = 80;
-/// How the reason for a length starts.
+/// The beginning of a reason for a length.
 const REASON: &str = "// Length: ";
-/// Longer lines are not read to their end.
-const WIDE: usize = 140;
-/// Longer lines of prose are several; a row of a table is one line.
-const WIDE_PROSE: usize = 160;
-/// What newcomers read first fits two screens: [`TWO_SCREENS`] lines of [`WIDE`] columns, tables and all.
+/// Maximum columns of a line.
+const MAX_COLUMNS: usize = 140;
+/// Maximum columns of a line of prose in Markdown. Tables are exempt.
+const MAX_PROSE_COLUMNS: usize = 160;
+/// Documents that newcomers read first, which must fit on two screens, with tables.
 const FIRST_READ: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
-const TWO_SCREENS: usize = 110;
-/// Signs of unfinished work. Spelled apart, or this file would have them.
+/// Maximum lines of such a document.
+const MAX_FIRST_READ: usize = 110;
+/// Signs of unfinished work, written in two parts so that this file does not contain them.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -39,11 +40,11 @@ const UNFINISHED: &[&str] = &[
     concat!("unimplemented", "!("),
     concat!("dbg", "!("),
 ];
-/// Paths that exist on one machine only.
+/// Beginnings of paths that exist on one machine only.
 const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
-/// Files in which white space at the end of a line means nothing, and that no formatter cares for.
+/// Extensions of files that are checked for trailing white space, since no formatter removes it.
 const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
-/// Crates that are pure.
+/// Sources of the pure crates.
 const PURE: &[&str] = &[
     "crates/flow/src/",
     "crates/selective/src/",
@@ -54,11 +55,11 @@ const PURE: &[&str] = &[
     "crates/sequence/src/",
     "crates/waits/src/",
 ];
-/// What the pure core must not use.
+/// Modules that the pure crates must not use.
 const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
-/// Crates whose work needs unsafe code.
+/// Crates that need unsafe code.
 const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace", "trodden-qemu-plugin", "trodden-waits-recorder"];
-/// Crates that may hide errors' kinds.
+/// Crates that may use `anyhow`.
 const ANYHOW: &[&str] = &[
     "trodden",
     "trodden-analysis",
@@ -76,16 +77,15 @@ const ANYHOW: &[&str] = &[
     "xtask",
 ];
 
-/// All findings, a line each.
+/// Runs all checks and returns one line for each finding.
 ///
 /// # Errors
-/// git or cargo cannot be asked, or a file not be read.
+/// git or cargo fails, or a file cannot be read.
 pub fn check() -> Result<Vec<String>> {
     let (mut findings, mut sources) = (Vec::new(), Vec::new());
     for file in files()? {
         let Ok(text) = std::fs::read_to_string(steps::root().join(&file)) else { continue };
         findings.extend(check_text(&file, &text));
-        findings.extend(terms::check(&file, &text));
         if file.ends_with(".rs") {
             findings.extend(check_rust(&file, &text));
             sources.push((file, text));
@@ -96,84 +96,82 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Files that git has or would add.
-///
-/// # Errors
-/// git failed.
+/// The files that git tracks or would add.
 pub fn files() -> Result<Vec<String>> {
     let mut command = Command::new("git");
-    // A fresh checkout may belong to another user.
+    // The checkout can belong to another user.
     command.current_dir(steps::root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }
 
-/// The command's sources, and those of them that print what may pass as it is: bytes of files, what programs print, our own words.
+/// The sources of the command.
 const COMMAND: &str = "crates/trodden/src/";
+/// Files of the command that may write to standard output directly, because they print no names that could contain control sequences.
 const OWN_OUTPUT: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
 
-/// Crates that may print and ask the environment: programs, code in the subject and in the compiler, tools of maintainers.
+/// Crates that may print and read the environment: programs, code inside the subject or the compiler, and maintenance tools.
 const OUTER: &[&str] =
     &["console", "corpus", "fuzz", "instrument", "lab", "oracle", "qemu-plugin", "runtime", "testkit", "trodden", "waits-recorder"];
-/// What the other crates must not use: they return values, write to writers that they are given, report through `log`, and are handed
-/// what they need of the environment.
+/// What other crates must not use. They return values, write to writers that they are given, report through `log`, and get what they need
+/// from the environment as arguments.
 const OUTER_ONLY: &[&str] =
     &["println!", " print!(", "io::stdout()", "io::stderr()", "env::var", "env::temp_dir", "env::current_dir", "env::args"];
-/// Files that still take the folder of temporary files, or PATH, from the environment.
-const ASKING: &[&str] = &[
+/// Library files that are still allowed to read the temporary folder or `PATH` from the environment.
+const ENVIRONMENT_READERS: &[&str] = &[
     "crates/profile/src/store.rs",
     "crates/profile/src/private.rs",
     "crates/trace/src/programs.rs",
     "crates/analysis/src/field/aggregate.rs",
 ];
 
-/// Crates that create folders within temporary ones.
-const WITH_TEMPORARY_FOLDERS: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
+/// Crates that create folders inside temporary ones.
+const USING_TEMPORARY_FOLDERS: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
 
-/// Rooms of the command, and the rooms that they know nothing of.
-const CLOSED: [(&str, &[&str]); 1] = [("cli/", &["commands"])];
+/// Folders of the command's sources, each with the modules that it must not use.
+const FORBIDDEN_MODULES: [(&str, &[&str]); 1] = [("cli/", &["commands"])];
 
 fn check_text(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        let mut say = |what: String| findings.push(format!("{file}:{number}: {what}"));
+        let mut report = |what: String| findings.push(format!("{file}:{number}: {what}"));
         for word in UNFINISHED.iter().filter(|w| line.contains(**w)) {
-            say(format!("unfinished work: {word}"));
+            report(format!("unfinished work: {word}"));
         }
         for path in PRIVATE_PATHS.iter().filter(|p| line.contains(**p)) {
-            say(format!("a path of one machine: {path}"));
+            report(format!("a path that exists on one machine only: {path}"));
         }
         if line.starts_with(concat!("<<<<", "<<< ")) {
-            say("a merge that was not finished".into());
+            report("an unresolved merge conflict".into());
         }
         if line.ends_with([' ', '\t']) && STRIPPED.iter().any(|end| file.ends_with(end)) {
-            say("white space at the end of the line".into());
+            report("white space at the end of the line".into());
         }
     }
     if !text.is_empty() && !text.ends_with('\n') {
-        findings.push(format!("{file}: the last line has no end"));
+        findings.push(format!("{file}: no line break at the end of the file"));
     }
     let is_source = [".rs", ".js", ".css", ".toml"].iter().any(|end| file.ends_with(end)) && !file.starts_with("corpus/");
     if is_source || FIRST_READ.contains(&file) {
-        let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > WIDE);
-        findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {WIDE} columns")));
+        let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
+        findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {MAX_COLUMNS} columns")));
     }
     let length = text.lines().count();
-    if FIRST_READ.contains(&file) && length > TWO_SCREENS {
-        findings.push(format!("{file}: {length} lines, more than the {TWO_SCREENS} of two screens"));
+    if FIRST_READ.contains(&file) && length > MAX_FIRST_READ {
+        findings.push(format!("{file}: {length} lines, more than {MAX_FIRST_READ}: shorten it to two screens"));
     }
     if file.ends_with(".md") && !FIRST_READ.contains(&file) && !file.starts_with("docs/benchmarks/") {
-        findings.extend(wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {WIDE_PROSE} columns")));
+        findings.extend(wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {MAX_PROSE_COLUMNS} columns")));
     }
     findings
 }
 
-/// Numbers of the lines of Markdown that are too wide, but of tables and of what is quoted from elsewhere.
+/// Numbers of the lines of Markdown that are too wide, except in tables and fenced blocks.
 fn wide_prose(text: &str) -> Vec<usize> {
     let mut quoted = false;
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         quoted ^= line.trim_start().starts_with("```");
-        if !quoted && !line.starts_with('|') && line.chars().count() > WIDE_PROSE {
+        if !quoted && !line.starts_with('|') && line.chars().count() > MAX_PROSE_COLUMNS {
             found.push(number);
         }
     }
@@ -183,39 +181,48 @@ fn wide_prose(text: &str) -> Vec<usize> {
 fn check_rust(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     if !text.starts_with("//!") {
-        findings.push(format!("{file}: begin it with `//!` and what it is for"));
+        findings.push(format!("{file}: no `//!` head: start the file with one that says what it is for"));
     }
     let length = text.lines().count();
     let has_reason = text.lines().take_while(|line| line.starts_with("//") || line.is_empty()).any(|line| line.starts_with(REASON));
-    if length > if has_reason { MAX_LENGTH } else { LONG } {
-        findings.push(format!("{file}: {length} lines, more than {LONG}: split it by meaning"));
+    if length > if has_reason { MAX_FILE } else { MAX_FILE_WITHOUT_REASON } {
+        findings.push(format!("{file}: {length} lines, more than {MAX_FILE_WITHOUT_REASON}: split it by meaning"));
     }
-    let long = functions::lengths(text).into_iter().filter(|f| f.code > if f.has_reason { MAX_FUNCTION } else { LONG_FUNCTION });
-    findings
-        .extend(long.map(|f| format!("{file}:{}: `{}` has {} lines, more than {LONG_FUNCTION}: name its steps", f.line, f.name, f.code)));
+    let long =
+        functions::lengths(text).into_iter().filter(|f| f.code > if f.has_reason { MAX_FUNCTION } else { MAX_FUNCTION_WITHOUT_REASON });
+    findings.extend(long.map(|f| {
+        let (line, name, code) = (f.line, f.name, f.code);
+        format!("{file}:{line}: `{name}` has {code} lines, more than {MAX_FUNCTION_WITHOUT_REASON}: extract functions for its steps")
+    }));
     if PURE.iter().any(|folder| file.starts_with(folder)) {
         let impure = IMPURE.iter().filter(|word| text.contains(**word));
         findings.extend(impure.map(|word| format!("{file}: uses {word}, but the core is pure (ARCHITECTURE.md, invariants)")));
     }
     let library = file.strip_prefix("crates/").and_then(|inner| inner.split_once("/src/")).map(|(name, _)| name);
-    if library.is_some_and(|name| !OUTER.contains(&name)) && !ASKING.contains(&file) && !file.ends_with("_tests.rs") {
+    if library.is_some_and(|name| !OUTER.contains(&name)) && !ENVIRONMENT_READERS.contains(&file) && !file.ends_with("_tests.rs") {
         let code = text.split("#[cfg(test)]").next().unwrap_or(text).lines().filter(|line| !line.trim_start().starts_with("//"));
         let found = code.flat_map(|line| OUTER_ONLY.iter().filter(move |word| line.contains(**word)));
-        findings.extend(found.map(|word| format!("{file}: uses {word}, but libraries neither print nor ask the environment")));
+        findings.extend(found.map(|word| format!("{file}: uses {word}, but libraries neither print nor read the environment")));
     }
-    if library.is_some_and(|name| WITH_TEMPORARY_FOLDERS.contains(&name)) {
+    if library.is_some_and(|name| USING_TEMPORARY_FOLDERS.contains(&name)) {
         let code = text.split("#[cfg(test)]").next().unwrap_or(text);
         if code.contains("create_dir_all") {
-            findings.push(format!("{file}: take trodden_profile::temporary::create_folders, which does not create removed folders again"));
+            findings.push(format!(
+                "{file}: uses create_dir_all, which would recreate a removed temporary folder: use \
+                 trodden_profile::temporary::create_folders"
+            ));
         }
     }
     if file.starts_with(COMMAND) && !OWN_OUTPUT.contains(&&file[COMMAND.len()..]) {
         let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));
-        findings.extend(raw.map(|line| format!("{file}: `{}` lets names steer the terminal: take `crate::output`", line.trim())));
+        findings.extend(
+            raw.map(|line| format!("{file}: `{}` can write control sequences in names to the terminal: use `crate::output`", line.trim())),
+        );
     }
-    for (room, closed) in CLOSED.iter().filter(|(room, _)| file.strip_prefix(COMMAND).is_some_and(|inner| inner.starts_with(room))) {
-        let used = closed.iter().filter(|other| text.contains(&format!("crate::{other}::")));
-        findings.extend(used.map(|other| format!("{file}: `{room}` must not know `{other}/`")));
+    let own_path = file.strip_prefix(COMMAND).unwrap_or_default();
+    for (folder, forbidden) in FORBIDDEN_MODULES.iter().filter(|(folder, _)| own_path.starts_with(folder)) {
+        let used = forbidden.iter().filter(|other| text.contains(&format!("crate::{other}::")));
+        findings.extend(used.map(|other| format!("{file}: `{folder}` must not use `{other}/`")));
     }
     findings
 }
@@ -234,7 +241,8 @@ fn check_crates() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Crates by the number of their room: the rows `| room | `crate` | what |` of the map, in which a room's name stands once.
+/// Parses the map of ARCHITECTURE.md: the number of each crate's room, from rows `| room | `crate` | what |`. Only the first row of a room
+/// names it.
 fn rooms(architecture: &str) -> BTreeMap<String, usize> {
     let mut rooms = BTreeMap::new();
     let mut room = 0;
@@ -249,29 +257,29 @@ fn rooms(architecture: &str) -> BTreeMap<String, usize> {
     rooms
 }
 
-/// A crate depends only on crates of its own room, or of rooms above it.
+/// Checks that a crate depends only on crates of its own room and of rooms above it.
 fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usize>) -> Vec<String> {
     let short = |name: &str| name.strip_prefix("trodden-").unwrap_or(name).to_owned();
     let mut findings = Vec::new();
-    // Tests and build scripts may use more.
+    // Dependencies of tests and build scripts are not restricted.
     let normal = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["kind"].is_null());
     for dependency in normal.filter_map(|d| d["name"].as_str()) {
         if dependency == "anyhow" && !ANYHOW.contains(&name) {
-            findings.push(format!("{name}: uses anyhow; libraries name their errors"));
+            findings.push(format!("{name}: uses anyhow: define error types, as libraries do"));
         }
         if !dependency.starts_with("trodden") {
             continue;
         }
         match (rooms.get(&short(name)), rooms.get(&short(dependency))) {
-            (None, _) => findings.push(format!("{name}: is not in the map of ARCHITECTURE.md")),
+            (None, _) => findings.push(format!("{name}: missing in the map of ARCHITECTURE.md")),
             (Some(own), Some(other)) if other <= own => {}
-            _ => findings.push(format!("{name}: depends on {dependency}, which the rooms of ARCHITECTURE.md do not allow")),
+            _ => findings.push(format!("{name}: depends on {dependency}, which the map of ARCHITECTURE.md does not allow")),
         }
     }
     findings
 }
 
-/// Crates that need no unsafe code forbid it.
+/// Checks that a crate which needs no unsafe code forbids it.
 fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     if UNSAFE.contains(&name) {
@@ -286,7 +294,7 @@ fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         if !text.contains("#![forbid(unsafe_code)]") {
             let path = Path::new(path);
-            findings.push(format!("{}: lacks #![forbid(unsafe_code)]", path.strip_prefix(steps::root()).unwrap_or(path).display()));
+            findings.push(format!("{}: `#![forbid(unsafe_code)]` is missing", path.strip_prefix(steps::root()).unwrap_or(path).display()));
         }
     }
     Ok(findings)
@@ -302,7 +310,7 @@ mod tests {
         let found = check_text("a.sh", &text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.sh:2: unfinished") && found[1].starts_with("a.sh:3: white space"));
-        assert_eq!(check_text("a.rs", "//! x"), ["a.rs: the last line has no end"]);
+        assert_eq!(check_text("a.rs", "//! x"), ["a.rs: no line break at the end of the file"]);
         assert_eq!(check_text("a.rs", "//! x\n"), Vec::<String>::new());
     }
 
@@ -315,25 +323,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_first_fits_two_screens() {
-        let row = format!("| {} |\n", "x".repeat(WIDE - 4));
+    fn documents_read_first_fit_on_two_screens() {
+        let row = format!("| {} |\n", "x".repeat(MAX_COLUMNS - 4));
         for file in FIRST_READ {
-            assert_eq!(check_text(file, &row.repeat(TWO_SCREENS)), Vec::<String>::new());
-            assert_eq!(check_text(file, &row.repeat(TWO_SCREENS + 1)).len(), 1);
+            assert_eq!(check_text(file, &row.repeat(MAX_FIRST_READ)), Vec::<String>::new());
+            assert_eq!(check_text(file, &row.repeat(MAX_FIRST_READ + 1)).len(), 1);
             assert_eq!(check_text(file, &row.replace("| x", "| xx")).len(), 1);
         }
-        assert_eq!(check_text("CHANGELOG.md", &row.repeat(TWO_SCREENS + 1)), Vec::<String>::new());
+        assert_eq!(check_text("CHANGELOG.md", &row.repeat(MAX_FIRST_READ + 1)), Vec::<String>::new());
     }
 
     #[test]
-    fn names_are_printed_through_one_filter() {
+    fn direct_output_of_names_is_found() {
         let text = "//! x\nlet out = io::stdout().lock();\n";
         assert_eq!(check_rust("crates/trodden/src/commands/info.rs", text).len(), 1);
         assert_eq!(check_rust("crates/console/src/output.rs", text), Vec::<String>::new());
     }
 
     #[test]
-    fn libraries_neither_print_nor_ask_the_environment() {
+    fn libraries_that_print_or_read_the_environment_are_found() {
         for line in ["println!(\"x\");", "let home = std::env::var_os(\"HOME\");", "let folder = std::env::temp_dir();"] {
             let text = format!("//! x\nfn f() {{\n    {line}\n}}\n");
             assert_eq!(check_rust("crates/report/src/a.rs", &text).len(), 1, "{line}");
@@ -344,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn syntax_knows_no_commands() {
+    fn syntax_that_uses_commands_is_found() {
         let text = "//! Syntax.\nuse crate::commands::report;\n";
         assert_eq!(check_rust("crates/trodden/src/cli/report.rs", text).len(), 1);
         assert_eq!(check_rust("crates/trodden/src/commands/info.rs", text), Vec::<String>::new());
     }
 
     #[test]
-    fn the_core_is_kept_pure() {
+    fn impure_modules_in_pure_crates_are_found() {
         assert_eq!(check_rust("crates/flow/src/a.rs", "//! x\nuse std::fs;\n").len(), 1);
         assert_eq!(check_rust("crates/unit/src/a.rs", "//! x\nuse std::fs;\n").len(), 0);
         assert_eq!(check_rust("crates/unit/src/a.rs", "use std::fs;\n").len(), 1);
@@ -359,7 +367,7 @@ mod tests {
 
     #[test]
     fn wide_lines_are_found() {
-        let line = format!("//! {}\n", "ä".repeat(WIDE - 4));
+        let line = format!("//! {}\n", "ä".repeat(MAX_COLUMNS - 4));
         let wider = line.replace("//!", "//!!");
         for file in ["crates/unit/src/a.rs", "crates/report/assets/a.js", "crates/report/assets/a.css", "crates/unit/Cargo.toml"] {
             assert_eq!([check_text(file, &line).len(), check_text(file, &wider).len()], [0, 1], "{file}");
@@ -368,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_depend_on_their_room_and_those_above() {
+    fn dependencies_on_rooms_below_are_found() {
         let map = "| room | crate | what |\n|---|---|---|\n| pure | `crates/flow` | x |\n| | `crates/waits` | x |\n\
             | data | `crates/unit` | y |\n";
         let rooms = rooms(map);

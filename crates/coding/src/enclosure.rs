@@ -1,28 +1,28 @@
-//! Logarithms and powers to base two, between rational bounds.
+//! Base-2 logarithms and powers as intervals with rational bounds.
 //!
-//! log2: halve or double into [1, 2), then one bit by each squaring, in fixed point with the lower bound rounded down
-//! and the upper up (Knuth, TAOCP 1, section 1.2.2, exercise 25 ff.). 2^x: the product of square roots of square roots
-//! of two for the bits of x, again rounded both ways. Fixed point carries [`GUARD`] more bits than are needed; where
-//! both bounds no longer agree on a bit, the enclosure ends there and is wider.
+//! `log2` scales its argument into [1, 2) and obtains one bit per squaring, in fixed-point arithmetic that rounds the lower bound down and
+//! the upper bound up (Knuth, TAOCP 1, section 1.2.2, exercises 25 ff.). `exp2` multiplies the iterated square roots of 2 that belong to
+//! the set bits of its argument, rounded in the same way. Both carry [`GUARD`] extra bits; at the first bit on which the bounds disagree,
+//! `log2` stops and returns a wider interval.
 
 use num_bigint::{BigInt, BigUint};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// Bits that are carried beyond the precision.
+/// Extra bits carried beyond the requested precision.
 const GUARD: u32 = 32;
 
-/// A real number that lies between two rationals.
+/// An interval with rational ends that contains a real number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enclosure {
-    /// It is not below.
+    /// Lower bound, inclusive.
     pub low: BigRational,
-    /// It is not above.
+    /// Upper bound, inclusive.
     pub high: BigRational,
 }
 
 impl Enclosure {
-    /// A rational number.
+    /// The interval that contains only this number.
     pub fn exactly(value: BigRational) -> Enclosure {
         Enclosure { low: value.clone(), high: value }
     }
@@ -32,24 +32,24 @@ impl Enclosure {
         Enclosure { low: &self.low + &other.low, high: &self.high + &other.high }
     }
 
-    /// The product with a number that is not negative.
+    /// The product with a non-negative factor.
     pub fn times(&self, factor: &BigRational) -> Enclosure {
         Enclosure { low: &self.low * factor, high: &self.high * factor }
     }
 
-    /// Whether a number lies in it.
+    /// Returns true if the number lies in the interval.
     pub fn contains(&self, value: &BigRational) -> bool {
         &self.low <= value && value <= &self.high
     }
 
-    /// Rounded outwards to `bits` after the point, so that numbers stay short.
+    /// Rounds the bounds outwards to `bits` fractional bits, to keep the numbers short.
     pub fn rounded(&self, bits: u32) -> Enclosure {
         let unit = BigRational::from_integer(BigInt::one() << bits);
         Enclosure { low: (&self.low * &unit).floor() / &unit, high: (&self.high * &unit).ceil() / &unit }
     }
 }
 
-/// The logarithm of a positive number, to about `bits` after the point.
+/// Encloses the base-2 logarithm of a positive number, to about `bits` fractional bits.
 pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
     let mut whole = value.numer().bits() as i64 - value.denom().bits() as i64;
     let power = |n: i64| BigRational::from_integer(BigInt::one() << n.unsigned_abs());
@@ -65,7 +65,7 @@ pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
     let two: BigInt = &unit << 1;
     let mut digits = BigInt::zero();
     let mut known = 0;
-    // Each squaring doubles the logarithm: its next bit is whether the square has reached two.
+    // Squaring doubles the logarithm, so its next bit tells whether the square is at least 2.
     while known < bits && (low != unit || high != unit) {
         (low, high) = ((&low * &low) >> places, ((&high * &high) >> places) + 1);
         if low >= two {
@@ -81,19 +81,19 @@ pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
     let last = BigRational::from_integer(BigInt::one() << known);
     let fraction = BigRational::from_integer(digits) / &last;
     let begin = BigRational::from_integer(whole.into()) + fraction;
-    // The rest is the logarithm of what is left, in [0, 1], halved as often; of one it is nothing.
+    // What remains is the logarithm of a number in [1, 2], divided by 2^known. It is 0 if that number is exactly 1.
     let exact = low == unit && high == unit;
     let high = if exact { begin.clone() } else { &begin + last.recip() };
     Enclosure { low: begin, high }
 }
 
-/// Two to the power of what lies in an enclosure that is not negative, to about `bits` after the point.
+/// Encloses 2^x for all x in a non-negative interval, to about `bits` fractional bits.
 pub fn exp2(exponent: &Enclosure, bits: u32) -> Enclosure {
     let exponent = exponent.rounded(bits);
     Enclosure { low: power(&exponent.low, bits, false), high: power(&exponent.high, bits, true) }
 }
 
-/// Two to the power of a number with at most `bits` after the point, rounded up or down.
+/// 2^exponent, rounded up or down, for a non-negative exponent with at most `bits` fractional bits.
 fn power(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
     debug_assert!(!exponent.is_negative());
     let whole = exponent.floor();
@@ -114,7 +114,7 @@ fn power(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
         }
         fraction *= BigRational::from_integer(2.into());
     }
-    let whole = whole.to_integer().to_u64().expect("an entropy is no astronomical number");
+    let whole = whole.to_integer().to_u64().expect("the exponent is an entropy in bits, which fits in 64 bits");
     BigRational::new(BigInt::from(product) << whole, BigInt::from(unit))
 }
 

@@ -1,20 +1,10 @@
-//! Numberings as arithmetic coding: probability models of paths, and the coder that turns a path into its number.
+//! Path numberings as arithmetic coding (Vaswani's thesis, chapter 4): finite-context models of paths (section 4.1), `computeBLModel`
+//! (figure 4.1), `pathEncoder` (figure 4.3), the model of a preferential numbering (section 4.2.1), and gamma (section 4.3).
 //!
-//! Source: Vaswani's thesis, chapter 4: finite-context models of order k (section 4.1), `computeBLModel` (figure 4.1), `pathEncoder`
-//! (figure 4.3), the model of preferential numbering (section 4.2.1), gamma (section 4.3). A model gives each choice in a context a range
-//! of [0, 1); the context is a node, or a prefix of interesting paths. Probabilities are exact rationals; entropies, which are irrational
-//! in general, lie between two rationals ([`enclosure`]).
-//!
-//! The preferential model has to be defined where a join takes a maximum (the printed table 4.3 gives `sact` the number
-//! of `sacdt`). Here the interesting paths behind a prefix have numbers in an interval, known from the numbering; the
-//! range of an edge is the part of that interval that the paths behind the edge have. Ranges of a context do not
-//! overlap; what the join leaves out is a hole of the model. So the encoder finds the number of every interesting path,
-//! and each of them has the probability 1/N, with N the span of the numbers. In the entropy each number in a hole is a
-//! symbol of its own: then 2^H = N, and gamma is delta.
-//!
-//! Numbers are uniquely decodable in every model. `pathEncoder` rounds the interval to whole numbers at each edge, which
-//! gives two paths one number where probabilities are no multiples of 1/N. Here the interval is exact, N is so great that
-//! no path's interval is shorter than 1, and the path's number is the least whole number in it.
+//! A model divides [0, 1) among the edges that can be taken in each context; a context is a node, or a prefix of interesting paths.
+//! Probabilities are exact rationals; entropies are enclosed by rationals ([`enclosure`]). Unlike `pathEncoder`, which rounds the interval
+//! at each edge and so can give two paths the same number, the encoder keeps it exact: N is large enough for every path's interval to have
+//! at least length 1, and a path's number is the least integer in its interval. Every number is therefore uniquely decodable.
 #![forbid(unsafe_code)]
 
 mod enclosure;
@@ -27,63 +17,61 @@ use num_traits::{One, Signed, ToPrimitive, Zero};
 use std::collections::BTreeMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
 
-/// An exact fraction.
+/// An exact rational number.
 pub type Rational = BigRational;
 
-/// Part of [0, 1) that an edge has in a context: from, to.
+/// The half-open part of [0, 1) that an edge has in a context: its start and its end.
 pub type CodingRange = (Rational, Rational);
 
-/// A place where a path has several successors.
+/// A context of a model, with the edges that can be taken in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The node.
+    /// The node at which the choice is made.
     pub node: u32,
-    /// A path to there: in the preferential model the one that the context is about, else any.
+    /// A path to the node. In a preferential model it identifies the context; in other models it is an arbitrary one.
     pub prefix: Vec<DagEdgeId>,
-    /// The edges that can be taken, and the range of each.
+    /// The edges that can be taken, each with its range.
     pub choices: Vec<(DagEdgeId, CodingRange)>,
 }
 
-/// Why there is no model.
+/// Why a model could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodingError {
-    /// Weights for a measured model cannot be used.
+    /// The weights of all edges out of this node are zero.
     #[error("{}", CodingError::no_weight(.0))]
     NoWeight(u32),
-    /// The interesting paths' numbers overlap at a prefix: the values are no preferential numbering.
+    /// The numbers of the interesting paths through two edges out of this node overlap, so the values are not a preferential numbering.
     #[error("{}", CodingError::overlap(.0))]
     Overlap(u32),
-    /// There are no paths to make a model of.
+    /// There are no paths to build a model from.
     #[error("a model needs at least one interesting path")]
     Nothing,
 }
 
 impl CodingError {
-    /// The message of [`CodingError::NoWeight`], with what the node is called.
+    /// The message of [`CodingError::NoWeight`], for callers that have a name for the node.
     pub fn no_weight(node: &dyn std::fmt::Display) -> String {
-        format!(
-            "the edges out of node {node} are executed, but their weights add up to nothing: measure them all, or leave the weights out"
-        )
+        format!("the weights of all edges out of node {node} are zero: give at least one of them a positive weight, or omit the weights")
     }
 
-    /// That of [`CodingError::Overlap`].
+    /// The message of [`CodingError::Overlap`], for callers that have a name for the node.
     pub fn overlap(node: &dyn std::fmt::Display) -> String {
-        format!("the numbers behind two edges out of node {node} overlap: no model has these values; take those of ppp")
+        format!("the path numbers after two edges out of node {node} overlap, so no model fits these values: use the values of ppp")
     }
 }
 
-/// A step of coding: what an edge leaves of the interval of numbers.
+/// One step of the encoder: how an edge narrows the interval of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodingStep {
     /// The edge.
     pub edge: DagEdgeId,
-    /// Its range in the context.
+    /// The edge's range in its context.
     pub range: CodingRange,
-    /// The interval after this step: its ends.
+    /// The interval after this step.
     pub interval: CodingRange,
 }
 
-/// A choice that a context leaves open.
+/// The range of an edge in a context, and the context that the edge leads to.
 #[derive(Clone, Debug)]
 struct Choice {
     range: CodingRange,
@@ -93,18 +81,18 @@ struct Choice {
 /// A finite context model of the paths through a DAG.
 #[derive(Clone, Debug)]
 pub struct CodingModel {
-    /// Contexts, each after those that lead to it; the first is where paths begin.
+    /// Contexts in topological order; paths start in the first.
     contexts: Vec<BTreeMap<DagEdgeId, Choice>>,
     /// The node that each context belongs to.
     nodes: Vec<u32>,
-    /// How many numbers fill what the ranges of a context leave out.
+    /// For each context, how many numbers of its interval belong to no edge.
     holes: Vec<BigInt>,
-    /// Size of the interval that encoding begins with.
+    /// N: the size of the interval with which the encoder starts.
     size: BigInt,
 }
 
 impl CodingModel {
-    /// `computeBLModel`: each edge has its share of the paths.
+    /// The model of Ball-Larus numbering (`computeBLModel`): the probability of an edge is its share of the paths from its source.
     pub fn ball_larus(dag: &Dag) -> CodingModel {
         let mut paths = vec![BigInt::zero(); dag.node_count()];
         paths[dag.exit().index()] = BigInt::one();
@@ -116,11 +104,11 @@ impl CodingModel {
         CodingModel::from_nodes(dag, size, share)
     }
 
-    /// The model of measured weights, one for each edge of the DAG: each edge has its share of its node's. Paths over an edge
-    /// of no weight have the probability 0, and no number.
+    /// The model of measured edge weights, indexed by edge: the probability of an edge is its share of the weights out of its source.
+    /// Paths over an edge of weight zero have probability 0 and no number.
     ///
     /// # Errors
-    /// All weights at a node are zero.
+    /// [`CodingError::NoWeight`] if all edges out of a node have weight zero.
     pub fn measured(dag: &Dag, weights: &[f64]) -> Result<CodingModel, CodingError> {
         let weight = |e: DagEdgeId| BigRational::from_float(weights[e.index()]).unwrap_or_else(BigRational::zero);
         let mut sums = vec![BigRational::zero(); dag.node_count()];
@@ -135,16 +123,16 @@ impl CodingModel {
         Ok(model)
     }
 
-    /// The finite-context model of order k of executed paths, each with its executions: the context of an edge is its source and the
-    /// `order` edges before it, and its probability is the share of the context's executions. A path with a step that no executed path has
-    /// in its context has the probability 0, and no number. With order 0 the context is the node alone; with an order of the longest path's
-    /// length the executed paths are the only ones that have a number.
+    /// The finite-context model of order k of executed paths and their execution counts. The context of an edge is its source and the
+    /// `order` edges before it; its probability is its share of the executions in that context. With order 0 the context is the node
+    /// alone. A path that takes an edge never executed in its context has probability 0 and no number, so if `order` is at least the
+    /// length of the longest path, only executed paths have numbers.
     ///
     /// # Errors
-    /// No path was executed.
+    /// [`CodingError::Nothing`] if no path was executed.
     pub fn executed(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
         let place = dag.positions();
-        // By the node's place: each context comes after those that lead to it. What lies before the exit distinguishes nothing.
+        // Keys start with the node's topological position, so contexts are in topological order. The exit has one context only.
         let context = |node: trodden_flow::graph::Node, before: &[DagEdgeId]| {
             let kept = if node == dag.exit() { 0 } else { order.min(before.len()) };
             (place[node.index()], node.0, before[before.len() - kept..].to_vec())
@@ -181,10 +169,16 @@ impl CodingModel {
         Ok(model)
     }
 
-    /// The model of a preferential numbering: `values` of the edges, and the interesting paths.
+    /// The model of a preferential numbering, given its edge values and the interesting paths.
+    ///
+    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. Each edge
+    /// gets the part spanned by the paths through it; the ranges of a context do not overlap, and numbers between them are holes. Every
+    /// interesting path then encodes to its number and has probability 1/N, where N is the span of all numbers. (With the probabilities
+    /// printed in table 4.3, `sact` would get the number of `sacdt`.) The entropy counts every number in a hole as a symbol of its own, so
+    /// 2^H = N, and gamma equals delta.
     ///
     /// # Errors
-    /// There are no paths, or the numbers behind the edges of a prefix overlap.
+    /// [`CodingError::Nothing`] without paths, [`CodingError::Overlap`] if the ranges of a context overlap.
     pub fn preferential(dag: &Dag, values: &[i64], paths: &[Vec<DagEdgeId>]) -> Result<CodingModel, CodingError> {
         let mut model =
             CodingModel { contexts: vec![BTreeMap::new()], nodes: vec![dag.entry().0], holes: Vec::new(), size: BigInt::zero() };
@@ -204,7 +198,7 @@ impl CodingModel {
         Ok(model)
     }
 
-    /// Ranges from the intervals of numbers behind each prefix.
+    /// Computes the ranges of all contexts, last context first, from the spans of the numbers that continue each prefix.
     fn fill(&mut self, values: &[i64]) -> Result<(), CodingError> {
         let zero = || BigInt::zero();
         let mut intervals = vec![(zero(), BigInt::one()); self.contexts.len()];
@@ -232,7 +226,7 @@ impl CodingModel {
         if self.contexts[0].is_empty() { Err(CodingError::Nothing) } else { Ok(()) }
     }
 
-    /// A model whose contexts are the nodes.
+    /// A model whose contexts are the nodes; `share` gives the probability of each edge.
     fn from_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> CodingModel {
         let place = dag.positions();
         let context = |node: &trodden_flow::graph::Node| {
@@ -249,29 +243,29 @@ impl CodingModel {
         CodingModel { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
     }
 
-    /// N: numbers are below it.
+    /// N: all numbers are below it.
     pub fn size(&self) -> &BigInt {
         &self.size
     }
 
-    /// The probability of the least probable path that has one.
+    /// The smallest non-zero probability of a path.
     fn least_probability(&self) -> BigRational {
         let mut least = vec![BigRational::one(); self.contexts.len()];
         for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()) {
             let by = |choice: &Choice| (&choice.range.1 - &choice.range.0) * &least[choice.next];
             let smallest = self.contexts[at].values().map(by).filter(|p| !p.is_zero()).min();
-            least[at] = smallest.expect("the shares of a context add up to something");
+            least[at] = smallest.expect("a context has an edge of non-zero probability");
         }
         least.swap_remove(0)
     }
 
-    /// The number of a path, from 0 to below [`CodingModel::size`], which no other path has; `None` if its probability is 0.
+    /// The unique number of a path, below [`CodingModel::size`], or `None` if the probability of the path is 0.
     pub fn encode(&self, path: &[DagEdgeId]) -> Option<BigInt> {
         let last = self.steps(path)?.pop();
         Some(last.map_or_else(BigInt::zero, |step| step.interval.0.ceil().to_integer()))
     }
 
-    /// How a path is encoded, edge by edge: the number is the least whole one in the last interval. `None` if the path has no number.
+    /// The steps of encoding a path; its number is the least integer in the last interval. `None` if the path has no number.
     pub fn steps(&self, path: &[DagEdgeId]) -> Option<Vec<CodingStep>> {
         let mut from = BigRational::zero();
         let mut width = BigRational::from_integer(self.size.clone());
@@ -286,7 +280,7 @@ impl CodingModel {
         Some(steps)
     }
 
-    /// The path with a number, if one has it.
+    /// The path with this number, or `None` if no path has it.
     pub fn decode(&self, number: &BigInt) -> Option<Vec<DagEdgeId>> {
         if number.is_negative() || *number >= self.size {
             return None;
@@ -300,7 +294,7 @@ impl CodingModel {
             path.push(*edge);
             at = choice.next;
         }
-        // Of the whole numbers in a path's interval the least is its number.
+        // A path's interval can contain several integers, of which only the least is its number.
         (self.encode(&path).as_ref() == Some(number)).then_some(path)
     }
 
@@ -316,8 +310,8 @@ impl CodingModel {
         product
     }
 
-    /// Entropy in bits, by the chain rule: for each context the probability to get there times the entropy of its
-    /// choices. `bits` of precision after the point in each term.
+    /// Entropy in bits, by the chain rule: the sum over all contexts of the probability of reaching the context times the entropy of its
+    /// edges. Each term is computed to about `bits` fractional bits.
     pub fn entropy(&self, bits: u32) -> Enclosure {
         let mut reached = vec![BigRational::zero(); self.contexts.len()];
         reached[0] = BigRational::one();
@@ -341,15 +335,14 @@ impl CodingModel {
         sum
     }
 
-    /// Gamma: 2^H over the number of interesting paths.
+    /// Gamma (section 4.3): 2^H divided by the number of interesting paths.
     pub fn gamma(&self, interesting: u128, bits: u32) -> Enclosure {
         let power = exp2(&self.entropy(bits), bits);
         power.times(&BigRational::new(BigInt::one(), BigInt::from(interesting)))
     }
 
-    /// The contexts in which there is something to choose.
+    /// The contexts that have outgoing edges, in topological order.
     pub fn contexts(&self) -> impl Iterator<Item = Context> + '_ {
-        // Each context comes after those that lead to it.
         let mut prefixes: Vec<Option<Vec<DagEdgeId>>> = vec![None; self.contexts.len()];
         prefixes[0] = Some(Vec::new());
         (0..self.contexts.len()).filter(|at| !self.contexts[*at].is_empty()).map(move |at| {
@@ -363,12 +356,12 @@ impl CodingModel {
     }
 }
 
-/// About what a rational is.
+/// The nearest floating-point number, or NaN if there is none.
 pub fn approximate(value: &Rational) -> f64 {
     value.to_f64().unwrap_or(f64::NAN)
 }
 
-/// p log2(1/p).
+/// The term p log2(1/p) of an entropy.
 fn surprise(probability: &BigRational, bits: u32) -> Enclosure {
     if probability.is_zero() {
         return Enclosure::exactly(BigRational::zero());

@@ -1,4 +1,4 @@
-//! Numberings as arithmetic coding: the encoder's numbers are the paths' identities, on random graphs and in the thesis's examples.
+//! The encoder reproduces path numberings on random graphs, and the numbers in the examples of Vaswani's thesis.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -15,7 +15,7 @@ fn ratio(a: i64, b: i64) -> BigRational {
 }
 
 #[test]
-fn the_encoder_finds_identities() {
+fn encoder_reproduces_path_numbers() {
     let (mut seen, mut holes) = (0, 0);
     for seed in 0..3_000 {
         let mut random = Random::new(seed);
@@ -61,10 +61,10 @@ fn the_encoder_finds_identities() {
     assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
 }
 
-/// Numbers of a measured model: each path has one of its own, in the interval that its probability gives it, and nothing else is decoded.
+/// In a measured model each path has a unique number inside the interval that follows from its probability, and no other number decodes.
 #[test]
 fn numbers_of_measured_models_are_uniquely_decodable() {
-    let (mut seen, mut without) = (0, 0);
+    let (mut seen, mut unnumbered) = (0, 0);
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
         let dag = Dag::new(&graph(&mut random, 7, 14, Cycles::Some), &[], Entries::PerEdge);
@@ -75,7 +75,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
             continue;
         }
         seen += 1;
-        // The intervals by hand: shares of the weights before an edge at its node.
+        // Recompute the intervals from the weights.
         let mut intervals = Vec::new();
         for path in (0..all.paths()).map(|id| all.path(&dag, id).unwrap()) {
             let (mut low, mut width) = (ratio(0, 1), ratio(1, 1));
@@ -95,7 +95,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
         for (path, low, width) in &intervals {
             let number = model.encode(path);
             assert_eq!(number.is_none(), *width == ratio(0, 1), "seed {seed}");
-            without += usize::from(number.is_none());
+            unnumbered += usize::from(number.is_none());
             let Some(number) = number else { continue };
             let place = BigRational::from_integer(number.clone()) / &size;
             assert!(*low <= place && place < low + width, "seed {seed}: outside of its interval");
@@ -103,19 +103,19 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
             assert!(numbers.insert(number), "seed {seed}: two paths have one number");
         }
         for number in (0..200).map(BigInt::from).filter(|n| !numbers.contains(n)) {
-            assert_eq!(model.decode(&number), None, "seed {seed}: {number} is no path's");
+            assert_eq!(model.decode(&number), None, "seed {seed}: {number} belongs to no path");
         }
     }
-    assert!(seen > 500 && without > 500, "{seen} models, {without} paths without number");
+    assert!(seen > 500 && unnumbered > 500, "{seen} models, {unnumbered} paths without a number");
 }
 
-/// The paths of a graph that has between 2 and 60.
-fn all_of_few(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
+/// All paths of a graph, if it has between 2 and 60.
+fn paths_of_small_graph(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
     (2..=60).contains(&all.paths()).then(|| (0..all.paths()).map(|id| all.path(dag, id).unwrap()).collect())
 }
 
-/// With all that came before as context, only what was executed has a number, with its share.
-fn only_executed_paths_have_a_number(dag: &Dag, paths: &[Vec<DagEdgeId>], executed: &[(Vec<DagEdgeId>, u64)]) {
+/// If the context is the whole prefix, the probability of a path is its share of the executions.
+fn check_unbounded_order_gives_relative_frequencies(dag: &Dag, paths: &[Vec<DagEdgeId>], executed: &[(Vec<DagEdgeId>, u64)]) {
     let model = CodingModel::executed(dag, usize::MAX, executed).unwrap();
     let times: u64 = executed.iter().map(|(_, n)| n).sum();
     for path in paths {
@@ -124,32 +124,32 @@ fn only_executed_paths_have_a_number(dag: &Dag, paths: &[Vec<DagEdgeId>], execut
     }
 }
 
-/// Order-k models of executed paths: probabilities by counting what followed the same node and edges, numbers that are decoded.
+/// In models of executed paths, probabilities equal relative frequencies in the same context, and numbers decode to their paths.
 #[test]
 fn models_of_every_order_are_uniquely_decodable() {
-    let (mut seen, mut without, mut between) = (0, 0, 0);
+    let (mut seen, mut unnumbered, mut unexecuted) = (0, 0, 0);
     for seed in 0..1_500 {
         let mut random = Random::new(seed);
         let dag = Dag::new(&graph(&mut random, 8, 16, Cycles::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
-        let Some(paths) = all_of_few(&dag, &all) else { continue };
+        let Some(paths) = paths_of_small_graph(&dag, &all) else { continue };
         seen += 1;
         let executed: Vec<(Vec<DagEdgeId>, u64)> =
             (0..1 + random.index(6)).map(|_| (paths[random.index(paths.len())].clone(), 1 + random.index(5) as u64)).collect();
         let mut entropy = f64::INFINITY;
         for order in [0, 1, 2, 3, paths.iter().map(Vec::len).max().unwrap()] {
             let model = CodingModel::executed(&dag, order, &executed).unwrap();
-            // What was executed of the steps that come to a node over the same edges, and of those that go on by the same edge.
+            // Of the executed steps in the same context, the share that takes the same edge.
             let share = |path: &[DagEdgeId], at: usize| {
                 let before = &path[at.saturating_sub(order)..at];
-                let comes = |other: &[DagEdgeId], place: usize| {
+                let is_same_context = |other: &[DagEdgeId], place: usize| {
                     dag.edge(other[place]).from == dag.edge(path[at]).from && other[place.saturating_sub(order)..place] == *before
                 };
                 let sum = |is_counted: &dyn Fn(&[DagEdgeId], usize) -> bool| {
                     let steps = executed.iter().flat_map(|(other, n)| (0..other.len()).map(move |place| (other, place, *n)));
                     steps.filter(|(other, place, _)| is_counted(other, *place)).map(|(.., n)| n as i64).sum::<i64>()
                 };
-                let (to, from) = (sum(&|other, place| comes(other, place) && other[place] == path[at]), sum(&comes));
+                let (to, from) = (sum(&|other, place| is_same_context(other, place) && other[place] == path[at]), sum(&is_same_context));
                 if from == 0 { ratio(0, 1) } else { ratio(to, from) }
             };
             let (mut numbers, mut sum) = (BTreeSet::new(), ratio(0, 1));
@@ -158,8 +158,8 @@ fn models_of_every_order_are_uniquely_decodable() {
                 assert_eq!(model.probability(path), probability, "seed {seed}, order {order}");
                 let number = model.encode(path);
                 assert_eq!(number.is_none(), probability == ratio(0, 1), "seed {seed}, order {order}");
-                without += usize::from(number.is_none());
-                between += usize::from(number.is_some() && executed.iter().all(|(other, _)| other != path));
+                unnumbered += usize::from(number.is_none());
+                unexecuted += usize::from(number.is_some() && executed.iter().all(|(other, _)| other != path));
                 sum += probability;
                 let Some(number) = number else { continue };
                 assert_eq!(model.decode(&number).as_ref(), Some(path), "seed {seed}, order {order}");
@@ -167,21 +167,21 @@ fn models_of_every_order_are_uniquely_decodable() {
             }
             assert_eq!(sum, ratio(1, 1), "seed {seed}, order {order}");
             let free = (0..200).map(BigInt::from).filter(|n| !numbers.contains(n));
-            free.for_each(|number| assert_eq!(model.decode(&number), None, "seed {seed}, order {order}: {number} is no path's"));
-            // More context never makes what was executed less predictable.
+            free.for_each(|number| assert_eq!(model.decode(&number), None, "seed {seed}, order {order}: {number} belongs to no path"));
+            // A longer context never makes the executed paths less predictable.
             let now = trodden_coding::approximate(&model.entropy(40).high);
             assert!(now <= entropy + 1e-9, "seed {seed}, order {order}: {now} after {entropy} bits");
             entropy = now;
         }
-        only_executed_paths_have_a_number(&dag, &paths, &executed);
+        check_unbounded_order_gives_relative_frequencies(&dag, &paths, &executed);
     }
-    assert!(seen > 500 && without > 500 && between > 500, "{seen} graphs, {without} paths without number, {between} not executed");
+    assert!(seen > 500 && unnumbered > 500 && unexecuted > 500, "{seen} graphs; paths: {unnumbered} unnumbered, {unexecuted} unexecuted");
     assert!(CodingModel::executed(&example(), 1, &[]).is_err());
 }
 
-/// Example 4.1.1: `bacc!`, of letters with probabilities 0.2, 0.3, 0.1, 0.2, 0.1, 0.1.
+/// Encodes `bacc!`, from letters with probabilities 0.2, 0.3, 0.1, 0.2, 0.1, 0.1.
 #[test]
-fn example_4_1_1() {
+fn encoder_reproduces_example_4_1_1() {
     let mut edges = Vec::new();
     for place in 0..5u32 {
         for letter in 0..6 {
@@ -209,7 +209,7 @@ fn overlap(a: &trodden_coding::Enclosure, b: &trodden_coding::Enclosure) -> bool
     a.low <= b.high && b.low <= a.high
 }
 
-/// The graph of figure 4.2: edges sa, sb, ab, ac, bc, cd, ct, dt, in an order that gives the published numbers.
+/// The graph of figure 4.2, with its edges in an order that gives the published numbers.
 fn example() -> Dag {
     let [s, t, a, b, c, d] = [0, 1, 2, 3, 4, 5].map(Node);
     let edges = vec![(s, a), (s, b), (a, c), (a, b), (b, c), (c, d), (c, t), (d, t)];
@@ -221,7 +221,7 @@ fn shares(model: &CodingModel) -> Vec<(u32, Vec<BigRational>)> {
 }
 
 #[test]
-fn table_4_2_and_example_4_2_2() {
+fn ball_larus_model_reproduces_table_4_2_and_example_4_2_2() {
     let dag = example();
     let model = CodingModel::ball_larus(&dag);
     let of = |node: u32| shares(&model).into_iter().find(|c| c.0 == node).unwrap().1;
@@ -233,30 +233,30 @@ fn table_4_2_and_example_4_2_2() {
 }
 
 #[test]
-fn example_4_2_3_with_the_probabilities_that_give_its_numbers() {
+fn preferential_model_reproduces_numbers_of_example_4_2_3() {
     let dag = example();
     let paths = [vec![0, 2, 5, 7], vec![0, 2, 6], vec![1, 4, 6]].map(|p| p.into_iter().map(DagEdgeId).collect::<Vec<_>>());
     let ids = preferential(&dag, &paths, 0).unwrap();
     let model = CodingModel::preferential(&dag, &ids.values, &paths).unwrap();
     assert_eq!(paths.each_ref().map(|p| model.encode(p).unwrap()), [0, 1, 2].map(BigInt::from));
-    // After sac both ways are as likely; the printed 1/3 and 2/3 would give sact the number of sacdt.
+    // Both edges after sac are equally likely; the printed 1/3 and 2/3 would give sact the number of sacdt.
     let sac = model.contexts().find(|c| c.prefix == [DagEdgeId(0), DagEdgeId(2)]).unwrap();
     let expected = [(ratio(0, 1), ratio(1, 2)), (ratio(1, 2), ratio(1, 1))];
     assert_eq!(sac.choices.into_iter().map(|c| c.1).collect::<Vec<_>>(), expected);
-    assert_eq!(model.encode(&[1, 4, 5, 7].map(DagEdgeId)), None, "an uninteresting path has no context");
+    assert_eq!(model.encode(&[1, 4, 5, 7].map(DagEdgeId)), None, "an uninteresting path has no number");
 }
 
 #[test]
-fn measured_branches_have_less_entropy_than_even_ones() {
+fn entropy_of_measured_model_matches_closed_form() {
     let dag = example();
     let weights = [3.0, 1.0, 2.0, 1.0, 2.0, 1.0, 3.0, 1.0];
     let model = CodingModel::measured(&dag, &weights).unwrap();
-    // s: 3/4, 1/4; a: 2/3, 1/3, reached by 3/4; c: 1/4, 3/4, always reached.
+    // Probabilities at s: 3/4, 1/4. At a: 2/3, 1/3, reached with probability 3/4. At c: 1/4, 3/4, always reached.
     let h = |p: f64| -(p * p.log2() + (1.0 - p) * (1.0 - p).log2());
     let expected = h(0.75) + 0.75 * h(1.0 / 3.0) + h(0.25);
     let found = model.entropy(60);
-    let about = trodden_coding::approximate;
-    assert!(about(&found.low) <= expected + 1e-12 && about(&found.high) >= expected - 1e-12, "{expected}: {found:?}");
-    assert!(about(&(&found.high - &found.low)) < 1e-15);
+    let approximate = trodden_coding::approximate;
+    assert!(approximate(&found.low) <= expected + 1e-12 && approximate(&found.high) >= expected - 1e-12, "{expected}: {found:?}");
+    assert!(approximate(&(&found.high - &found.low)) < 1e-15);
     assert!(CodingModel::measured(&dag, &[0.0; 8]).is_err());
 }

@@ -1,4 +1,4 @@
-//! The programs of `corpus/`, whose recipes are shell, driven from here.
+//! Fetching, building and running the programs of `corpus/`, by calling their shell recipes.
 
 use crate::input::Input;
 use crate::packages;
@@ -9,27 +9,27 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder in which programs of the corpus are fetched, built and run.
+/// A working folder in which programs of the corpus are fetched, built and run.
 #[derive(Debug)]
 pub struct Corpus {
     folder: PathBuf,
 }
 
 impl Corpus {
-    /// The one in cargo's target folder.
+    /// The working folder inside cargo's target folder.
     pub fn own() -> Corpus {
         Corpus { folder: steps::target().join("corpus") }
     }
 
-    /// One elsewhere.
+    /// A working folder at any other place.
     pub fn at(folder: &Path) -> Corpus {
         Corpus { folder: folder.to_owned() }
     }
 
-    /// The named programs, or the default ones if none is named, with what the system has to have for them.
+    /// Resolves the named programs, or the default ones if none is named, and installs the packages that their builds need.
     ///
     /// # Errors
-    /// One is unknown, or packages cannot be installed.
+    /// A program is unknown, or a package cannot be installed.
     pub fn ready(&self, named: &[String], default: &[&str]) -> Result<Vec<String>> {
         let default: Vec<String> = default.iter().map(|p| (*p).to_owned()).collect();
         let programs = self.programs(if named.is_empty() { &default } else { named })?;
@@ -37,33 +37,27 @@ impl Corpus {
         Ok(programs)
     }
 
-    /// The programs named, `all` spelled out.
+    /// Resolves names of programs; `all` stands for the whole corpus.
     ///
     /// # Errors
-    /// One is unknown.
+    /// A program is unknown; the message lists all programs.
     pub fn programs(&self, named: &[String]) -> Result<Vec<String>> {
         let all: Vec<String> = steps::output(Command::new("bash").arg(script()).arg("list"))?.lines().map(str::to_owned).collect();
         if named.iter().any(|n| n == "all") {
             return Ok(all);
         }
         match named.iter().find(|n| !all.contains(n)) {
-            Some(unknown) => bail!("the corpus has no program {unknown}; it has {}", all.join(", ")),
+            Some(unknown) => bail!("the corpus has no program {unknown}: choose from {}", all.join(", ")),
             None => Ok(named.to_vec()),
         }
     }
 
-    /// What the recipes say of all programs, a line each.
-    ///
-    /// # Errors
-    /// The recipes cannot be asked.
+    /// One line of description for each program.
     pub fn about(&self) -> Result<String> {
         steps::output(self.recipe("about", "all").env("BUILD", "plain"))
     }
 
-    /// Installs what the builds of these programs need.
-    ///
-    /// # Errors
-    /// It cannot be installed.
+    /// Installs the packages that the builds of these programs need.
     pub fn ensure_packages(&self, programs: &[String]) -> Result<()> {
         let mut packages = Vec::new();
         for program in programs {
@@ -74,58 +68,46 @@ impl Corpus {
         packages::ensure_packages(&packages)
     }
 
-    /// Fetches any Debian source package; gives the folder of its sources.
-    ///
-    /// # Errors
-    /// It cannot be fetched.
+    /// Fetches any Debian source package and returns the folder of its sources.
     pub fn source(&self, package: &str) -> Result<PathBuf> {
         self.step(&mut self.recipe("source", package))?;
         Ok(self.folder.join("src").join(package))
     }
 
-    /// Fetches a program's sources, if they are not there.
-    ///
-    /// # Errors
-    /// They cannot be fetched.
+    /// Fetches a program's sources unless they are present.
     pub fn fetch(&self, program: &str) -> Result<()> {
         self.step(&mut self.recipe("fetch", program))
     }
 
-    /// Makes a program's input files, if they are not there.
-    ///
-    /// # Errors
-    /// The recipe failed.
+    /// Creates a program's input files unless they exist.
     pub fn inputs(&self, program: &str) -> Result<()> {
         self.step(&mut self.recipe("inputs", program))
     }
 
-    /// Builds a variant.
-    ///
-    /// # Errors
-    /// The recipe failed.
+    /// Builds a variant of a program.
     pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
         if let Some(scheme) = variant.scheme() {
-            return self.build_chosen(program, variant, scheme);
+            return self.build_with_scheme(program, variant, scheme);
         }
         log::info!("building {program}, {}", variant.name());
         let mut command = self.recipe("build", program);
         let mut variables = variant.build_environment()?;
         if let Some(trained) = variant.trained() {
-            let file = self.learnt(program, trained)?;
+            let file = self.export_known_paths(program, trained)?;
             let options = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
-            options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), encoded(&file))));
+            options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), percent_encoded(&file))));
         }
         command.envs(variables).env("BUILD", variant.folder());
         self.step(&mut command)
     }
 
-    /// Makes trodden's build again, to count the paths of its short run by a scheme.
-    fn build_chosen(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
+    /// Re-instruments trodden's build to count only the paths of the short run, numbered by a scheme.
+    fn build_with_scheme(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
         let stored = self.full_profile(program, Input::Train)?;
         log::info!("building {program}, {}", variant.name());
         let output = self.program(program, variant);
         if let Some(folder) = output.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let mut instrument = Command::new(steps::target().join("release/trodden"));
         instrument.arg("instrument").arg(self.program(program, &Variant::trodden())).arg("-o").arg(output);
@@ -133,11 +115,11 @@ impl Corpus {
         steps::output(instrument.arg("--interesting").arg(&stored)).map(drop)
     }
 
-    /// What a program's earlier runs say, for variants that go by it.
-    fn learnt(&self, program: &str, trained: Trained) -> Result<PathBuf> {
+    /// Exports what a variant needs to know about earlier runs of the program, and returns the file.
+    fn export_known_paths(&self, program: &str, trained: Trained) -> Result<PathBuf> {
         let stored = match trained {
             Trained::KnownWithSuite if self.suite_runs(program)? == 0 => {
-                bail!("{program} has no suite: write one in corpus/programs/{program}.sh, or leave out the variant")
+                bail!("{program} has no test suite: add one to corpus/programs/{program}.sh, or omit this variant")
             }
             Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], trained.runs())?,
             Trained::Known => self.profile_of(program, &[Input::Train], trained.runs())?,
@@ -148,15 +130,15 @@ impl Corpus {
         Ok(file)
     }
 
-    /// The stored profile of a program's run, as trodden counts by default.
+    /// Builds and runs a program with trodden's default settings and returns the file of its profile.
     ///
     /// # Errors
-    /// It cannot be built or run, or nothing was counted.
+    /// The program cannot be built or run, or nothing was counted.
     pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
         self.profile_of(program, &[input], input.name())
     }
 
-    /// The same of several runs together.
+    /// Like [`Corpus::full_profile`], for several runs together.
     fn profile_of(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
         let trodden = Variant::trodden();
         self.inputs(program)?;
@@ -166,23 +148,20 @@ impl Corpus {
         }
         let stored = self.stored(program, name);
         if let Some(folder) = stored.parent() {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let mut collect = Command::new(steps::target().join("release/trodden"));
         collect.args(["import", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
-        std::path::absolute(&stored).context("there is no current folder")
+        std::path::absolute(&stored).context("cannot determine the current folder")
     }
 
-    /// Where the stored profile of a program's runs is.
+    /// The file of the stored profile of a program's runs.
     fn stored(&self, program: &str, runs: &str) -> PathBuf {
         self.folder.join("profiles").join(format!("{program}.{runs}.trodden"))
     }
 
-    /// Builds a variant, if it is not there or older than the tools that build it.
-    ///
-    /// # Errors
-    /// The recipe failed.
+    /// Builds a variant unless its program exists and is newer than the tools that build it.
     pub fn build_once(&self, program: &str, variant: &Variant) -> Result<()> {
         let changed = |path: PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
         let tools = variant.tools().into_iter().filter_map(changed).max();
@@ -190,22 +169,16 @@ impl Corpus {
         if is_up_to_date { Ok(()) } else { self.build(program, variant) }
     }
 
-    /// Runs a variant behind the command `runner`, and gives a checksum of what it printed.
-    ///
-    /// # Errors
-    /// The run failed.
+    /// Runs a variant, prefixed by the command `runner`, and returns a checksum of its output.
     pub fn run(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         self.run_build(&variant.folder(), program, variant, input, runner)
     }
 
-    /// The same with a copy of the program that has no debug information, for tools that cannot read it.
-    ///
-    /// # Errors
-    /// The copy cannot be made, or the run failed.
+    /// Like [`Corpus::run`], with a copy of the program stripped of debug information, for tools that cannot read it.
     pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let mut strip = Command::new("strip");
         strip.args(["--strip-debug", "-o"]).arg(folder.join(program)).arg(self.program(program, variant));
         steps::output(&mut strip)?;
@@ -214,81 +187,69 @@ impl Corpus {
 
     fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let counts = self.counts(program, variant, input);
-        // Counts of earlier runs would be added to.
+        // A run adds to the counts that it finds.
         if counts.exists() {
-            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
-        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
         let mut command = self.recipe(input.name(), program);
         if variant.is_recorded() {
-            command = recorded(&command, &self.sampled_profile(program, variant, input));
+            command = under_recorder(&command, &self.sampled_profile(program, variant, input));
         }
         command.envs(variant.run_environment(&counts)).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
     }
 
-    /// The folder of what a run counts.
+    /// The folder for the counts of a run.
     fn counts(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
         self.folder.join("counts").join(variant.folder()).join(format!("{program}.{}", input.name()))
     }
 
-    /// The profile of the last run of a variant that a recorder samples: of all its processes together.
+    /// The profile of the last run of a sampled variant, over all its processes.
     pub fn sampled_profile(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
         self.counts(program, variant, input).join("sampled.trodden")
     }
 
-    /// Builds under a name of its own, with these variables.
-    ///
-    /// # Errors
-    /// The recipe failed.
+    /// Builds a program under the build name `build`, with these environment variables.
     pub fn build_as(&self, build: &str, program: &str, variables: &[(&str, OsString)]) -> Result<()> {
         log::info!("building {program}, {build}");
         self.step(self.recipe("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
     }
 
-    /// Runs what [`Corpus::build_as`] made; gives a checksum of what it printed.
-    ///
-    /// # Errors
-    /// The run failed.
+    /// Runs a program built by [`Corpus::build_as`] and returns a checksum of its output.
     pub fn run_as(&self, build: &str, program: &str, input: Input, runner: &str, variables: &[(&str, OsString)]) -> Result<String> {
         let mut command = self.recipe(input.name(), program);
         command.envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
     }
 
-    /// How many runs a program's suite has; 0 if it has none.
-    ///
-    /// # Errors
-    /// The recipe cannot be asked.
+    /// The number of runs in a program's test suite; 0 if it has none.
     pub fn suite_runs(&self, program: &str) -> Result<usize> {
         Ok(steps::output(&mut self.recipe("suite-lines", program))?.lines().count())
     }
 
-    /// Where things are: `bin/BUILD/PROGRAM`, and room for more.
+    /// The working folder. Programs are in `bin/BUILD/PROGRAM`.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where a variant's program is.
+    /// The executable of a variant of a program.
     pub fn program(&self, program: &str, variant: &Variant) -> PathBuf {
         self.folder.join("bin").join(variant.folder()).join(program)
     }
 
-    /// Whether a program is Rust's: cargo builds it.
-    ///
-    /// # Errors
-    /// The recipe cannot be asked.
+    /// Returns true if the program is a Rust crate, built by cargo.
     pub fn is_rust(&self, program: &str) -> Result<bool> {
         let about = steps::output(&mut self.recipe("about", program))?;
         Ok(about.strip_prefix(program).is_some_and(|rest| rest.starts_with(": crate ")))
     }
 
-    /// What a variant's build says.
+    /// The file with the output of a variant's build.
     pub fn build_log(&self, program: &str, variant: &Variant) -> PathBuf {
         self.folder.join("build").join(variant.folder()).join(format!("{program}.log"))
     }
 
-    /// Seconds that a variant's build took.
+    /// Duration of a variant's build in seconds, or `None` if it was not under_recorder.
     pub fn build_seconds(&self, program: &str, variant: &Variant) -> Option<f64> {
         let file = self.folder.join("build").join(variant.folder()).join(format!("{program}.seconds"));
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
@@ -300,30 +261,30 @@ impl Corpus {
         recipe
     }
 
-    /// Recipes say themselves what they do, and what went wrong.
+    /// Runs a recipe, which itself reports what it does and what went wrong.
     fn step(&self, command: &mut Command) -> Result<()> {
         let status = command.stdin(std::process::Stdio::null()).status().context("cannot run bash")?;
         if !status.success() {
-            bail!("the recipe in {} failed; its message is above", script().display());
+            bail!("the recipe in {} failed: see its message above", script().display());
         }
         Ok(())
     }
 }
 
-/// A command under a recorder that samples the programs which it runs.
-fn recorded(command: &Command, profile: &Path) -> Command {
+/// Wraps a command in `trodden record`, which samples the programs that the command runs.
+fn under_recorder(command: &Command, profile: &Path) -> Command {
     let mut recorder = Command::new(steps::target().join("release/trodden"));
     recorder.args(["record", "--burst", "500us", "--no-store", "-o"]).arg(profile).arg("--");
     recorder.arg(command.get_program()).args(command.get_args());
     recorder
 }
 
-/// The script that fetches, builds and runs.
+/// The script that carries out the recipes.
 pub fn script() -> PathBuf {
     steps::root().join("corpus/recipe.sh")
 }
 
-/// A file's name as a setting's value: drivers read `%XX` as a byte.
-fn encoded(file: &Path) -> percent_encoding::PercentEncode<'_> {
+/// A file's name, percent-percent_encoded for use as the value of a setting.
+fn percent_encoded(file: &Path) -> percent_encoding::PercentEncode<'_> {
     percent_encoding::percent_encode(file.as_os_str().as_encoded_bytes(), percent_encoding::NON_ALPHANUMERIC)
 }

@@ -1,20 +1,20 @@
-//! Inputs of the programs of the corpus.
+//! The inputs that programs of the corpus can be run on.
 
 use clap::ValueEnum;
 
-/// Which of the runs of a program.
+/// An input of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
-    /// About half a second.
+    /// The short run, about half a second.
     Train,
-    /// About two seconds.
+    /// The long run, about two seconds.
     Ref,
-    /// Many short runs of small inputs; some programs have them.
+    /// A test suite: many short runs on small inputs. Only some programs have one.
     Suite,
 }
 
 impl Input {
-    /// Its name in the recipes.
+    /// The input's name in the recipes.
     pub fn name(self) -> &'static str {
         match self {
             Input::Train => "train",

@@ -1,4 +1,4 @@
-//! Builds that count interesting paths, and the one that counts all, of a program of the corpus.
+//! Builds of a corpus program that count interesting paths only, and the build that counts all paths.
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -8,51 +8,43 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// A program that counts all paths, with the profile of a run, from which others are made.
+/// A program that counts all paths and the profile of its run, from which builds for interesting paths are made.
 pub struct InterestingBuilds {
     program: String,
     input: Input,
-    /// Its profile.
+    /// The file of its profile.
     pub full: PathBuf,
     folder: PathBuf,
 }
 
 impl InterestingBuilds {
     /// Builds and runs the program that counts all paths.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
     pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
         let variant = Variant::trodden();
         corpus.fetch(program)?;
         corpus.build_once(program, &variant)?;
         corpus.inputs(program)?;
         let folder = corpus.folder().join("interesting");
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name()))).context("there is no current folder")?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name())))
+            .context("cannot determine the current folder")?;
         let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
         builds.profile(corpus, &variant.folder(), &builds.full)?;
         Ok(builds)
     }
 
-    /// Runs the program that counts all paths once more, and gives its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
+    /// Runs the program that counts all paths once more and returns the file of its profile.
     pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
         let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
         self.profile(corpus, &Variant::trodden().folder(), &stored)?;
         Ok(stored)
     }
 
-    /// Makes the program again to count the paths of a set by a scheme, runs it, and gives its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
+    /// Re-instruments the program to count the paths of a set, numbered by a scheme; runs it and returns the file of its profile.
     pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
         let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program)).args(["--interesting", set]);
@@ -63,14 +55,11 @@ impl InterestingBuilds {
         Ok(stored)
     }
 
-    /// Makes the program again to count all paths in tables, none of them cut, runs it, and stores its profile.
-    ///
-    /// # Errors
-    /// A recipe or trodden failed.
+    /// Re-instruments the program to count all paths in hash tables, without cutting any; runs it and writes its profile to `stored`.
     pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
         let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
@@ -81,10 +70,10 @@ impl InterestingBuilds {
     fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
         let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
         if counts.exists() {
-            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
-        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
-        let output = std::path::absolute(counts.join("%m.raw")).context("there is no current folder")?;
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
+        let output = std::path::absolute(counts.join("%m.raw")).context("cannot determine the current folder")?;
         corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
         steps::output(trodden().args(["import", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
     }

@@ -1,62 +1,62 @@
-//! The table of ways to build a program of the corpus, one entry a way.
+//! The table of ways to build a program of the corpus.
 
 use crate::input::Input;
 
-/// An entry of the table.
+/// A way to build a program.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its name.
+    /// Name on the command line and in tables.
     pub name: &'static str,
-    /// What it is, for tables.
+    /// Description for tables.
     pub about: &'static str,
-    /// Who compiles.
+    /// The compiler of C and C++ sources.
     pub compiler: BenchCompiler,
-    /// Flags of C and C++ compilations and of links, beside those of all variants.
+    /// Flags for C and C++ compilations and links, in addition to those of all variants.
     pub flags: &'static str,
-    /// Settings that the variant stands for.
+    /// Settings of trodden's instrumentation.
     pub options: &'static str,
-    /// What it takes of a profile of earlier runs.
+    /// Earlier runs whose profile the build uses.
     pub trained: Option<Trained>,
-    /// It is trodden's build rebuilt to count the paths of the short run by this scheme.
+    /// Scheme by which trodden's build is re-instrumented to count only the paths of the short run.
     pub scheme: Option<&'static str>,
-    /// The variant that it is compared with.
+    /// Name of the variant used as the baseline.
     pub base: Option<&'static str>,
     /// How Rust programs are built.
     pub rust: Rust,
-    /// A source file with functions that the instrumented code calls.
+    /// A source file with the callbacks of the instrumented code.
     pub callbacks: Option<&'static str>,
-    /// Variables for builds.
+    /// Environment variables for builds.
     pub build: &'static [(&'static str, &'static str)],
-    /// Variables for runs: a file in the folder of a run's counts, or that folder.
+    /// Environment variables for runs; each value is a file name inside the folder of a run's counts, or empty for the folder.
     pub counts: &'static [(&'static str, &'static str)],
-    /// The variant whose build it runs, if it has none of its own.
+    /// Name of the variant whose build is run, for variants without a build of their own.
     pub build_of: Option<&'static str>,
-    /// What runs it, if the machine does not: once, on the short input.
+    /// Simulator under which the program runs, once, on the short input.
     pub under: Option<&'static str>,
-    /// A recorder samples its runs.
+    /// True if `trodden record` samples the runs.
     pub recorded: bool,
-    /// Debian packages that bring what it takes.
+    /// Debian packages with the tools of this variant.
     pub packages: &'static [&'static str],
 }
 
-/// What a build takes of the counts of an earlier run.
+/// Earlier runs whose paths a build knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trained {
-    /// Which paths were.
+    /// The short run.
     Known,
-    /// Which paths were in that run or in the program's suite.
+    /// The short run and the program's test suite.
     KnownWithSuite,
 }
 
 impl Trained {
-    /// The name of the export that has it, and of the setting for its file.
+    /// The name of the export format, and of the setting that takes the exported file.
     pub fn name(self) -> &'static str {
         match self {
             Trained::Known | Trained::KnownWithSuite => "known",
         }
     }
 
-    /// Of which runs the counts are, as the name of their profile.
+    /// The part of the profile's file name that tells which runs it covers.
     pub fn runs(self) -> &'static str {
         match self {
             Trained::Known => Input::Train.name(),
@@ -65,17 +65,17 @@ impl Trained {
     }
 }
 
-/// Who compiles C and C++.
+/// A compiler of C and C++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchCompiler {
     /// clang.
     Clang,
     /// trodden's drivers.
     Trodden,
-    /// The C and the C++ compiler of these names.
+    /// The C and C++ compilers with these names.
     Named(&'static str, &'static str),
     /// The clang that AFL++ was built with.
-    AflsClang,
+    AflClang,
 }
 
 /// How Rust programs are built.
@@ -85,12 +85,12 @@ pub enum Rust {
     Flags(&'static str),
     /// `cargo trodden`.
     Trodden,
-    /// Not at all, for this reason.
+    /// Not supported, for this reason.
     No(&'static str),
 }
 
-/// Why a rival is not built for Rust.
-const NOT_RUST: &str = "there is none for Rust programs";
+/// Why other profilers have no build of a Rust program.
+const NOT_RUST: &str = "not available for Rust programs";
 
 const PLAIN: Kind = Kind {
     name: "plain",
@@ -111,8 +111,8 @@ const PLAIN: Kind = Kind {
     packages: &[],
 };
 
-/// A rival: nothing for Rust, compared with the plain build by clang.
-const RIVAL: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
+/// Base of other profilers' entries: not for Rust, and compared with the plain build by clang.
+const OTHER_PROFILER: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
 
 const TRODDEN: Kind = Kind {
     name: "trodden",
@@ -120,10 +120,10 @@ const TRODDEN: Kind = Kind {
     compiler: BenchCompiler::Trodden,
     rust: Rust::Trodden,
     counts: &[("TRODDEN_OUTPUT", "%m.raw")],
-    ..RIVAL
+    ..OTHER_PROFILER
 };
 
-/// All ways.
+/// All ways to build. [`crate::Variant`] relies on the first two.
 pub static KINDS: &[Kind] = &[
     PLAIN,
     TRODDEN,
@@ -135,18 +135,23 @@ pub static KINDS: &[Kind] = &[
     },
     Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", options: "table-slots=262144", ..TRODDEN },
     Kind { name: "atomic", about: "one region for all threads, atomic increments", options: "threads=atomic", ..TRODDEN },
-    Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", scheme: Some("ppp"), ..TRODDEN },
+    Kind {
+        name: "ppp",
+        about: "the short run's paths, preferentially numbered; all others in one counter",
+        scheme: Some("ppp"),
+        ..TRODDEN
+    },
     Kind {
         name: "known-table",
-        about: "the short run's paths, looked up in tables; others together",
+        about: "the short run's paths, looked up in tables; all others in one counter",
         scheme: Some("known-table"),
         ..TRODDEN
     },
-    Kind { name: "pspp", about: "paths over the short run's edges, precisely; others together", scheme: Some("pspp"), ..TRODDEN },
+    Kind { name: "pspp", about: "paths over the short run's edges, exactly; all others in one counter", scheme: Some("pspp"), ..TRODDEN },
     Kind { name: "sample-off", about: "built for sampling, while sampling is off", options: "when=bursts", ..TRODDEN },
     Kind {
         name: "sample",
-        about: "the same program, sampled by `trodden record`; the recorder's own time is not in it",
+        about: "the same program, sampled by `trodden record`; the recorder's own time is not included",
         options: "when=bursts",
         build_of: Some("sample-off"),
         recorded: true,
@@ -165,10 +170,10 @@ pub static KINDS: &[Kind] = &[
         about: "clang -fprofile-generate: edges, counted by the optimiser",
         flags: "-fprofile-generate",
         rust: Rust::Flags("-Cprofile-generate"),
-        // Programs that a build runs are not of interest.
+        // Discard the profiles of programs that the build itself runs.
         build: &[("LLVM_PROFILE_FILE", "/dev/null")],
         counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "clang-regions",
@@ -176,21 +181,21 @@ pub static KINDS: &[Kind] = &[
         flags: "-fprofile-instr-generate",
         build: &[("LLVM_PROFILE_FILE", "/dev/null")],
         counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "sancov-guard",
-        about: "clang -fsanitize-coverage=trace-pc-guard, each call counted in a table",
+        about: "clang -fsanitize-coverage=trace-pc-guard, with a callback that counts in a table",
         flags: "-fsanitize-coverage=trace-pc-guard",
         callbacks: Some("guard.c"),
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "sancov-counters",
         about: "clang -fsanitize-coverage=inline-8bit-counters",
         flags: "-fsanitize-coverage=inline-8bit-counters",
         callbacks: Some("counters.c"),
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "gcc",
@@ -198,7 +203,7 @@ pub static KINDS: &[Kind] = &[
         compiler: BenchCompiler::Named("gcc", "g++"),
         base: None,
         packages: &["gcc", "g++"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "gcc-coverage",
@@ -208,7 +213,7 @@ pub static KINDS: &[Kind] = &[
         base: Some("gcc"),
         counts: &[("GCOV_PREFIX", "")],
         packages: &["gcc", "g++"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "gcc-15",
@@ -216,7 +221,7 @@ pub static KINDS: &[Kind] = &[
         compiler: BenchCompiler::Named("gcc-15", "g++-15"),
         base: None,
         packages: &["gcc-15", "g++-15"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "gcc-15-paths",
@@ -226,25 +231,25 @@ pub static KINDS: &[Kind] = &[
         base: Some("gcc-15"),
         counts: &[("GCOV_PREFIX", "")],
         packages: &["gcc-15", "g++-15"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "afl-base",
-        about: "the clang that AFL++ takes, -O2, nothing counted",
-        compiler: BenchCompiler::AflsClang,
+        about: "the clang that AFL++ uses, -O2, nothing counted",
+        compiler: BenchCompiler::AflClang,
         base: None,
         packages: &["afl++"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "afl",
-        about: "AFL++'s afl-clang-fast: edges, 8 bits; compared with afl-base",
+        about: "AFL++'s afl-clang-fast: 8-bit edge counters; compared with afl-base",
         compiler: BenchCompiler::Named("afl-clang-fast", "afl-clang-fast++"),
         base: Some("afl-base"),
-        // The same optimisation as all others, and silence.
+        // Keep the optimisation level of the other variants.
         build: &[("AFL_DONT_OPTIMIZE", "1"), ("AFL_QUIET", "1")],
         packages: &["afl++"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
     Kind {
         name: "callgrind",
@@ -253,6 +258,6 @@ pub static KINDS: &[Kind] = &[
         build_of: Some("plain"),
         under: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
         packages: &["valgrind"],
-        ..RIVAL
+        ..OTHER_PROFILER
     },
 ];

@@ -1,12 +1,12 @@
-//! Real programs: fetching, building and running them, for the tasks of maintainers (`xtask`) and the experiments of the laboratory.
+//! Real programs: fetching, building and running them, for maintenance tasks (`xtask`) and the laboratory's experiments.
 //!
 //! | file | what |
 //! |---|---|
 //! | `corpus.rs`, `input.rs` | the programs of `corpus/`, and their inputs |
 //! | `variant.rs`, `kinds.rs` | ways to build them |
-//! | `oracle.rs`, `interesting.rs` | the oracles on them; builds that count interesting paths |
-//! | `packages.rs` | what has to be installed |
-//! | `steps.rs` | running commands so that one sees what is done |
+//! | `oracle.rs`, `interesting.rs` | checking them against the oracles; builds that count interesting paths |
+//! | `packages.rs` | the Debian packages that they need |
+//! | `steps.rs` | running and logging commands |
 #![forbid(unsafe_code)]
 
 mod corpus;

@@ -1,4 +1,4 @@
-//! The oracles (`crates/oracle`) on programs of the corpus.
+//! Checking programs of the corpus with the oracles (`crates/oracle`).
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -7,25 +7,22 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Builds trodden and the oracles; gives the oracles' program.
-///
-/// # Errors
-/// Cargo failed.
+/// Builds trodden and the oracles, and returns the executable of the oracles.
 pub fn build_oracle() -> Result<PathBuf> {
     let release = build_trodden()?;
     steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
     Ok(release.join("trodden-oracle"))
 }
 
-/// The command as it was built.
+/// The `trodden` command of the release build.
 pub fn trodden() -> std::process::Command {
     std::process::Command::new(steps::target().join("release/trodden"))
 }
 
-/// What the oracles say of a run of a program that was built by trodden: a line for each oracle and process, and what is behind it.
+/// Runs a program built by trodden under the oracles and returns their report: one line for each oracle and process, with details below.
 ///
 /// # Errors
-/// The run or an oracle failed, and there is no difference that explains it.
+/// The run or an oracle failed, and the report has no difference that would explain the failure.
 pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
     let report = steps::target().join("corpus").join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
@@ -41,7 +38,7 @@ pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, 
     }
 }
 
-/// Whether the oracles found a difference.
+/// Returns true if the oracles' report contains a difference.
 pub fn differs(verdict: &str) -> bool {
     verdict.lines().any(|line| line.starts_with("  differs: "))
 }

@@ -1,25 +1,25 @@
-//! What has to be installed beside Rust, and installing it.
+//! The Debian packages needed besides Rust, and installing them.
 //!
-//! A need is known by a file or program that it brings, so nothing is asked of the package manager on a machine that has all, and other
-//! distributions work too where the same programs are installed by hand.
+//! A package counts as installed if a program or file that it provides exists. The package manager is therefore called only if something is
+//! missing, and other distributions work if the same programs are installed by hand.
 
 use crate::steps;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A Debian package and what shows that it is there: a program's name, or a file's path.
+/// A Debian package and something that it provides: the name of a program, or the absolute path of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     package: &'static str,
-    shown_by: &'static str,
+    provided: &'static str,
 }
 
-const fn need(package: &'static str, shown_by: &'static str) -> Need {
-    Need { package, shown_by }
+const fn need(package: &'static str, provided: &'static str) -> Need {
+    Need { package, provided }
 }
 
-/// What trodden is built and used with.
+/// Packages for building and using trodden.
 const TOOLCHAIN: &[Need] = &[
     need("gcc", "gcc"),
     need("libc6-dev", "/usr/include/stdio.h"),
@@ -33,7 +33,7 @@ const TOOLCHAIN: &[Need] = &[
     need("llvm-22", "llvm-ar-22"),
 ];
 
-/// Fetching and unpacking source packages.
+/// Packages for fetching and unpacking source packages.
 const SOURCES: &[Need] = &[
     need("dpkg-dev", "dpkg-source"),
     need("patch", "patch"),
@@ -42,7 +42,7 @@ const SOURCES: &[Need] = &[
     need("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
 ];
 
-/// What tests build and run programs with, beside the toolchain.
+/// Packages that the tests need besides the toolchain.
 const TESTS: &[Need] = &[
     need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
     need("g++", "g++"),
@@ -65,14 +65,14 @@ const TESTS: &[Need] = &[
     need("zstd", "zstd"),
 ];
 
-/// What the benchmark takes, beside the toolchain.
+/// Packages that the benchmark needs besides the toolchain.
 const MEASURING: &[Need] = &[
     need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
     need("g++", "g++"),
     need("valgrind", "valgrind"),
 ];
 
-/// What the benchmark of waits takes, beside the toolchain.
+/// Packages that the benchmark of waiting times needs besides the toolchain.
 const WAITS: &[Need] = &[
     need("openmpi-bin", "mpirun.openmpi"),
     need("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
@@ -80,10 +80,10 @@ const WAITS: &[Need] = &[
     need("python3-venv", "python3"),
 ];
 
-/// What checks of packages in bare systems take, beside the toolchain.
+/// Packages that checking trodden's own packages in minimal systems needs besides the toolchain.
 const SYSTEMS: &[Need] = &[need("mmdebstrap", "mmdebstrap")];
 
-/// A use of the project.
+/// A task that packages are installed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackagePurpose {
     /// `cargo xtask demo`
@@ -113,22 +113,25 @@ impl PackagePurpose {
     }
 }
 
-/// Installs what a purpose needs and the machine lacks; says what it installs before it does.
+/// Installs the missing packages for a purpose, after logging their names.
 ///
 /// # Errors
-/// Something is missing and cannot be installed; the message names it.
+/// A package is missing and cannot be installed; the message names all missing packages.
 pub fn ensure(purpose: PackagePurpose) -> Result<()> {
-    let missing: Vec<&str> = purpose.needs().iter().filter(|n| !is_there(n.shown_by)).map(|n| n.package).collect();
+    let missing: Vec<&str> = purpose.needs().iter().filter(|n| !is_present(n.provided)).map(|n| n.package).collect();
     install(&missing)
 }
 
-/// Installs Debian packages that are not installed.
+/// Installs those of the Debian packages that are not installed yet. On other systems, only logs their names.
 ///
 /// # Errors
-/// They cannot be installed; the message names them.
+/// A package cannot be installed; the message names all missing packages.
 pub fn ensure_packages(packages: &[String]) -> Result<()> {
     if !steps::on_path("dpkg-query") {
-        log::info!("This is no Debian system: programs of the corpus may need what these packages bring: {}", packages.join(" "));
+        log::info!(
+            "This is not a Debian system. Programs of the corpus may need what these Debian packages provide: {}",
+            packages.join(" ")
+        );
         return Ok(());
     }
     let has = |package: &&String| {
@@ -138,7 +141,7 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
     install(&missing)
 }
 
-/// Whether the system's package lists have all of these packages.
+/// Returns true if the system's package lists contain all of these packages, and there is at least one.
 pub fn are_offered(packages: &[String]) -> bool {
     let offers = |package: &String| {
         let shown = Command::new("apt-cache").args(["policy", package]).output();
@@ -147,7 +150,7 @@ pub fn are_offered(packages: &[String]) -> bool {
     !packages.is_empty() && packages.iter().all(offers)
 }
 
-/// The version that would be installed, in what `apt-cache policy` says.
+/// The version that would be installed, from the output of `apt-cache policy`.
 fn candidate(policy: &str) -> Option<&str> {
     policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).filter(|version| *version != "(none)")
 }
@@ -159,22 +162,22 @@ fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !steps::on_path("apt-get") {
         bail!(
-            "missing, by the names of Debian's packages: {list}. There is no apt-get here to install them: install them by your system's \
-                own means"
+            "these Debian packages are missing: {list}. Install their contents with your system's package manager, since apt-get is not \
+                available"
         );
     }
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root && !steps::on_path("sudo") {
-        bail!("missing packages: {list}. Neither root nor sudo: run `apt-get install {list}` as root, then this command again");
+        bail!("these packages are missing: {list}. Run `apt-get install {list}` as root, then repeat this command");
     }
     steps::headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
-    // Lists that are there may do, and a machine without them, or with old ones, gets them.
+    // Update the package lists only if installing with the present ones fails.
     if steps::run(apt(is_root, "install").args(packages)).is_err() {
         steps::run(&mut apt(is_root, "update"))?;
         if let Err(error) = steps::run(apt(is_root, "install").args(packages)) {
             bail!(
-                "{error}: see apt-get's message above. LLVM 22 is in Debian 12 and later (main and security); elsewhere take LLVM's own \
-                    archive of packages"
+                "{error}: see apt-get's message above. LLVM 22 is part of Debian 12 and later (main and security); on other systems, use \
+                    LLVM's own package archive"
             );
         }
     }
@@ -190,8 +193,8 @@ fn apt(is_root: bool, what: &str) -> Command {
     command
 }
 
-fn is_there(shown_by: &str) -> bool {
-    if shown_by.starts_with('/') { Path::new(shown_by).exists() } else { steps::on_path(shown_by) }
+fn is_present(provided: &str) -> bool {
+    if provided.starts_with('/') { Path::new(provided).exists() } else { steps::on_path(provided) }
 }
 
 #[cfg(test)]

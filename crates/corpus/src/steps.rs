@@ -1,4 +1,4 @@
-//! Running commands so that one sees what is done: each is reported through `log` before it runs.
+//! Running commands and locating the repository. Commands are logged before they run, unless a function says otherwise.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The root of the repository: that of the package that cargo runs, or else the one above the working folder. Outside of every checkout
-/// it is the working folder; see [`in_checkout`].
+/// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of any checkout it is that
+/// folder itself; see [`in_checkout`].
 pub fn root() -> PathBuf {
     let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     start.ancestors().find(|folder| is_checkout(folder)).map_or_else(|| start.clone(), Path::to_path_buf)
@@ -17,16 +17,13 @@ fn is_checkout(folder: &Path) -> bool {
     folder.join("xtask/Cargo.toml").is_file() && folder.join("corpus").is_dir()
 }
 
-/// Makes sure that there is a checkout of the sources.
-///
-/// # Errors
-/// There is none.
+/// Fails unless [`root`] is a checkout of the sources.
 pub fn in_checkout() -> Result<()> {
-    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources: change to its folder");
+    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources: run this command inside one");
     Ok(())
 }
 
-/// A text without the place of this repository, for files that others read.
+/// Removes the path of this checkout from a text, for files that others read.
 pub fn without_root(text: &str) -> String {
     text.replace(&format!("{}/", root().display()), "")
 }
@@ -36,29 +33,26 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// A file in cargo's target folder that no other process writes.
+/// A file in cargo's target folder, with the process ID in its name so that no other process uses it.
 pub fn own_file(name: &str, extension: &str) -> PathBuf {
     target().join(format!("{name}-{}.{extension}", std::process::id()))
 }
 
-/// Cargo, at the root of the repository.
+/// A cargo command that runs at the root of the checkout.
 pub fn cargo() -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(root());
     command
 }
 
-/// Says what is being done, as a headline.
+/// Logs a headline.
 pub fn headline(text: &str) {
     log::info!("\n== {text}");
 }
 
-/// Reports a command and runs it, without standard input.
-///
-/// # Errors
-/// It cannot be started, or fails.
+/// Logs a command and runs it with empty standard input.
 pub fn run(command: &mut Command) -> Result<()> {
-    let line = spelled(command);
+    let line = command_line(command);
     log::info!("+ {line}");
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !status.success() {
@@ -67,24 +61,24 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command in silence and gives what it printed.
+/// Runs a command without logging it and returns its standard output.
 ///
 /// # Errors
-/// It cannot be started, or fails; its last line is in the message.
+/// The command cannot be started or fails; the message contains its last line.
 pub fn output(command: &mut Command) -> Result<String> {
-    Ok(silently(command)?.0)
+    Ok(run_captured(command)?.0)
 }
 
-/// The same, giving what it printed to standard error.
+/// Like [`output`], but returns standard error.
 ///
 /// # Errors
-/// It cannot be started, or fails; its last line is in the message.
+/// The command cannot be started or fails; the message contains its last line.
 pub fn errors(command: &mut Command) -> Result<String> {
-    Ok(silently(command)?.1)
+    Ok(run_captured(command)?.1)
 }
 
-fn silently(command: &mut Command) -> Result<(String, String)> {
-    let line = spelled(command);
+fn run_captured(command: &mut Command) -> Result<(String, String)> {
+    let line = command_line(command);
     let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !out.status.success() {
         let errors = String::from_utf8_lossy(&out.stderr);
@@ -94,51 +88,45 @@ fn silently(command: &mut Command) -> Result<(String, String)> {
     Ok((text(&out.stdout), text(&out.stderr)))
 }
 
-/// The search path with folders before it.
-///
-/// # Errors
-/// A folder's name has a colon.
+/// The search path with these folders prepended.
 pub fn path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
-    std::env::join_paths(all).context("a folder of the search path has a colon in its name")
+    std::env::join_paths(all).context("a folder for the search path has a colon in its name")
 }
 
-/// Is a program of that name on the search path?
+/// Returns true if the search path has a file of that name.
 pub fn on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// The command as one would type it, with the variables that are set for it.
-fn spelled(command: &Command) -> String {
+/// The command line as a user would type it, with the environment variables set for it.
+fn command_line(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {
-        // The search path is long and says little.
+        // The search path would only add noise.
         if let Some(value) = value.filter(|_| name != "PATH") {
-            let _ = write!(line, "{}={} ", name.display(), quoted(value));
+            let _ = write!(line, "{}={} ", name.display(), shell_quoted(value));
         }
     }
-    line.push_str(&quoted(command.get_program()));
+    line.push_str(&shell_quoted(command.get_program()));
     for argument in command.get_args() {
-        let _ = write!(line, " {}", quoted(argument));
+        let _ = write!(line, " {}", shell_quoted(argument));
     }
     line
 }
 
-fn quoted(word: &OsStr) -> String {
+fn shell_quoted(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./=:,+%@".contains(c));
     if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Variable in which `trodden` takes the choices of its laboratory, in the syntax of `trodden-lab with`.
+/// Environment variable with laboratory options for `trodden`, in the syntax of `trodden-lab with`.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
-/// Builds the command and the plugin as users have them, with links under the command's other names; gives their folder.
-///
-/// # Errors
-/// Cargo failed, or the folder cannot be written.
+/// Makes a release build of the command and the plugin, with links for the command's other names, and returns their folder.
 pub fn build_trodden() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?;
     let programs = target().join("release");
@@ -146,23 +134,20 @@ pub fn build_trodden() -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// Builds the laboratory as well; gives its file.
-///
-/// # Errors
-/// As above.
+/// Like [`build_trodden`], and builds the laboratory too; returns its executable.
 pub fn build_laboratory() -> Result<PathBuf> {
     let programs = build_trodden()?;
     run(cargo().args(["build", "--release", "--package", "trodden-lab"]))?;
     Ok(programs.join("trodden-lab"))
 }
 
-/// The project's commit.
+/// The checked-out commit (`git describe --always --dirty`); empty if git fails.
 pub fn commit() -> String {
     let said = output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root()));
     said.unwrap_or_default().trim().to_owned()
 }
 
-/// Compilations at a time.
+/// The number of compilations to run in parallel.
 pub fn jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

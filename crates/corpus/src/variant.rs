@@ -1,7 +1,7 @@
-//! Ways to build a program of the corpus, and what its runs need, by the [table](crate::kinds).
+//! A way to build a program of the corpus: an entry of the [table](crate::kinds), with further settings if trodden builds it.
 //!
-//! `trodden:OPTIONS` is trodden with settings of `TRODDEN_INSTRUMENT`, such as
-//! `trodden:max-paths=64+chords=off`: whatever drivers know can be measured without a change here.
+//! `trodden:OPTIONS` passes settings to `TRODDEN_INSTRUMENT`, for example `trodden:max-paths=64+chords=off`, so any setting that the
+//! drivers know can be measured.
 
 use crate::kinds::{BenchCompiler, KINDS, Kind, Rust};
 use crate::packages;
@@ -13,10 +13,10 @@ use std::process::Command;
 
 pub use crate::kinds::Trained;
 
-/// Flags that all variants have.
+/// Compiler flags of all variants.
 const FLAGS: &str = "-O2 -g";
 
-/// A way to build.
+/// A way to build a program.
 #[derive(Clone, Debug)]
 pub struct Variant {
     kind: &'static Kind,
@@ -30,97 +30,92 @@ impl PartialEq for Variant {
 }
 
 impl Variant {
-    /// Reads a name: one of the table, or `trodden:OPTIONS`, options joined by `+`.
+    /// Parses the name of a table entry, or `NAME:OPTIONS` for an entry that trodden builds, with options joined by `+`.
     ///
     /// # Errors
-    /// There is none of that name; the message lists all.
+    /// The name is unknown (the message lists all names), or the variant takes no options.
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
-            bail!("there is no variant {name}; there are {}, trodden:OPTIONS", Variant::names().join(", "));
+            bail!("unknown variant {name}: choose from {}, trodden:OPTIONS", Variant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
-            bail!("{name} takes no options: only trodden does, as trodden:{options}");
+            bail!("variant {name} takes no options: use trodden:{options}");
         }
         Ok(Variant { kind, options: options.replace('+', " ") })
     }
 
-    /// Nothing counted.
+    /// The build without instrumentation.
     pub fn plain() -> Variant {
         Variant { kind: &KINDS[0], options: String::new() }
     }
 
-    /// Counted by trodden as it does by default.
+    /// The build by trodden with default settings.
     pub fn trodden() -> Variant {
         Variant { kind: &KINDS[1], options: String::new() }
     }
 
-    /// Names of the table.
+    /// The names of all table entries.
     pub fn names() -> Vec<&'static str> {
         KINDS.iter().map(|k| k.name).collect()
     }
 
-    /// Its name in tables.
+    /// The variant's name, as [`Variant::parse`] reads it.
     pub fn name(&self) -> String {
         if self.options.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.options.replace(' ', "+")) }
     }
 
-    /// What it is, in words.
+    /// A description for people.
     pub fn about(&self) -> String {
         if self.options.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.options) }
     }
 
-    /// Its name in folders; build systems do not like colons. A variant that only runs otherwise shares another's.
+    /// The name of the build's folder, without characters that confuse build systems. Variants that differ only in how they run share it.
     pub fn folder(&self) -> String {
         let builder = self.kind.build_of.and_then(|name| KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
         let built = Variant { kind: builder, options: self.options.clone() };
         built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
 
-    /// What it is compared with.
+    /// The baseline that the variant is compared with.
     pub fn base(&self) -> Option<Variant> {
         self.kind.base.and_then(|name| Variant::parse(name).ok())
     }
 
-    /// Whether trodden's own tools build it.
+    /// Returns true if trodden's drivers build the variant.
     pub fn is_trodden(&self) -> bool {
         self.kind.compiler == BenchCompiler::Trodden
     }
 
-    /// What it takes of a profile of the program's short run.
+    /// Earlier runs whose profile the build uses.
     pub fn trained(&self) -> Option<Trained> {
         self.kind.trained
     }
 
-    /// The scheme of the short run's paths that alone it counts, if it is such: rebuilt of trodden's build.
+    /// The scheme by which trodden's build is re-instrumented to count only the paths of the short run.
     pub fn scheme(&self) -> Option<&'static str> {
         self.kind.scheme
     }
 
-    /// Whether its counts are all that happened, so that they can be checked: not if paths are left out, threads lose
-    /// counts or a switch is off.
+    /// Returns true if the variant counts every execution of every path, so that the oracles can check it.
     pub fn is_exact(&self) -> bool {
-        const NOT: [&str; 2] = ["when=bursts", "table-slots=700"];
+        const INEXACT_OPTIONS: [&str; 2] = ["when=bursts", "table-slots=700"];
         let options = format!("{} {}", self.kind.options, self.options);
         let knows = matches!(self.kind.trained, Some(Trained::Known | Trained::KnownWithSuite));
-        self.is_trodden() && !knows && self.kind.scheme.is_none() && !options.split_whitespace().any(|w| NOT.contains(&w))
+        self.is_trodden() && !knows && self.kind.scheme.is_none() && !options.split_whitespace().any(|w| INEXACT_OPTIONS.contains(&w))
     }
 
-    /// What runs it, if it is not run by itself.
+    /// The simulator under which the program runs, if any.
     pub fn under(&self) -> Option<&'static str> {
         self.kind.under
     }
 
-    /// Whether a recorder samples its runs: so its counts are compared with those of the full tier, and its instructions
-    /// are not the same twice.
+    /// Returns true if `trodden record` samples the runs. The number of executed instructions then varies between runs.
     pub fn is_recorded(&self) -> bool {
         self.kind.recorded
     }
 
-    /// Whether it says anything about programs in Rust.
-    ///
-    /// # Errors
-    /// It does not; the message is the reason.
+    /// Fails, giving the reason, if the variant cannot build Rust programs.
     pub fn suits_rust(&self) -> Result<()> {
         match self.kind.rust {
             Rust::No(reason) => bail!(reason),
@@ -128,10 +123,10 @@ impl Variant {
         }
     }
 
-    /// Sees to it that what it takes is there, installing packages where that can be done.
+    /// Makes sure that the variant's compiler or simulator is installed, installing packages if necessary.
     ///
     /// # Errors
-    /// Something is missing; the message is the reason.
+    /// The tool is missing and cannot be installed.
     pub fn ensure(&self) -> Result<()> {
         let Some(tool) = self.tool() else { return Ok(()) };
         if steps::on_path(tool) {
@@ -139,32 +134,36 @@ impl Variant {
         }
         let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
         if !packages::are_offered(&packages) {
-            bail!("{tool} is not installed, and this system offers no package {}", packages.join(", "));
+            bail!("{tool} is not installed, and this system has no package for it (Debian: {})", packages.join(", "));
         }
         packages::ensure_packages(&packages)?;
-        if steps::on_path(tool) { Ok(()) } else { bail!("{tool} is not there: install {}", packages.join(", ")) }
+        if steps::on_path(tool) {
+            Ok(())
+        } else {
+            bail!("{tool} is not on the search path, although {} was installed", packages.join(", "))
+        }
     }
 
-    /// A program without which it is nothing.
+    /// The program that has to be installed for this variant.
     fn tool(&self) -> Option<&'static str> {
         match (self.kind.under, self.kind.compiler) {
             (Some(under), _) => under.split(' ').next(),
             (None, BenchCompiler::Named(cc, _)) => Some(cc),
-            (None, BenchCompiler::AflsClang) => Some("afl-clang-fast"),
+            (None, BenchCompiler::AflClang) => Some("afl-clang-fast"),
             (None, BenchCompiler::Clang | BenchCompiler::Trodden) => None,
         }
     }
 
-    /// Files of the project that change what is built.
+    /// The project's own build products that take part in the build.
     pub fn tools(&self) -> Vec<PathBuf> {
         let release = steps::target().join("release");
         if self.is_trodden() { vec![release.join("trodden"), release.join("libtrodden_instrument.so")] } else { Vec::new() }
     }
 
-    /// Variables for the build, as the recipes read them.
+    /// Environment variables for the build, as the recipes read them.
     ///
     /// # Errors
-    /// The compiler is not there, callbacks do not compile, or the search path cannot be made.
+    /// The compiler is missing, the callbacks do not compile, or the target folder cannot be part of a search path.
     pub fn build_environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         let kind = self.kind;
         let (cc, cxx) = compilers(kind.compiler)?;
@@ -189,7 +188,7 @@ impl Variant {
         Ok(variables)
     }
 
-    /// Variables for a run, whose counts go to a folder.
+    /// Environment variables for a run that writes its counts to this folder.
     pub fn run_environment(&self, counts: &Path) -> Vec<(&'static str, OsString)> {
         self.kind.counts.iter().map(|(name, file)| (*name, counts.join(file).into())).collect()
     }
@@ -201,23 +200,28 @@ fn compilers(compiler: BenchCompiler) -> Result<(String, String)> {
         BenchCompiler::Clang => pair("clang-22", "clang++-22"),
         BenchCompiler::Trodden => pair("trodden cc", "trodden c++"),
         BenchCompiler::Named(cc, cxx) => pair(cc, cxx),
-        BenchCompiler::AflsClang => {
-            let said = steps::output(Command::new("afl-clang-fast").arg("--version").env("AFL_QUIET", "1"))?;
-            let Some(major) = clang_version(&said) else { bail!("afl-clang-fast does not say which clang it takes: {}", said.trim()) };
+        BenchCompiler::AflClang => {
+            let version = steps::output(Command::new("afl-clang-fast").arg("--version").env("AFL_QUIET", "1"))?;
+            let Some(major) = clang_version(&version) else {
+                bail!("cannot find the version of clang in the output of `afl-clang-fast --version`: {}", version.trim())
+            };
             (format!("clang-{major}"), format!("clang++-{major}"))
         }
     })
 }
 
-/// The major version in what clang says of itself.
-fn clang_version(said: &str) -> Option<u32> {
-    let rest = said.split_once("clang version ")?.1;
+/// The major version in the output of `clang --version`.
+fn clang_version(output: &str) -> Option<u32> {
+    let rest = output.split_once("clang version ")?.1;
     rest.split('.').next()?.parse().ok()
 }
 
-/// Compiles a file of callbacks once; gives the object.
+/// The folder with the callbacks of clang's sanitizer coverage.
+const CALLBACKS: &str = "crates/lab/src/experiments/bench/callbacks";
+
+/// Compiles a file of callbacks and returns the object.
 fn callbacks(name: &str) -> Result<PathBuf> {
-    let source = steps::root().join("xtask/src/bench/callbacks").join(name);
+    let source = steps::root().join(CALLBACKS).join(name);
     let object = steps::target().join(format!("xtask-callbacks-{name}.o"));
     steps::output(Command::new("clang-22").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
     Ok(object)
@@ -227,17 +231,24 @@ fn callbacks(name: &str) -> Result<PathBuf> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn callbacks_of_all_kinds_exist() {
+        for name in KINDS.iter().filter_map(|kind| kind.callbacks) {
+            assert!(steps::root().join(CALLBACKS).join(name).is_file(), "{name}");
+        }
+    }
+
     fn variables(name: &str) -> Vec<(&'static str, String)> {
         let environment = Variant::parse(name).unwrap().build_environment().unwrap();
         environment.into_iter().map(|(n, v)| (n, v.into_string().unwrap())).collect()
     }
 
     #[test]
-    fn every_variant_is_found_by_its_name_and_so_is_its_base() {
+    fn every_variant_and_its_base_parse_by_name() {
         for name in Variant::names() {
             let variant = Variant::parse(name).unwrap();
             assert_eq!(variant.name(), name);
-            assert_eq!(variant.base().is_some(), variant.kind.base.is_some(), "the base of {name} is no variant");
+            assert_eq!(variant.base().is_some(), variant.kind.base.is_some(), "the base of {name} is not a variant");
             assert!(variant.base().is_none_or(|b| b.base().is_none()), "the base of {name} has a base");
         }
         assert_eq!((Variant::plain().name().as_str(), Variant::trodden().name().as_str()), ("plain", "trodden"));
@@ -245,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn words_reach_the_plugin_and_make_a_folder_of_their_own() {
+    fn options_reach_the_plugin_and_give_the_build_its_own_folder() {
         let variant = Variant::parse("trodden:max-paths=64+chords=off").unwrap();
         assert_eq!(variant.name(), "trodden:max-paths=64+chords=off");
         assert_eq!(variant.folder(), "trodden-max-paths-64-chords-off");
@@ -255,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_differ_in_compiler_and_flags() {
+    fn variants_set_compiler_and_flags() {
         assert!(variables("plain").contains(&("CFLAGS", "-O2 -g".into())));
         let regions = variables("clang-regions");
         assert!(regions.contains(&("CFLAGS", "-O2 -g -fprofile-instr-generate".into())));
@@ -273,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sampled_is_what_costs_nothing_otherwise() {
+    fn sample_variant_runs_the_build_of_sample_off() {
         let (off, on) = (Variant::parse("sample-off:max-paths=64").unwrap(), Variant::parse("sample:max-paths=64").unwrap());
         assert_eq!((off.folder(), off.is_recorded()), ("sample-off-max-paths-64".into(), false));
         assert_eq!((on.folder(), on.is_recorded()), (off.folder(), true));
@@ -282,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn afls_clang_is_known_by_what_it_says() {
+    fn clang_version_is_read_from_its_output() {
         assert_eq!(clang_version("Debian clang version 14.0.6\nTarget: x86_64\n"), Some(14));
         assert_eq!(clang_version("afl-cc 4.04c"), None);
     }

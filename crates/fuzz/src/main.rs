@@ -1,8 +1,9 @@
-//! Feeds mutated input to the readers. No input may make one panic, abort, take more than [`MAX_MEMORY`], or longer than [`MAX_TIME`].
+//! Feeds mutated inputs to the readers. No input may make a reader panic, abort, use more than [`MAX_MEMORY`], or take longer than
+//! [`MAX_TIME`].
 //!
-//! Each target runs in a worker process with limits. The worker writes each input to a file before it reads it, so that the input that
-//! ended it is known; the supervisor ends a worker whose input takes too long. The mutations know nothing of coverage: what finds its way
-//! deeper is the corpus, a folder of small valid inputs for each target, and inputs that failed once.
+//! Each target runs in a worker process with limits. The worker writes every input to a file before reading it, so that the input that made
+//! it fail is known; the supervisor kills a worker whose input takes too long. Mutations are not guided by coverage. They start from a
+//! corpus of small valid inputs, and of inputs that once failed, for each target.
 
 #![forbid(unsafe_code)]
 
@@ -20,25 +21,25 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use targets::{TARGETS, Target};
 
-/// Address space of a worker, in bytes.
+/// Maximum address space of a worker, in bytes.
 const MAX_MEMORY: u64 = 3 << 30;
-/// Maximum time of an input, generous for a loaded machine.
+/// Maximum time for one input, long enough for a loaded machine.
 const MAX_TIME: Duration = Duration::from_secs(20);
-/// Maximum size of an input in bytes.
+/// Maximum size of an input, in bytes.
 const MAX_SIZE: usize = 1 << 16;
 
-/// Feeds mutated input to readers.
+/// Feed mutated inputs to readers.
 #[derive(Debug, Parser)]
 struct Cli {
-    /// The target; all of them if none is named.
+    /// Target to fuzz (default: all).
     target: Option<String>,
-    /// Time for each target.
+    /// Time for each target, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Seed of the mutations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Work on the target in this process, with this folder for files.
+    /// Run as the worker of a target, with this folder for its files.
     #[arg(long, hide = true)]
     work: Option<PathBuf>,
 }
@@ -48,16 +49,16 @@ fn main() -> ExitCode {
     let chosen: Vec<&Target> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
-        eprintln!("trodden-fuzz: no such target: {}", names.join(", "));
+        eprintln!("trodden-fuzz: unknown target: choose from {}", names.join(", "));
         return ExitCode::from(2);
     }
     if let Some(folder) = &cli.work {
-        return finished(work(chosen[0], folder, &cli));
+        return exit_code(run_worker(chosen[0], folder, &cli));
     }
-    chosen.iter().map(|target| finished(supervise(target, &cli))).find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
+    chosen.iter().map(|target| exit_code(supervise(target, &cli))).find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
 }
 
-fn finished(result: io::Result<()>) -> ExitCode {
+fn exit_code(result: io::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -67,7 +68,7 @@ fn finished(result: io::Result<()>) -> ExitCode {
     }
 }
 
-/// Inputs that a target begins with.
+/// Reads the corpus of a target.
 fn corpus(target: &Target) -> io::Result<Vec<Vec<u8>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read the corpus {}: {error}", folder.display()));
@@ -77,13 +78,13 @@ fn corpus(target: &Target) -> io::Result<Vec<Vec<u8>>> {
     if inputs.is_empty() { Err(failed(io::Error::other("it is empty"))) } else { Ok(inputs) }
 }
 
-/// Where a worker keeps the input that it is reading.
-fn current(folder: &Path) -> PathBuf {
+/// The file with the input that a worker is reading.
+fn current_input(folder: &Path) -> PathBuf {
     folder.join("current")
 }
 
-/// Reads inputs until the time is over: first the corpus as it is, then mutations of it.
-fn work(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
+/// Reads first the unchanged inputs of the corpus, then mutations of them until the time is over.
+fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MAX_MEMORY, MAX_MEMORY)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     let corpus = corpus(target)?;
@@ -94,13 +95,13 @@ fn work(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     let mut count = 0u64;
     let mut read = |input: &[u8]| {
         count += 1;
-        fs::write(current(folder), input)?;
+        fs::write(current_input(folder), input)?;
         (target.read)(&scratch, input)
     };
     for input in &corpus {
         if !read(input)? {
-            // Mutations of it would be refused at once: nothing would be tested.
-            return Err(io::Error::other("an input of the corpus is refused: replace it by one of the present format"));
+            // Readers would reject its mutations at once, too, and nothing would be tested.
+            return Err(io::Error::other("an input of the corpus is rejected: replace it by a valid one in the current format"));
         }
     }
     while started.elapsed() < Duration::from_secs(cli.seconds) {
@@ -109,7 +110,7 @@ fn work(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     fs::write(folder.join("count"), count.to_string())
 }
 
-/// Runs a worker, and keeps the input that ended it.
+/// Runs a worker, and saves the input that made it fail.
 fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
     let folder = tempfile::Builder::new().prefix("trodden-fuzz-").tempdir()?;
     let errors = folder.path().join("errors");
@@ -123,30 +124,30 @@ fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
         .stdout(Stdio::null())
         .stderr(File::create(&errors)?)
         .spawn()?;
-    let ended = wait(&mut worker, &current(folder.path()))?;
+    let ended = wait(&mut worker, &current_input(folder.path()))?;
     if ended.is_some_and(|status| status.success()) {
         let count = fs::read_to_string(folder.path().join("count"))?;
         eprintln!("  {:<18} {count} inputs", target.name);
         return Ok(());
     }
-    let input = fs::read(current(folder.path())).unwrap_or_default();
-    let kept = std::env::temp_dir().join(format!("trodden-fuzz-{}-{}", target.name, std::process::id()));
-    fs::write(&kept, input)?;
-    let said = fs::read(&errors)?;
-    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(4000)..]).into_owned();
+    let input = fs::read(current_input(folder.path())).unwrap_or_default();
+    let saved = std::env::temp_dir().join(format!("trodden-fuzz-{}-{}", target.name, std::process::id()));
+    fs::write(&saved, input)?;
+    let errors = fs::read(&errors)?;
+    let errors = String::from_utf8_lossy(&errors[errors.len().saturating_sub(4000)..]).into_owned();
     let what = ended.map_or_else(|| format!("took longer than {} s", MAX_TIME.as_secs()), |status| format!("ended the reader ({status})"));
-    Err(io::Error::other(format!("{}: an input {what}: it is kept in {}\n{said}", target.name, kept.display())))
+    Err(io::Error::other(format!("{}: an input {what}. It is saved in {}\n{errors}", target.name, saved.display())))
 }
 
-/// Waits for a worker; `None` if an input took too long.
+/// Waits for a worker to end. If an input takes too long, kills the worker and returns `None`.
 fn wait(worker: &mut Child, current: &Path) -> io::Result<Option<ExitStatus>> {
     let started = SystemTime::now();
     loop {
         if let Some(status) = worker.try_wait()? {
             return Ok(Some(status));
         }
-        let begun = fs::metadata(current).and_then(|m| m.modified()).unwrap_or(started);
-        if begun.elapsed().is_ok_and(|time| time > MAX_TIME) {
+        let input_started = fs::metadata(current).and_then(|m| m.modified()).unwrap_or(started);
+        if input_started.elapsed().is_ok_and(|time| time > MAX_TIME) {
             worker.kill()?;
             worker.wait()?;
             return Ok(None);

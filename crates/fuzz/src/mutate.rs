@@ -1,34 +1,34 @@
-//! Mutations of inputs: bytes, numbers of texts, pieces.
+//! Mutations of inputs.
 
-/// A source of mutated inputs, the same for the same seed.
+/// A deterministic source of mutated inputs.
 #[derive(Debug)]
 pub struct Mutator {
     state: u64,
 }
 
-/// Bytes at which readers decide.
+/// Byte values that readers are likely to treat specially.
 const BYTES: [u8; 12] = [0, 1, 2, 7, 8, 0x7f, 0x80, 0xff, b'0', b'9', b' ', b'\n'];
-/// Numbers at which readers overflow.
+/// Numbers that are likely to overflow.
 const NUMBERS: [&str; 8] = ["0", "1", "-1", "4294967295", "18446744073709551615", "9223372036854775808", "1e308", "0x7fffffffffffffff"];
 
 impl Mutator {
-    /// A source of this seed.
+    /// Creates a source from a seed.
     pub fn new(seed: u64) -> Mutator {
         Mutator { state: seed }
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        // Constants of Knuth's MMIX.
+        // A linear congruential generator with the constants of Knuth's MMIX.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % limit.max(1)
     }
 
-    /// Returns a random corpus input with one to eight mutations, truncated to `most` bytes.
-    pub fn mutated(&mut self, corpus: &[Vec<u8>], most: usize) -> Vec<u8> {
+    /// Returns a random corpus input with one to eight mutations, truncated to `max_size` bytes.
+    pub fn mutated(&mut self, corpus: &[Vec<u8>], max_size: usize) -> Vec<u8> {
         let mut input = corpus[self.below(corpus.len())].clone();
         for _ in 0..=self.below(8) {
             self.change(&mut input, corpus);
-            input.truncate(most);
+            input.truncate(max_size);
         }
         input
     }
@@ -61,7 +61,7 @@ impl Mutator {
         }
     }
 
-    /// Replaces the first number in decimal digits from a place on.
+    /// Replaces the first decimal number at or after an index.
     fn change_number(&mut self, input: &mut Vec<u8>, at: usize) {
         let Some(begin) = input[at..].iter().position(u8::is_ascii_digit).map(|begin| at + begin) else { return };
         let end = input[begin..].iter().position(|b| !b.is_ascii_digit()).map_or(input.len(), |end| begin + end);

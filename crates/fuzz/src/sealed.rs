@@ -1,14 +1,14 @@
-//! Files of the container around inputs.
+//! Turns inputs into container files with valid checksums.
 //!
-//! In a corpus such a file has its sections with plain content, and whatever checksums. So mutations reach the content, and what is read
-//! has the right sizes and checksums, without which a reader would stop at once.
+//! In the corpus, such a file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before the file is
+//! read, it gets the right sizes and checksums, without which a reader would reject it at once.
 
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD, Section, find_marker};
 
-/// Level of compression: the fastest.
+/// The fastest level of compression.
 const LEVEL: i32 = 1;
 
-/// Writes a file of the input's kind and version with the sections that are in the input.
+/// Returns a file with the kind, the version and the sections of the input.
 pub fn file_of(input: &[u8]) -> Vec<u8> {
     let mut head = [0; HEAD_BYTES];
     let (present, mut rest) = input.split_at(input.len().min(HEAD_BYTES));
@@ -19,14 +19,14 @@ pub fn file_of(input: &[u8]) -> Vec<u8> {
     while let Some(at) = find_marker(rest) {
         let section = &rest[at..];
         let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
-        file.extend(sealed(&section[..end]));
+        file.extend(seal(&section[..end]));
         rest = &section[end..];
     }
     file
 }
 
-/// A section with its sizes and checksums, of its head, its index and its plain content.
-fn sealed(section: &[u8]) -> Vec<u8> {
+/// Completes a section, given as its head, index and uncompressed content, with the right sizes and checksums.
+fn seal(section: &[u8]) -> Vec<u8> {
     let mut head = [0; SECTION_HEAD];
     let (present, body) = section.split_at(section.len().min(SECTION_HEAD));
     head[..present.len()].copy_from_slice(present);

@@ -1,7 +1,7 @@
-//! The readers. Those of the command are reached through the command, in this process, and those of the laboratory through its program,
-//! which lies beside this one; errors are expected, and dropped.
+//! The fuzz targets, one for each format.
 //!
-//! Formats with checksums are written around the input, which would else be found to be damaged at once.
+//! The command's readers run in this process; those of the laboratory run in its program, which must be in the same folder as this one.
+//! Errors are expected and ignored. Formats with checksums get valid ones, since readers would otherwise reject every mutated input.
 
 use crate::sealed;
 use std::ffi::OsString;
@@ -18,15 +18,16 @@ use trodden_trace::block_file::{TraceBlockKind, Writer};
 use trodden_trace::{PARTIAL_TRACE_FORMAT, PartialTrace, TRACE_FORMAT, ThreadNumber, TraceFile};
 use trodden_unit::{Frame, UnitMap};
 
-/// A reader. It gets an empty folder for its files, and the input.
+/// A fuzz target.
 pub struct Target {
     /// Its name, and that of its corpus.
     pub name: &'static str,
-    /// Reads the input; false if it is refused. An error is one of writing files, not of the reader.
+    /// Reads an input, with an initially empty folder for files. Returns false if the reader rejects the input, and an error only if a file
+    /// cannot be written.
     pub read: fn(&Path, &[u8]) -> io::Result<bool>,
 }
 
-/// All of them.
+/// All targets.
 pub static TARGETS: [Target; 15] = [
     Target { name: "profiles", read: profiles },
     Target { name: "raw", read: raw },
@@ -45,22 +46,22 @@ pub static TARGETS: [Target; 15] = [
     Target { name: "expressions", read: expressions },
 ];
 
-/// Writes the input to a file and runs commands on it; `F` in them is the file.
+/// Writes the input to a file and runs commands on it. `F` stands for the file. Returns true if all commands succeed.
 fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join(name);
     fs::write(&file, input)?;
     let mut is_read = true;
     for words in commands {
-        // Every command runs on every input, whether or not an earlier one could read it.
+        // Run all commands, even if an earlier one failed.
         is_read &= run(words, &file);
     }
     Ok(is_read)
 }
 
-/// Writes the input to a file and runs commands of the laboratory on it, each in a process of its own with this one's limits.
+/// Writes the input to a file and runs commands of the laboratory on it, each in a new process with the limits of this one.
 ///
 /// # Panics
-/// If one ends in another way than commands do.
+/// If a process is killed or exits with a status above 2.
 fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join("F");
     fs::write(&file, input)?;
@@ -69,23 +70,23 @@ fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool
     for words in commands {
         let words = words.split(' ').map(|word| if word == "F" { file.as_os_str() } else { word.as_ref() });
         let ended = Command::new(&program).args(words).stdout(Stdio::null()).output()?;
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(matches!(ended.status.code(), Some(0..=2)), "{}: {said}", ended.status);
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(matches!(ended.status.code(), Some(0..=2)), "{}: {errors}", ended.status);
         is_read &= ended.status.code() != Some(2);
     }
     Ok(is_read)
 }
 
-/// Runs a command; false if it fails.
+/// Runs a command of trodden in this process. Returns false if it fails.
 ///
 /// # Panics
-/// If trodden has no such command: then nothing would read the input.
+/// If trodden has no such command, since nothing would read the input then.
 fn run(words: &str, file: &Path) -> bool {
     let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
     let arguments: Vec<OsString> = words.split(' ').map(word).collect();
     let whole = std::iter::once(OsString::from("trodden")).chain(arguments.iter().cloned());
     if let Err(error) = trodden_command::laboratory::definition().try_get_matches_from(whole) {
-        panic!("`trodden {words}` is no command: {error}");
+        panic!("`trodden {words}` is not a command: {error}");
     }
     trodden_command::fuzzing::command(arguments).is_ok()
 }
@@ -123,7 +124,7 @@ fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-/// Maps, and counts that may not fit them.
+/// Reads a map, followed by counts that need not fit it.
 fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(false) };
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -135,8 +136,8 @@ fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the input as a trace file, then as a list of pieces (kind, thread, number of symbols, sizes of index and data, index, data)
-/// that is written as a trace file with valid checksums.
+/// Reads the input as a trace file, and then as a list of blocks (kind, thread, number of symbols, sizes of index and data, index, data),
+/// which are written to trace files with valid checksums.
 fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;
@@ -177,7 +178,7 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }
     }
-    // It fails without the program's map, which no input has.
+    // This always fails, since it needs the program's map, which is not in the input.
     run("show F", &file);
     Ok(stream.is_ok())
 }
@@ -203,7 +204,7 @@ fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-/// The text of processes, a zero byte, and the file of their threads.
+/// The input is a file of processes, a zero byte, and a file of their threads.
 fn waits(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     fs::write(folder.join("1.process"), &input[..end])?;
@@ -211,7 +212,7 @@ fn waits(folder: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(run("report F --json", folder))
 }
 
-/// What `otf2-print` prints of definitions, a zero byte, and what it prints of events.
+/// The input is the output of `otf2-print` for definitions, a zero byte, and its output for events.
 fn otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
     let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
     Ok(trodden_command::fuzzing::otf2(&input[..end], input.get(end + 1..).unwrap_or_default()).is_ok())
@@ -225,7 +226,7 @@ fn perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
 fn toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let text = String::from_utf8_lossy(input);
     let _ = (OperationMapping::from_toml(&text), ProcessorParameters::from_toml(&text));
-    // A text is one of the three.
+    // An input is valid in at most one of the three formats.
     laboratory(folder, input, &["sweep F"]).map(|_| true)
 }
 

@@ -1,8 +1,8 @@
-//! Paths from branches, compared with counted ones: a program is built twice from the same sources, once with counters
-//! and once with addresses only, and the branches of the second are recorded step by step ([`crate::step`]).
+//! Compares paths reconstructed from branches with counted paths. A program is built twice from the same sources, once with counters and
+//! once with addresses only, and the branches of the second are recorded by single-stepping ([`crate::step`]).
 //!
-//! From the trace of all branches the same counts must come, counter by counter. From windows of branches come
-//! estimates, of which it is asked how much they overlap with the counts.
+//! The trace of all branches must give the same value for every counter. Windows of branches give estimates, whose overlap with the counts
+//! is measured.
 
 use crate::check::{Build, Variant};
 use crate::counts::{UnitCounts, counts_of};
@@ -17,36 +17,36 @@ use std::process::Stdio;
 use trodden_profile::Profile;
 use trodden_trace::{BranchImport, import};
 
-/// How windows are taken.
+/// How windows of branches are sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
     /// Branches in a window.
     pub size: usize,
-    /// Branches from one window to the next, on average.
-    pub apart: u64,
+    /// Average number of branches skipped between windows.
+    pub interval: u64,
 }
 
-/// What was found.
+/// The outcome of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct BranchFindings {
     /// Functions that were executed.
     pub executed: usize,
-    /// Functions of which sequences of blocks were not understood; they are not compared.
+    /// Functions with block sequences that could not be decoded, and how many. They are not compared.
     pub uncertain: Vec<(String, u64)>,
-    /// Functions without addresses; not compared.
-    pub without: Vec<String>,
-    /// Counters that differ, of all other functions.
+    /// Functions whose addresses are unknown, each with the reason. They are not compared.
+    pub without_addresses: Vec<String>,
+    /// Counters that differ, in all other functions.
     pub differences: Vec<String>,
-    /// For each sampler the overlap of its estimates with the counts: 1 if all paths have equal shares.
+    /// For each sampler, the overlap of its estimates with the counts, from 0 to 1. It is 1 if every path has the same share in both.
     pub overlaps: Vec<f64>,
-    /// Branches that did not follow the one before.
+    /// Branches that do not start where the previous one leads.
     pub broken: u64,
 }
 
-/// Builds a program in both ways and compares. `kind` is clang's option for how the second is linked: `-static`, `-static-pie`.
+/// Builds a program both ways and compares the paths. `kind` is clang's option for linking the second one: `-static` or `-static-pie`.
 ///
 /// # Errors
-/// It could not be checked.
+/// The program cannot be built, run or traced.
 pub fn check(
     sources: &[PathBuf],
     language: RandomLanguage,
@@ -56,7 +56,7 @@ pub fn check(
     tools: &Toolkit,
     folder: &Path,
 ) -> Result<BranchFindings, Error> {
-    // What says where counts go has no meaning where nothing is counted.
+    // Settings of the counters' storage are invalid for a build without counters.
     let is_common = |setting: &&str| !["table-slots=", "array-paths=", "threads="].iter().any(|key| setting.starts_with(key));
     let parameters = variant.parameters.split_whitespace().filter(is_common).collect::<Vec<_>>().join(" ");
     let variant = &Variant { parameters, ..variant.clone() };
@@ -66,11 +66,11 @@ pub fn check(
     let subject = Subject::read(&counted, counting.link_of_units(&counted)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let (expected, counts) = subject.count_paths(&run, &[])?;
-    let words = Variant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
-    let marking = Build { variant: &words, ..counting };
+    let addresses = Variant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
+    let marking = Build { variant: &addresses, ..counting };
     let probed = folder.join("addresses");
     let objects = marking.objects(sources, true)?;
-    // Without the dynamic linker, which would take most of the steps.
+    // Link statically, since the dynamic linker would take most of the steps.
     run_tool(tools.command(marking.driver()).args(&objects).args([kind, "-pthread", "-o"]).arg(&probed))?;
     let mut trace = Vec::new();
     let outcome = record(&probed, &[], Stdio::null(), folder, &mut trace)?;
@@ -81,27 +81,28 @@ pub fn check(
     }
     let trace = String::from_utf8_lossy(&trace);
     for sampler in samplers {
-        let text = windows(&trace, sampler.size, sampler.apart);
+        let text = windows(&trace, sampler.size, sampler.interval);
         let sampled = read(text.as_bytes())?.profile;
         findings.overlaps.push(overlap(&subject, &counts, &sampled));
-        if sampler.apart == 0 {
-            findings.differences.extend(excess(&subject, &counts, &sampled, sampler.size as u64));
+        if sampler.interval == 0 {
+            findings.differences.extend(estimates_above_bound(&subject, &counts, &sampled, sampler.size as u64));
         }
     }
     Ok(findings)
 }
 
-/// Compares counts with those of a trace. Units stand in the same order in both programs.
+/// Compares counts with those of a trace. Both programs have their units in the same order.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
-    let (uncertain, without) = (traced.uncertain.clone(), traced.without.clone());
-    let mut findings = BranchFindings { uncertain, without, broken: losses.broken, ..BranchFindings::default() };
+    let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.without.clone());
+    let mut findings = BranchFindings { uncertain, without_addresses, broken: losses.broken, ..BranchFindings::default() };
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&traced.profile.images[0].units) {
         for function in &unit.map.functions {
             let name = function.plain_name();
             let expected: BTreeMap<u64, u64> = counts_of(function, counted).into_iter().collect();
             findings.executed += usize::from(!expected.is_empty());
-            if findings.uncertain.iter().any(|(f, _)| f == name) || findings.without.iter().any(|f| f.contains(&format!("`{name}`"))) {
+            let is_unaddressed = findings.without_addresses.iter().any(|f| f.contains(&format!("`{name}`")));
+            if is_unaddressed || findings.uncertain.iter().any(|(f, _)| f == name) {
                 continue;
             }
             let namesake = other.map.functions.iter().find(|f| f.name == function.name && f.shape == function.shape);
@@ -117,23 +118,24 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     findings
 }
 
-/// With a window behind every branch, each execution of a path that fits a window counts as often as a window has
-/// branches, whatever the path's length; others do not count at all. So no estimate may be above that. Windows at the
-/// very beginning are shorter, which the slack is for.
-fn excess(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
+/// Finds counters whose estimate exceeds its upper bound, for windows after every branch. An execution of a path that fits in a window is
+/// estimated as `size`, whatever the length of the path, and an execution of a longer path as 0. The bound allows one execution more,
+/// because windows at the start of the trace are shorter.
+fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
         for (counter, estimate) in &other.counts.executions {
-            let most = size * (counted.get(counter).copied().unwrap_or(0) + 1);
-            if *estimate > most {
-                found.push(format!("{} counter {counter}: estimated {estimate} in windows of {size}, at most {most}", unit.map.source));
+            let limit = size * (counted.get(counter).copied().unwrap_or(0) + 1);
+            if *estimate > limit {
+                let source = &unit.map.source;
+                found.push(format!("{source} counter {counter}: estimated {estimate} in windows of {size}, expected at most {limit}"));
             }
         }
     }
     found
 }
 
-/// Sum over all paths of the smaller of both shares of all executions.
+/// The overlap of two distributions: the sum over all paths of the smaller of the path's two shares of executions.
 fn overlap(subject: &Subject, counts: &[UnitCounts], sampled: &Profile) -> f64 {
     let mut weights: Vec<(f64, f64)> = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

@@ -1,4 +1,4 @@
-//! A random program put against all oracles.
+//! Checks a generated program, or one given as source files, against all oracles.
 
 use crate::error::Error;
 use crate::random::{RandomLanguage, RandomProgram};
@@ -18,37 +18,37 @@ pub struct Variant {
     pub options: Vec<String>,
     /// Settings of the build, as the drivers read them.
     pub parameters: String,
-    /// Source in C of what is linked in besides, not instrumented.
+    /// C source of an additional object, which is not instrumented.
     pub helper: Option<&'static str>,
 }
 
-/// What was found, in numbers, and everything that differs.
+/// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckFindings {
     /// Functions compared.
     pub functions: usize,
     /// Functions with unfinished paths.
     pub unfinished: usize,
-    /// Functions that LLVM could check as well.
+    /// Functions that LLVM's edge profile could check too.
     pub verified_by_pgo: usize,
-    /// What differs.
+    /// Descriptions of all differences.
     pub differences: Vec<String>,
 }
 
-/// Puts a program before the oracles. `folder` is for its files.
+/// Checks a generated program against all oracles. `folder` receives all files.
 ///
 /// # Errors
-/// It could not be checked.
+/// The program cannot be built or run, or an oracle fails.
 pub fn check(program: &RandomProgram, variant: &Variant, tools: &Toolkit, folder: &Path) -> Result<CheckFindings, Error> {
     let source = folder.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     fs::write(&source, &program.text).map_err(Error::file(&source))?;
     check_sources(&[source], program.language, variant, tools, folder)
 }
 
-/// The same for sources in files.
+/// Like [`check`], for source files.
 ///
 /// # Errors
-/// It could not be checked.
+/// The program cannot be built or run, or an oracle fails.
 pub fn check_sources(
     sources: &[PathBuf],
     language: RandomLanguage,
@@ -63,7 +63,7 @@ pub fn check_sources(
     build.link(&plain, &original, false)?;
     let subject = Subject::read(&instrumented, build.link_of_units(&instrumented)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
-    let expected = run.make(&original, &[])?;
+    let expected = run.execute(&original, &[])?;
     let (outcome, paths) = subject.count_paths(&run, &[])?;
     let mut findings = CheckFindings::default();
     if outcome != expected {
@@ -72,9 +72,9 @@ pub fn check_sources(
     let (probed_outcome, probed, blocks) = counts::count_blocks(&subject, tools, &run)?;
     let (log_outcome, replay) = log::replay(&subject, tools, &run)?;
     if probed_outcome != expected || log_outcome != expected {
-        findings
-            .differences
-            .push(format!("the program behaves differently with probes: {probed_outcome:?}, {log_outcome:?}, not {expected:?}"));
+        findings.differences.push(format!(
+            "the program behaves differently with the oracles' probes: {probed_outcome:?} and {log_outcome:?} instead of {expected:?}"
+        ));
     }
     let by_blocks = counts::check(&subject, &paths, &probed, &blocks)?;
     let by_log = replay.check(&subject, &paths)?;
@@ -88,10 +88,10 @@ pub fn check_sources(
     Ok(findings)
 }
 
-/// The file of a request to the plugin, in a store, for settings as the drivers read them.
+/// Writes a request to the plugin to a unit store, for settings in the drivers' syntax, and returns its file.
 ///
 /// # Errors
-/// They spell no settings, make no sense, or name a file that cannot be read.
+/// The settings are invalid or inconsistent, or name a file that cannot be read.
 pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
     let inputs = UnitCache::at(store).inputs();
     Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
@@ -140,7 +140,7 @@ impl Build<'_> {
         run(&mut link).map(drop)
     }
 
-    /// The object of what is linked in besides.
+    /// Compiles the additional object, if there is one.
     fn helper(&self) -> Result<Option<PathBuf>, Error> {
         let Some(text) = self.variant.helper else { return Ok(None) };
         let (source, object) = (self.folder.join("helper.c"), self.folder.join("helper.o"));
@@ -149,7 +149,7 @@ impl Build<'_> {
         Ok(Some(object))
     }
 
-    /// The link of the same program from its units.
+    /// The link that rebuilds an instrumented program from its units.
     pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
@@ -160,8 +160,8 @@ impl Build<'_> {
 }
 
 impl Variant {
-    /// All levels of optimisation, each with other parameters; which go together depends on the seed.
-    pub fn some_for(seed: u64) -> Vec<Variant> {
+    /// One variant for each level of optimisation. The seed decides with which parameters each level is combined.
+    pub fn for_seed(seed: u64) -> Vec<Variant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
         const PARAMETERS: [&str; 12] = [
             "",

@@ -1,8 +1,8 @@
-//! The first oracle: a plain counter in every block.
+//! The first oracle: a counter in every block.
 //!
-//! It knows nothing of paths, and is right whatever becomes of calls. What trodden derives from its paths, unfinished
-//! ones included, must be what it counted, block by block. The exception is a tail call that does not come back (see
-//! [`crate::probes`]): the returning block was counted before it.
+//! It does not depend on paths, and is exact even if calls do not return. The block counts that trodden derives from its paths, unfinished
+//! ones included, must equal it. The exception is the block after a tail call that does not return, which trodden counts before the call
+//! (see [`crate::probes`]).
 
 use crate::error::Error;
 use crate::probes::{FunctionProbes, ProbePurpose};
@@ -15,30 +15,26 @@ use std::path::{Path, PathBuf};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// Counts of paths of a unit's functions, by counter.
+/// Path counts of a unit, by index of the counter.
 pub type UnitCounts = HashMap<u64, u64>;
 
-/// Makes the program with counters instead of probes and runs it; gives the numbers.
-///
-/// # Errors
-/// A tool fails, or the program cannot be run.
+/// Builds the program with block counters only and runs it. The last result has the counts by probe number.
 pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), Error> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
     let file = fresh_file(subject)?;
-    let outcome = run.make(&probed.program, &[("ORACLE_FILE", &file)])?;
+    let outcome = run.execute(&probed.program, &[("ORACLE_FILE", &file)])?;
     let counts = read_counts(&file)?;
     Ok((outcome, probed, counts))
 }
 
-/// Makes the program with counters and probes, runs it once, and compares what both counted. For programs of which no
-/// two runs are the same.
+/// Builds the program with block counters and trodden's probes, runs it once, and compares both counts. Suits programs whose runs differ.
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or a map is damaged.
 pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), Error> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
     let file = fresh_file(subject)?;
-    let both = subject.again(&probed.program)?;
+    let both = subject.reread(&probed.program)?;
     let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
     let verdict = check(&both, &paths, &probed, &read_counts(&file)?)?;
     Ok((outcome, verdict))
@@ -57,7 +53,7 @@ fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
     Ok(bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).collect())
 }
 
-/// Compares every function.
+/// Compares the path counts of every function with the block counts.
 ///
 /// # Errors
 /// A map is damaged.
@@ -72,7 +68,7 @@ pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, co
     Ok(verdict)
 }
 
-/// The counts of a function that are not zero, by path, ascending. There may be far more paths than counts.
+/// The non-zero counts of a function as (path, count), in ascending order of paths. There may be far more paths than counts.
 pub fn counts_of(function: &FunctionMap, counts: &UnitCounts) -> Vec<(u64, u64)> {
     let id = |index: u64| index.checked_sub(function.first_counter).filter(|id| *id < function.counters);
     let mut own: Vec<(u64, u64)> = match function.counters <= counts.len() as u64 {
@@ -84,7 +80,7 @@ pub fn counts_of(function: &FunctionMap, counts: &UnitCounts) -> Vec<(u64, u64)>
     own
 }
 
-/// The paths of a function.
+/// Decodes the counted paths of a function.
 ///
 /// # Errors
 /// The map is damaged.
@@ -96,10 +92,10 @@ fn verify_function(function: &FunctionMap, paths: &FunctionPaths, probes: &Funct
     let count = |number: u32| counts.get(number as usize).copied().unwrap_or(0);
     let mut expected: Vec<u64> = (0..function.blocks.len() as u32).map(|n| count(probes.first + n)).collect();
     for tail in &probes.tails {
-        let left = count(tail.before).wrapping_sub(count(tail.after));
-        if left > 0 {
-            expected[tail.returning as usize] = expected[tail.returning as usize].wrapping_add(left);
-            verdict.left_by_tail_call.push(format!("{} (block {}): {left}", function.name, tail.node));
+        let unreturned = count(tail.before).wrapping_sub(count(tail.after));
+        if unreturned > 0 {
+            expected[tail.returning as usize] = expected[tail.returning as usize].wrapping_add(unreturned);
+            verdict.left_by_tail_call.push(format!("{} (block {}): {unreturned}", function.name, tail.node));
         }
     }
     verdict.functions += 1;

@@ -1,7 +1,7 @@
-//! How compact the numbers of executed paths can be: for each function of a profile the span of Ball-Larus,
-//! preferential and searched numbers, with what is proven of the least.
+//! How compactly the executed paths of a function can be numbered: the spans of Ball-Larus numbers, of preferential numbers, and of numbers
+//! found by a search, with a lower bound.
 //!
-//! Figures 3.17 and 3.18 of Vaswani's thesis, whose delta is a span over the number of paths.
+//! Reproduces figures 3.17 and 3.18 of Vaswani's thesis, where delta is the span divided by the number of paths.
 
 use std::time::{Duration, Instant};
 use trodden_flow::{DagEdgeId, Numbering, NumberingScheme};
@@ -10,36 +10,36 @@ use trodden_selective::InterestingSet;
 use trodden_selective::{Budget, Classification, NumberOptions, SearchEnd, number, preferential};
 use trodden_unit::MapError;
 
-/// Further orders of out-edges that preferential numbering tries in the second of its columns.
+/// Additional orders of outgoing edges that preferential numbering tries for [`Compactness::restarted`].
 const RESTARTS: u32 = 16;
 
-/// The numbers of one function's executed paths.
+/// Spans of the numbers of a function's executed paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compactness {
     /// The function.
     pub function: String,
     /// Complete paths that were executed.
     pub paths: u64,
-    /// Greatest minus least Ball-Larus number, plus one.
+    /// Span of Ball-Larus numbers: maximum minus minimum, plus one.
     pub ball_larus: u128,
-    /// The span of preferential numbers as published; none if they do not fit a word.
+    /// Span of preferential numbers as published; `None` if they do not fit in 64 bits.
     pub published: Option<u64>,
-    /// The least one of several orders of out-edges.
+    /// Smallest span of preferential numbers over several orders of outgoing edges.
     pub restarted: Option<u64>,
-    /// The least that a search found.
+    /// Smallest span found by the search.
     pub searched: Option<u64>,
-    /// No numbering has a smaller span.
+    /// Lower bound on the span of any numbering.
     pub bound: u64,
-    /// Whether the search found the least.
+    /// True if `searched` is proven to be minimal.
     pub proven: bool,
 }
 
-/// How long spans are searched for.
+/// Time limits of the search for small spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaLimits {
-    /// In one function.
+    /// For one function.
     pub function: Duration,
-    /// In all of them: once this has passed, there are no other orders and no searches.
+    /// For the whole profile. Functions after that get neither other edge orders nor a search.
     pub profile: Duration,
 }
 
@@ -57,16 +57,16 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
         let numbering = Numbering::from_values(&dag, &function.values).map_err(damaged)?;
         let ids: Vec<u64> = executed.complete.iter().filter(|p| p.count > 0).map(|p| p.id).collect();
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
-        let (Some(least), Some(most)) = (ids.iter().min(), ids.iter().max()) else { continue };
+        let (Some(smallest), Some(largest)) = (ids.iter().min(), ids.iter().max()) else { continue };
         let span = |restarts: u32| preferential(&dag, &paths, restarts).ok().map(|p| p.span);
         let published = span(0);
-        let (is_late, is_least) = (started.elapsed() >= limits.profile, published == Some(ids.len() as u64));
-        let restarted = if is_late || is_least { published } else { span(RESTARTS) };
+        let (is_late, is_minimal) = (started.elapsed() >= limits.profile, published == Some(ids.len() as u64));
+        let restarted = if is_late || is_minimal { published } else { span(RESTARTS) };
         let paths = ids.len() as u64;
         let mut row = Compactness {
             function: function.name.clone(),
             paths,
-            ball_larus: u128::from(most - least) + 1,
+            ball_larus: u128::from(largest - smallest) + 1,
             published,
             restarted,
             searched: restarted,
@@ -74,8 +74,8 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
             proven: restarted == Some(paths),
         };
         if !row.proven && !is_late {
-            let began = Instant::now();
-            let stop = || began.elapsed() >= limits.function;
+            let search_started = Instant::now();
+            let stop = || search_started.elapsed() >= limits.function;
             let options = NumberOptions { restarts: RESTARTS, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
             let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| damaged(e.to_string()))?;
             let weights = vec![1.0; dag.edges().len()];

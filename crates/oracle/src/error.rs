@@ -1,53 +1,53 @@
-//! What can go wrong while checking. A difference between a profile and an oracle is no error: it is a result.
+//! Errors of checking. A difference between a profile and an oracle is a result, not an error.
 
 use std::path::PathBuf;
 
 /// Why something could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A tool is missing.
-    #[error("{tool} cannot be run ({source}): install LLVM 22 (Debian: apt-get install clang-22 llvm-22 libclang-rt-22-dev)")]
+    /// A program cannot be started.
+    #[error("cannot run {tool}: {source}. Install LLVM 22 if it is missing (Debian: apt-get install clang-22 llvm-22 libclang-rt-22-dev)")]
     Tool {
-        /// The tool.
+        /// The program.
         tool: String,
-        /// What happened.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A program cannot be run step by step.
-    #[error("{program}: cannot {what} it step by step: {source}; tracing must be allowed (/proc/sys/kernel/yama/ptrace_scope)")]
+    /// A program cannot be single-stepped.
+    #[error("cannot {what} {program}: {source}. Make sure that tracing is allowed (/proc/sys/kernel/yama/ptrace_scope)")]
     Trace {
         /// The program.
         program: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What happened.
+        /// The system's error.
         source: nix::Error,
     },
-    /// A tool failed.
+    /// A command failed.
     #[error("{command}\nfailed:\n{message}")]
     Failed {
         /// Its command line.
         command: String,
-        /// What it said.
+        /// Its exit status and error output.
         message: String,
     },
-    /// Code that the oracle does not understand.
+    /// A function's text does not match its map.
     #[error("function `{function}`: {what}")]
     Text {
         /// The function.
         function: String,
-        /// What is not understood.
+        /// The mismatch.
         what: String,
     },
-    /// An oracle's own file is damaged.
+    /// A program, a link recipe or one of the oracle's own files cannot be used.
     #[error("{path}: {what}")]
     Damaged {
         /// The file.
@@ -55,19 +55,19 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
-    /// The image is none.
+    /// The program has no valid image of trodden.
     #[error(transparent)]
     Image(#[from] trodden_unit::ImageError),
-    /// Branches could not be made a profile.
+    /// Branches cannot be imported as a profile.
     #[error(transparent)]
     Import(#[from] trodden_trace::ImportError),
-    /// Settings of a build that cannot be read.
+    /// Settings of a build cannot be parsed.
     #[error(transparent)]
     Spelling(#[from] trodden_unit::experiment::SpellingError),
-    /// Settings of a build that make no sense.
+    /// Settings of a build are inconsistent.
     #[error(transparent)]
     Request(#[from] trodden_unit::experiment::RequestError),
-    /// A file of an earlier profile that the build was given.
+    /// An input of the build, from an earlier profile, cannot be read.
     #[error(transparent)]
     Input(#[from] trodden_unit::experiment::InputError),
     /// A unit's frame cannot be read.
@@ -82,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` of what reads and writes files.
+    /// Wraps an I/O error of this file, for use with `map_err`.
     pub fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         move |source| Error::File { path: path.to_owned(), source }
     }

@@ -1,15 +1,9 @@
-//! Oracles of exactness.
+//! Oracles that test whether path profiles are exact, from the same bitcode and input but without trodden's probes: [`counts`], a counter
+//! in every block; [`log`], a log of every step, from which all paths are counted; and [`pgo`], LLVM's edge profile.
 //!
-//! Path profiles are claimed to be exact. Here is what that claim is compared with, each made from the same bitcode (the
-//! one that the build kept) and the same run, and none of it by trodden's probes:
-//!
-//! 1. [`counts`]: a plain counter in every block;
-//! 2. [`log`]: a log of every step, from which the paths are counted again, counter by counter;
-//! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
-//!
-//! [`interesting`] holds programs that count some paths against those that count all, [`untested`] what residual profiles say of a field
-//! against two full profiles. [`random`] makes programs to check, in C and C++, with everything in them that moves
-//! control in odd ways.
+//! [`interesting`] compares programs that count interesting paths with those that count all, [`untested`] computes what residual profiles
+//! should report from two full profiles, and [`branches`] compares reconstructed with counted paths. [`random`] generates C and C++
+//! programs with unusual control flow to check.
 #![forbid(unsafe_code)]
 
 pub mod branches;

@@ -1,9 +1,8 @@
-//! The second oracle: a log of every step, from which paths are counted again.
+//! The second oracle: a log of every step, from which paths are counted independently.
 //!
-//! The log says for each activation of a function which blocks it went through. Walking over the edges of the
-//! function's map, cutting where the map says that paths are cut, gives every path as a sequence of blocks, and how it
-//! ended: so which paths were executed how often, which were left unfinished, and what each counter must hold. Neither
-//! the placement of probes, nor how paths are decoded, plays a part.
+//! The log has the sequence of blocks that each activation of a function executed. Following the edges of the function's map along it, and
+//! ending paths at the map's cut edges, yields the complete and unfinished paths, their counts, and the value of every counter. This does
+//! not depend on where trodden places its probes or how it decodes paths.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
@@ -18,37 +17,37 @@ use trodden_flow::Origin;
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
-/// Most bytes of a log.
-const LOG_BYTES: u64 = 2 << 30;
-/// Words in front of the records.
-const LOG_HEAD: usize = 2;
+/// Maximum size of a log in bytes.
+const MAX_LOG_BYTES: u64 = 2 << 30;
+/// Number of 8-byte words before the records.
+const HEADER_WORDS: usize = 2;
 
 /// A step of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A function was entered: its first block.
+    /// The first block of the function starts.
     Enter,
-    /// A block, or what follows a call that returns twice.
+    /// A block or a continuation starts.
     Block,
-    /// The function is over, but for a tail call.
+    /// The function ends, by an exit or a tail call.
     End,
-    /// A call that returns twice comes.
-    Twice,
-    /// A tail call in front of a block that only returns comes.
-    Tail,
+    /// A call that returns twice follows.
+    ReturnsTwice,
+    /// A tail call before a block that only returns follows.
+    TailReturn,
 }
 
-/// Runs the program with a log and counts its paths.
+/// Runs the program with a log and counts the logged paths.
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or the log is full or damaged.
 pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, Replay), Error> {
-    let probed = subject.with_probes(tools, ProbePurpose::Log, LOG_BYTES, false)?;
+    let probed = subject.with_probes(tools, ProbePurpose::Log, MAX_LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
     if file.exists() {
         fs::remove_file(&file).map_err(Error::file(&file))?;
     }
-    let outcome = run.make(&probed.program, &[("ORACLE_FILE", &file)])?;
+    let outcome = run.execute(&probed.program, &[("ORACLE_FILE", &file)])?;
     let records = read_log(&file)?;
     fs::remove_file(&file).map_err(Error::file(&file))?;
     Ok((outcome, Replay::new(subject, &probed, &records)?))
@@ -59,50 +58,55 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
     let mut log = fs::File::open(file).map_err(Error::file(file))?;
     let mut word = [0; 8];
     log.read_exact(&mut word).map_err(Error::file(file))?;
-    let used = u64::from_le_bytes(word) + LOG_HEAD as u64;
-    if used > LOG_BYTES / 8 {
-        return Err(Error::Damaged { path: file.to_owned(), what: "the program ran too long for a log".into() });
+    let used = u64::from_le_bytes(word) + HEADER_WORDS as u64;
+    if used > MAX_LOG_BYTES / 8 {
+        return Err(Error::Damaged {
+            path: file.to_owned(),
+            what: format!("the program logged more than {MAX_LOG_BYTES} bytes: check a shorter run"),
+        });
     }
     let mut bytes = vec![0; (used as usize - 1) * 8];
     log.read_exact(&mut bytes).map_err(Error::file(file))?;
-    let words = bytes.chunks_exact(8).skip(LOG_HEAD - 1);
-    // A thread may have been ended between taking a place and writing.
+    let words = bytes.chunks_exact(8).skip(HEADER_WORDS - 1);
+    // A record is zero if its thread was killed after reserving it and before writing it.
     Ok(words.map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).filter(|w| *w != 0).collect())
 }
 
-/// What a log says of all functions.
+/// Counts from a log, for all functions.
 #[derive(Debug)]
 pub struct Replay {
-    /// For each unit, for each function of its map.
+    /// By unit and index of the function in the unit's map.
     units: Vec<Vec<Observed>>,
 }
 
-/// A path: its blocks, whether it begins behind a cut edge, the edge by which it ends (none: it did not).
+/// A path: its blocks, whether it starts after a cut edge, and the edge by which it ends (`None` if it is unfinished).
 type PathShape = (Vec<u32>, bool, Option<u32>);
 
-/// What a log says of a function.
+/// Counts from a log, for one function.
 #[derive(Debug, Default)]
 struct Observed {
     counters: BTreeMap<u64, u64>,
     paths: BTreeMap<PathShape, u64>,
     blocks: Vec<u64>,
     edges: Vec<u64>,
-    /// Paths that stopped where no call is: ended from outside.
+    /// Last blocks of unfinished paths that stopped in a block without a call that might not return.
     stopped: Vec<u32>,
-    nonsense: Vec<String>,
+    /// Steps that contradict the map.
+    contradictions: Vec<String>,
 }
 
-/// A function's map, arranged for walking.
+/// A function's map, indexed for following the steps of a log.
 struct Walk<'a> {
     map: &'a FunctionMap,
-    /// For each node its edges.
+    /// Outgoing edges by node, except `Reach` edges.
     out: Vec<Vec<u32>>,
-    /// For each edge its value if it is in the acyclic graph, and the value of leaving by it if it is cut.
+    /// Values of edges in the acyclic graph.
     real: Vec<Option<i64>>,
+    /// Values of ending a path at a cut edge.
     leave: Vec<Option<i64>>,
-    /// For each node the value of entering behind a cut edge.
+    /// Values of starting a path after a cut edge, by node.
     enter: Vec<Option<i64>>,
-    /// For each node its edge before a call that might not return.
+    /// `Reach` edges by node.
     reach: Vec<Option<u32>>,
 }
 
@@ -110,12 +114,15 @@ struct Walk<'a> {
 struct Activation {
     unit: usize,
     function: usize,
+    /// Sum of the current path's values.
     sum: i64,
+    /// Blocks of the current path.
     path: Vec<u32>,
-    begun_by_cut: bool,
-    /// The path under way has ended (at a call that returns twice).
-    between: bool,
-    tail: bool,
+    starts_after_cut: bool,
+    /// True if the last path has ended and no block has started a new one.
+    is_between_paths: bool,
+    /// True if a tail call before a returning block is in progress.
+    in_tail_call: bool,
 }
 
 impl Replay {
@@ -126,21 +133,22 @@ impl Replay {
             walks.push(unit.map.functions.iter().map(Walk::new).collect());
             owner.extend(functions.iter().enumerate().map(|(f, probes)| (probes.first, u, f)));
         }
-        let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(Walk::nothing).collect()).collect();
+        let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(Walk::no_counts).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse(record)?;
-            let at = owner.partition_point(|o| o.0 <= number).checked_sub(1).ok_or_else(|| damaged("a record of no function"))?;
+            let at = owner.partition_point(|o| o.0 <= number).checked_sub(1).ok_or_else(|| damaged("a record belongs to no function"))?;
             let (first, unit, function) = owner[at];
             let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;
             if step == Step::Enter {
-                let new = Activation { unit, function, sum: 0, path: vec![], begun_by_cut: false, between: true, tail: false };
+                let (path, is_between_paths) = (vec![], true);
+                let new = Activation { unit, function, sum: 0, path, starts_after_cut: false, is_between_paths, in_tail_call: false };
                 running.insert(token, new);
             }
-            let activation = running.get_mut(&token).ok_or_else(|| damaged("a step of an activation that is over"))?;
+            let activation = running.get_mut(&token).ok_or_else(|| damaged("a step follows the end of its activation"))?;
             if (activation.unit, activation.function) != (unit, function) {
-                return Err(damaged("a step of another function's activation"));
+                return Err(damaged("a step belongs to an activation of another function"));
             }
             if walk.step(activation, step, node, observed) {
                 running.remove(&token);
@@ -180,9 +188,9 @@ fn parse(record: u64) -> Result<(u32, Step, u32), Error> {
         0 => Step::Enter,
         1 => Step::Block,
         2 => Step::End,
-        3 => Step::Twice,
-        4 => Step::Tail,
-        _ => return Err(damaged("a record of no kind")),
+        3 => Step::ReturnsTwice,
+        4 => Step::TailReturn,
+        _ => return Err(damaged("a record has an unknown kind")),
     };
     Ok(((record >> 32) as u32, step, (record & 0x1fff_ffff) as u32))
 }
@@ -209,35 +217,37 @@ impl<'a> Walk<'a> {
         Walk { map, out, real, leave, enter, reach }
     }
 
-    fn nothing(&self) -> Observed {
+    fn no_counts(&self) -> Observed {
         Observed { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.edges.len()], ..Observed::default() }
     }
 
-    /// Takes a step; whether the activation is over.
+    /// Processes a step. Returns true if it ends the activation.
     fn step(&self, activation: &mut Activation, step: Step, node: u32, observed: &mut Observed) -> bool {
         match step {
             Step::Enter => self.arrive(activation, node, observed),
             Step::Block if self.map.blocks[node as usize].kind == BlockKind::Continuation => {
-                // Behind a call that returns twice: perhaps out of nowhere.
-                if !activation.between {
+                // After a second return, the path that was in progress stays unfinished.
+                if !activation.is_between_paths {
                     self.unfinished(activation, observed);
                 }
                 activation.sum = self.enter[node as usize].unwrap_or(0);
                 activation.path.clear();
-                activation.begun_by_cut = true;
+                activation.starts_after_cut = true;
                 self.arrive(activation, node, observed);
             }
-            Step::Block => self.go(activation, node, observed),
-            Step::Twice => match self.find(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
-                Some(edge) => self.take(activation, edge, observed),
-                None => observed.nonsense.push(format!("block {node} makes a call that returns twice, and no edge says so")),
+            Step::Block => self.go_to(activation, node, observed),
+            Step::ReturnsTwice => match self.find_edge(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
+                Some(edge) => self.take_edge(activation, edge, observed),
+                None => observed
+                    .contradictions
+                    .push(format!("block {node} calls a function that returns twice, but the map has no edge for it")),
             },
-            Step::Tail => activation.tail = true,
+            Step::TailReturn => activation.in_tail_call = true,
             Step::End => {
                 let ends = |e: usize| self.map.edges[e].to == self.map.exit();
-                match self.find(node, ends) {
-                    Some(edge) => self.take(activation, edge, observed),
-                    None => observed.nonsense.push(format!("block {node} ends the function, and no edge says so")),
+                match self.find_edge(node, ends) {
+                    Some(edge) => self.take_edge(activation, edge, observed),
+                    None => observed.contradictions.push(format!("block {node} ends the function, but the map has no edge for it")),
                 }
                 return true;
             }
@@ -245,20 +255,20 @@ impl<'a> Walk<'a> {
         false
     }
 
-    fn find(&self, node: u32, which: impl Fn(usize) -> bool) -> Option<u32> {
+    fn find_edge(&self, node: u32, which: impl Fn(usize) -> bool) -> Option<u32> {
         self.out[node as usize].iter().copied().find(|e| which(*e as usize))
     }
 
-    /// Goes to a block, through dispatch blocks and landings if needed.
-    fn go(&self, activation: &mut Activation, to: u32, observed: &mut Observed) {
-        activation.tail = false;
+    /// Takes the edges to a block, through dispatch blocks and landings if necessary.
+    fn go_to(&self, activation: &mut Activation, to: u32, observed: &mut Observed) {
+        activation.in_tail_call = false;
         let Some(&from) = activation.path.last() else {
-            observed.nonsense.push(format!("block {to} is executed out of nowhere"));
+            observed.contradictions.push(format!("block {to} was executed without a block before it"));
             return;
         };
         match self.edges_between(from, to, 0) {
-            Some(edges) => edges.into_iter().for_each(|e| self.take(activation, e, observed)),
-            None => observed.nonsense.push(format!("control went from block {from} to block {to}, where the map has no edge")),
+            Some(edges) => edges.into_iter().for_each(|e| self.take_edge(activation, e, observed)),
+            None => observed.contradictions.push(format!("control went from block {from} to block {to}, but the map has no such edge")),
         }
     }
 
@@ -279,7 +289,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    fn take(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
+    fn take_edge(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
         let e = edge as usize;
         observed.edges[e] += 1;
         let flow = &self.map.edges[e];
@@ -290,9 +300,9 @@ impl<'a> Walk<'a> {
             (None, Some(value)) => {
                 self.complete(activation, activation.sum + value, edge, observed);
                 activation.sum = self.enter[flow.to.index()].unwrap_or(0);
-                activation.begun_by_cut = true;
+                activation.starts_after_cut = true;
             }
-            (None, None) => observed.nonsense.push(format!("edge {edge} was taken, which the paths leave out")),
+            (None, None) => observed.contradictions.push(format!("edge {edge} was taken, but no path contains it")),
         }
         if !ends && flow.kind != EdgeKind::ReturnsTwice {
             self.arrive(activation, flow.to.0, observed);
@@ -300,13 +310,13 @@ impl<'a> Walk<'a> {
     }
 
     fn arrive(&self, activation: &mut Activation, node: u32, observed: &mut Observed) {
-        activation.between = false;
+        activation.is_between_paths = false;
         activation.path.push(node);
         observed.blocks[node as usize] += 1;
         if let Some(edge) = self.reach[node as usize] {
             match self.real[edge as usize] {
                 Some(value) => *observed.counters.entry((activation.sum + value) as u64).or_default() += 1,
-                None => observed.nonsense.push(format!("block {node} was executed, which the paths leave out")),
+                None => observed.contradictions.push(format!("block {node} was executed, but no path contains it")),
             }
         }
     }
@@ -314,8 +324,8 @@ impl<'a> Walk<'a> {
     fn complete(&self, activation: &mut Activation, id: i64, edge: u32, observed: &mut Observed) {
         *observed.counters.entry(id as u64).or_default() += 1;
         let path = std::mem::take(&mut activation.path);
-        *observed.paths.entry((path, activation.begun_by_cut, Some(edge))).or_default() += 1;
-        activation.between = true;
+        *observed.paths.entry((path, activation.starts_after_cut, Some(edge))).or_default() += 1;
+        activation.is_between_paths = true;
     }
 
     fn unfinished(&self, activation: &mut Activation, observed: &mut Observed) {
@@ -324,40 +334,40 @@ impl<'a> Walk<'a> {
         if self.reach[at as usize].is_none() {
             observed.stopped.push(at);
         }
-        *observed.paths.entry((path, activation.begun_by_cut, None)).or_default() += 1;
+        *observed.paths.entry((path, activation.starts_after_cut, None)).or_default() += 1;
     }
 
-    /// The log is over, and control did not come back.
+    /// Ends an activation that had not ended when the log did.
     fn leave_unfinished(&self, mut activation: Activation, observed: &mut Observed) {
-        if activation.tail {
-            // The tail call took the function's place.
+        if activation.in_tail_call {
+            // The tail call replaced the function, so trodden counts the returning block.
             let from = *activation.path.last().expect("a block made the call");
-            let to = self.find(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block goes on to a return");
-            self.go(&mut activation, to, observed);
+            let to = self.find_edge(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block jumps to a return");
+            self.go_to(&mut activation, to, observed);
             self.step(&mut activation, Step::End, to, observed);
-        } else if !activation.between {
+        } else if !activation.is_between_paths {
             self.unfinished(&mut activation, observed);
         }
     }
 }
 
 fn verify_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCounts, verdict: &mut CountVerdict) {
-    for what in &observed.nonsense {
+    for what in &observed.contradictions {
         verdict.differences.push(CountDifference { function: function.name.clone(), what: what.clone() });
     }
     for at in &observed.stopped {
-        let what = format!("control left block {at} for good, where no call was expected not to return");
+        let what = format!("the path stopped in block {at}, which has no call that might not return");
         verdict.differences.push(CountDifference { function: function.name.clone(), what });
     }
     let own: HashMap<u64, u64> = counts_of(function, counts).into_iter().collect();
-    let either: BTreeSet<u64> = own.keys().chain(observed.counters.keys()).copied().filter(|id| *id < function.counters).collect();
-    for id in either {
+    let ids: BTreeSet<u64> = own.keys().chain(observed.counters.keys()).copied().filter(|id| *id < function.counters).collect();
+    for id in ids {
         let trodden = own.get(&id).copied().unwrap_or(0);
         let oracle = observed.counters.get(&id).copied().unwrap_or(0);
         verdict.compare(&function.name, || format!("counter {id}"), trodden, oracle);
     }
     if let Some(path) = observed.counters.keys().find(|id| **id >= function.counters) {
-        let what = format!("the steps make up path {path}, and there are {}", function.counters);
+        let what = format!("the steps form path {path}, but there are only {} paths", function.counters);
         verdict.differences.push(CountDifference { function: function.name.clone(), what });
     }
 }

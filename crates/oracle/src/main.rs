@@ -1,4 +1,4 @@
-//! The oracles as a command; `cargo xtask oracle` calls it.
+//! The command `trodden-oracle`, which `cargo xtask oracle` calls.
 #![forbid(unsafe_code)]
 
 mod trial;
@@ -16,7 +16,7 @@ use trodden_oracle::interesting::compare;
 use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
 
-/// Holds path profiles against independent oracles.
+/// Check path profiles against independent oracles.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -25,80 +25,80 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Random programs, each in several variants.
+    /// Check random programs, each in several variants.
     Random {
-        /// How many seeds.
+        /// Number of seeds.
         #[arg(long, default_value_t = 20)]
         seeds: u64,
-        /// The first seed.
+        /// First seed.
         #[arg(long, default_value_t = 0)]
         first: u64,
-        /// Keep the files of programs that differ in this folder.
+        /// Folder in which to keep the files of programs with differences.
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// A program that trodden built, in a run of it: rebuilt with other counters, run again, compared. Prints what the program prints.
+    /// Check a run of a program built by trodden. The program is rebuilt with other counters and run again; its output is passed through.
     Check {
-        /// The unit cache of the build; the usual one if none is given.
+        /// Unit cache of the build (default: the user's).
         #[arg(long)]
         store: Option<PathBuf>,
-        /// Append the verdict to this file instead of the standard error output.
+        /// Append the report to this file instead of writing it to standard error.
         #[arg(long)]
         report: Option<PathBuf>,
-        /// Replay a log of every step as well: short runs only.
+        /// Also compare with a log of every step. Only for short runs.
         #[arg(long)]
         log: bool,
         /// The program and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// A program in one or several C or C++ files, without arguments: all oracles, at several levels of optimisation.
+    /// Check a program given as C or C++ sources, with all oracles at several levels of optimisation. It is run without arguments.
     File {
-        /// The sources.
+        /// Source files of the program.
         #[arg(required = true)]
         sources: Vec<PathBuf>,
-        /// Options of clang, such as `-std=c++20`.
+        /// Options for clang, such as `-std=c++20`.
         #[arg(last = true)]
         options: Vec<String>,
     },
-    /// Run a program step by step and print all its branches as `perf script --itrace=b -F pid,tid,ip,addr` does.
-    /// Prints what the program prints.
+    /// Single-step a program and write all its branches in the format of `perf script --itrace=b -F pid,tid,ip,addr`.
+    /// The program's output is passed through.
     Branches {
-        /// Where to print the branches.
+        /// File for the branches.
         #[arg(long)]
         output: PathBuf,
-        /// Windows of so many branches instead, as of `perf record -b`.
-        #[arg(long)]
+        /// Write windows of N branches, as `perf record -b` records, instead of all branches.
+        #[arg(long, value_name = "N")]
         window: Option<usize>,
-        /// Branches from one window to the next, on average.
+        /// Average number of branches skipped between windows.
         #[arg(long, default_value_t = 1000)]
         apart: u64,
         /// The program and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Compare the stored profile of a program that counts interesting paths with that of the one that counts all, of the same run: JSON.
+    /// Compare a profile of interesting paths with a profile of all paths of the same run, and print the result as JSON.
     Interesting {
-        /// The profile of all paths.
+        /// Profile of all paths.
         full: PathBuf,
-        /// The profile of interesting paths.
+        /// Profile of interesting paths.
         interesting: PathBuf,
     },
-    /// What the field takes and the tests have not taken, of two stored profiles of programs that count all paths: JSON.
+    /// Find the paths that the field takes and the tests do not, from two profiles of all paths, and print the result as JSON.
     Untested {
-        /// The profile of the tests.
+        /// Profile of the tests.
         tests: PathBuf,
-        /// The profile of the field.
+        /// Profile of the field.
         field: PathBuf,
     },
-    /// How compact the numbers of the executed paths of a stored profile can be: a line of JSON for each function.
+    /// Measure how compactly the executed paths of a profile can be numbered. Prints one line of JSON per function.
     Delta {
-        /// The profile.
+        /// Profile of all paths.
         profile: PathBuf,
-        /// How many milliseconds the least span of a function may be searched for.
+        /// Maximum time to search for the smallest span of a function, in milliseconds.
         #[arg(long, default_value_t = 1000)]
         limit_ms: u64,
-        /// How many seconds those of all functions may be.
+        /// Maximum time for all functions together, in seconds.
         #[arg(long, default_value_t = 600)]
         total_s: u64,
     },
@@ -128,7 +128,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
         Task::Interesting { full, interesting } => interesting_paths(&full, &interesting),
         Task::Untested { tests, field } => untested_paths(&tests, &field),
         Task::Delta { profile, limit_ms, total_s } => {
-            compactness(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
+            compact_numberings(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
         Task::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
@@ -141,7 +141,7 @@ fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, Error>
     let found = compare(&Profile::read(full)?, &Profile::read(interesting)?)?;
     let text = serde_json::json!({
         "functions": found.functions,
-        "instead": found.instead,
+        "instead": found.counting_all,
         "paths": found.paths,
         "executed": found.executed,
         "executions": found.executions.to_string(),
@@ -171,7 +171,7 @@ fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compactness(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, Error> {
+fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, Error> {
     for row in delta::measure(&Profile::read(profile)?, limits)? {
         let line = serde_json::json!({
             "function": row.function,
@@ -189,7 +189,7 @@ fn compactness(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, Error> {
 }
 
 fn branches(output: &Path, window: Option<usize>, apart: u64, command: &[OsString]) -> Result<ExitCode, Error> {
-    let (program, arguments) = command.split_first().expect("the command line asks for one");
+    let (program, arguments) = command.split_first().expect("the command line requires a program");
     let here = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
     let mut trace = Vec::new();
     let outcome = step::record(Path::new(program), arguments, Stdio::inherit(), &here, &mut trace)?;
@@ -208,12 +208,12 @@ fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
     let language = if is_c { random::RandomLanguage::C } else { random::RandomLanguage::Cxx };
     let mut differences = 0;
-    for (number, mut variant) in (0..6).flat_map(Variant::some_for).enumerate() {
+    for (number, mut variant) in (0..6).flat_map(Variant::for_seed).enumerate() {
         variant.options.extend_from_slice(options);
         let place = folder.path().join(number.to_string());
         std::fs::create_dir(&place).map_err(Error::file(&place))?;
         let findings = check_sources(sources, language, &variant, &tools, &place)?;
-        println!("{variant:?}: {} functions, {} with unfinished paths", findings.functions, findings.unfinished);
+        println!("{variant:?}: functions {}, with unfinished paths {}", findings.functions, findings.unfinished);
         findings.differences.iter().for_each(|d| println!("  differs: {d}"));
         differences += findings.differences.len();
     }
@@ -226,7 +226,7 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
     let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let program = random::program(seed);
-        for variant in Variant::some_for(seed) {
+        for variant in Variant::for_seed(seed) {
             let place = match &keep {
                 Some(keep) => keep.join(format!("{seed}{}", variant.options[0])),
                 None => folder.path().join(format!("{seed}{}", variant.options[0])),
@@ -242,13 +242,13 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
                 continue;
             }
             wrong += 1;
-            eprintln!("seed {seed} {:?} {}: {} differences", variant.options, variant.parameters, findings.differences.len());
+            eprintln!("seed {seed} {:?} {}: differences {}", variant.options, variant.parameters, findings.differences.len());
             findings.differences.iter().take(8).for_each(|d| eprintln!("  {d}"));
         }
     }
     println!(
-        "{checked} programs, {functions} functions, {unfinished} of them with unfinished paths, {by_pgo} checked by LLVM too; {wrong} \
-            programs differ"
+        "programs checked {checked}, with differences {wrong}; functions {functions}, with unfinished paths {unfinished}, also checked by \
+            LLVM {by_pgo}"
     );
     Ok(ExitCode::from(u8::from(wrong > 0)))
 }

@@ -1,16 +1,14 @@
-//! The third oracle: LLVM's own edge profile of the same bitcode.
+//! The third oracle: LLVM's edge profile of the same bitcode.
 //!
-//! `pgo-instr-gen` counts on chords of its own spanning tree and `pgo-instr-use` derives every block and edge from
-//! that; its dump of raw counts is exact (branch weights in the code would be scaled to 32 bits). What LLVM infers is
-//! wrong where a call does not come back, so functions with unfinished paths are left to the block counters, and
-//! listed.
-//!
-//! LLVM splits critical edges and the targets of indirect branches before it counts. trodden's probes are inserted after
-//! that, so both count in one run of one program, and blocks are known by the names they had been given before.
+//! `pgo-instr-gen` counts the chords of a spanning tree, and `pgo-instr-use` derives the counts of all blocks and edges from them. Its dump
+//! of raw counts is exact, unlike branch weights, which are scaled to 32 bits. The derived counts are wrong if a call does not return, so
+//! functions with unfinished paths are listed as not checked; the block counters check them. LLVM splits critical edges and the targets of
+//! indirect branches before it instruments. trodden's probes are inserted after that, so that both count in the same run; blocks are
+//! matched by names given to them before.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
-use crate::probes::without_memory_promise;
+use crate::probes::strip_memory_attribute;
 use crate::subject::{Subject, SubjectOutcome, SubjectRun, SubjectUnit};
 use crate::text::TextModule;
 use crate::tools::{Toolkit, run};
@@ -21,51 +19,48 @@ use std::path::{Path, PathBuf};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// What keeps the profile to edges, and exact when threads share counters.
+/// Options that restrict the profile to edge counts and make it exact when threads share counters.
 const OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
 
-/// What LLVM says of a function: counts of its blocks by label, and of its edges.
+/// LLVM's counts for a function's blocks, by label, and edges, by pair of labels.
 #[derive(Debug, Default)]
 struct Dump {
     blocks: HashMap<String, u64>,
     edges: HashMap<(String, String), u64>,
 }
 
-/// What LLVM says of a unit.
-struct ReadBack {
+/// LLVM's profile of a unit.
+struct UnitDump {
     dumps: HashMap<String, Dump>,
-    /// Functions with a profile, by the names that profiles use.
-    known: HashSet<String>,
-    /// Functions whose profile does not fit.
-    refused: HashSet<String>,
-    /// For each function its labels, in order.
+    /// Functions that have a profile.
+    profiled: HashSet<String>,
+    /// Functions whose profile LLVM rejects as a mismatch.
+    rejected: HashSet<String>,
+    /// The labels of each function's blocks, in order.
     labels: HashMap<String, Vec<String>>,
 }
 
-/// Makes the program with LLVM's counters and, after them, trodden's probes, runs it once, and compares every function.
-/// `left_by_tail_call` names functions that a tail call left for good, see [`crate::probes`]; LLVM is wrong there too.
-///
-/// # Errors
-/// A tool fails, or the program cannot be run.
+/// Builds the program with LLVM's counters and trodden's probes, runs it once, and compares the counts of every function.
+/// `left_by_tail_call` lists functions with a tail call that did not return (see [`crate::probes`]), for which LLVM's counts are wrong.
 pub fn check(
     subject: &Subject,
     tools: &Toolkit,
     run: &SubjectRun,
     left_by_tail_call: &[String],
 ) -> Result<(SubjectOutcome, CountVerdict), Error> {
-    let both = subject.again(&build(subject, tools)?)?;
+    let both = subject.reread(&build(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
     if fs::metadata(&raw).map_or(0, |m| m.len()) == 0 {
         let verdict = CountVerdict {
-            not_checked: vec!["all: the program ended in a way that LLVM writes no profile".into()],
+            not_checked: vec!["all: LLVM wrote no profile because of the way the program ended".into()],
             ..CountVerdict::default()
         };
         return Ok((outcome, verdict));
     }
     let profile = merge(subject, tools, &raw)?;
-    let known = functions_in(tools, &profile)?;
-    let read = subject.units.iter().map(|unit| read_back(subject, unit, tools, &profile, &known)).collect::<Result<Vec<_>, _>>()?;
+    let profiled = functions_in(tools, &profile)?;
+    let read = subject.units.iter().map(|unit| dump_unit(subject, unit, tools, &profile, &profiled)).collect::<Result<Vec<_>, _>>()?;
     let mut verdict = CountVerdict::default();
     let kept = linked_copies(&both, &paths);
     for (at, (unit, counted)) in both.units.iter().zip(&paths).enumerate() {
@@ -81,7 +76,7 @@ pub fn check(
     Ok((outcome, verdict))
 }
 
-/// Which unit's copy of a function is in the program, for functions that several units may define: the one that counted.
+/// For each non-local function, the index of the unit whose copy the linker kept: the one with counts, or else the first.
 fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
@@ -99,8 +94,8 @@ fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a 
 fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
-        let (named, counting, object) = (named(subject, unit), counting(subject, unit), subject.file(unit, "pgo", "o"));
-        fs::write(&counting, own_name(&tools.text(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
+        let (named, counting, object) = (named_module(subject, unit), counting_module(subject, unit), subject.file(unit, "pgo", "o"));
+        fs::write(&counting, prepare_module(&tools.text(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
         run(tools.command("opt").args(["-passes=function(instnamer)", "-S"]).arg(&counting).arg("-o").arg(&named))?;
         run(tools.command("opt").args(OPTIONS).args(["-passes=pgo-instr-gen,instrprof", "-S"]).arg(&named).arg("-o").arg(&counting))?;
         subject.object(tools, unit, &counting, &object, true)?;
@@ -108,17 +103,16 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     }
     let program = subject.folder.join("pgo");
     let more = ["-fprofile-generate".into(), tools.runtime.clone().into(), writer(subject, tools)?.into()];
-    subject.link.make(tools, &objects, &more, &program)?;
+    subject.link.run(tools, &objects, &more, &program)?;
     Ok(program)
 }
 
-/// LLVM writes its profile when the program begins to end, and misses what destructors of static objects do. This
-/// writes it again at the very end.
+/// Writes LLVM's profile again in the last destructor, since LLVM writes it before the destructors of static objects run.
 const WRITER: &str = "\
 #include <stdlib.h>
 #include <unistd.h>
 int __llvm_profile_write_file(void);
-/* LLVM's runtime comes behind the C library where a link names its libraries itself, and needs this. */
+/* LLVM's runtime needs this symbol, and comes after the C library if the link names its libraries itself. */
 int (*const __oracle_atexit)(void (*)(void)) = atexit;
 __attribute__((destructor(101))) static void write_at_the_end(void) {
     const char *name = getenv(\"LLVM_PROFILE_FILE\");
@@ -139,22 +133,22 @@ fn merge(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, Erro
     Ok(merged)
 }
 
-fn counting(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+fn counting_module(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
     subject.file(unit, "pgo", "ll")
 }
 
-fn named(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+fn named_module(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
     subject.file(unit, "named", "ll")
 }
 
-/// Gives the unit a source name that no other has: local functions are distinguished by it. Functions that are not to be
-/// optimised would not get names for their blocks.
-fn own_name(text: &str, unit: &SubjectUnit) -> String {
+/// Gives the module a unique source name, which distinguishes local functions in the profile, and removes `optnone`, since blocks of
+/// functions with that attribute would not be named.
+fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         match line.starts_with("source_filename = ") {
             true => out.push_str(&format!("source_filename = \"{}\"", unit.identity)),
-            false => out.push_str(&without_memory_promise(line).replacen(" optnone ", " ", usize::from(line.starts_with("attributes #")))),
+            false => out.push_str(&strip_memory_attribute(line).replacen(" optnone ", " ", usize::from(line.starts_with("attributes #")))),
         }
         out.push('\n');
     }
@@ -168,30 +162,36 @@ fn functions_in(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, Erro
     Ok(text.lines().filter_map(name).collect())
 }
 
-fn read_back(subject: &Subject, unit: &SubjectUnit, tools: &Toolkit, profile: &Path, known: &HashSet<String>) -> Result<ReadBack, Error> {
-    let named = named(subject, unit);
+fn dump_unit(
+    subject: &Subject,
+    unit: &SubjectUnit,
+    tools: &Toolkit,
+    profile: &Path,
+    profiled: &HashSet<String>,
+) -> Result<UnitDump, Error> {
+    let named = named_module(subject, unit);
     let mut opt = tools.command("opt");
     opt.args(OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
     let mut file = std::ffi::OsString::from("-pgo-test-profile-file=");
     file.push(profile);
     let output = run(opt.arg(file).arg(&named))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let counting = counting(subject, unit);
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    let counting = counting_module(subject, unit);
     let text = fs::read_to_string(&counting).map_err(Error::file(&counting))?;
     let labels = TextModule::read(&text)
         .functions
         .into_iter()
         .map(|f| (f.name, f.blocks.into_iter().map(|b| b.label.unwrap_or_default()).collect()));
-    let known = known.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
-    let refused =
-        said.lines().filter(|l| l.contains("warning") && l.contains("mismatch")).flat_map(|l| l.split(' ').map(str::to_owned)).collect();
-    Ok(ReadBack { dumps: dumps(&said), known, refused, labels: labels.collect() })
+    let profiled = profiled.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
+    let mismatches = messages.lines().filter(|l| l.contains("warning") && l.contains("mismatch"));
+    let rejected = mismatches.flat_map(|l| l.split(' ').map(str::to_owned)).collect();
+    Ok(UnitDump { dumps: dumps(&messages), profiled, rejected, labels: labels.collect() })
 }
 
-/// Reads the dumps of all functions.
-fn dumps(said: &str) -> HashMap<String, Dump> {
+/// Parses the dumps of all functions in the output of `opt`.
+fn dumps(messages: &str) -> HashMap<String, Dump> {
     let mut all = HashMap::new();
-    for part in said.split("pgo-view-raw-counts: ").skip(1) {
+    for part in messages.split("pgo-view-raw-counts: ").skip(1) {
         let (name, rest) = part.split_once('\n').unwrap_or((part, ""));
         all.insert(name.to_owned(), dump(rest));
     }
@@ -238,12 +238,12 @@ fn verify_function(
     unit: &SubjectUnit,
     function: &FunctionMap,
     paths: &FunctionPaths,
-    read: &ReadBack,
-    left: bool,
+    read: &UnitDump,
+    left_by_tail_call: bool,
     verdict: &mut CountVerdict,
 ) {
     let executed = paths.blocks.iter().any(|c| *c > 0);
-    if let Some(reason) = why_not(function, paths, read, left) {
+    if let Some(reason) = reason_not_compared(function, paths, read, left_by_tail_call) {
         if executed {
             let list = if paths.all_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
@@ -268,23 +268,23 @@ fn verify_function(
     }
 }
 
-/// Why LLVM cannot check a function.
-fn why_not(function: &FunctionMap, paths: &FunctionPaths, read: &ReadBack, left_by_tail_call: bool) -> Option<String> {
+/// The reason why LLVM's counts of a function cannot be compared, if there is one.
+fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
     if !paths.all_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
-        return Some(format!("{count} unfinished paths"));
+        return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));
     }
     if function.blocks.iter().any(|b| b.kind == BlockKind::Continuation) {
-        return Some("a call in it returns twice".into());
+        return Some("it contains a call that returns twice".into());
     }
     if left_by_tail_call {
-        return Some("it was left for good by a tail call".into());
+        return Some("it ended with a tail call that did not return".into());
     }
     let name = function.name.as_str();
-    if read.refused.contains(name) {
-        return Some("LLVM refuses its own profile of it".into());
+    if read.rejected.contains(name) {
+        return Some("LLVM rejects its own profile of it".into());
     }
-    if read.dumps.contains_key(name) || read.known.contains(name) {
+    if read.dumps.contains_key(name) || read.profiled.contains(name) {
         return None;
     }
     Some("LLVM does not profile it".into())

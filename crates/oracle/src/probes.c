@@ -1,5 +1,5 @@
-/* The recorder that probed programs are linked with. Its file is shared memory: what was recorded stays, however the
- * program ends. Compiled with SLOTS (numbers to count) for probes of the kind `counts`, with LOG_BYTES for `log`. */
+/* The recorder with which probed programs are linked. It records in a shared mapping of a file, so that nothing is lost however the program
+ * ends. SLOTS (the number of counters) is defined for counting probes, LOG_BYTES (the size of the log) for logging probes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ __attribute__((constructor(101))) static void begin(void) {
 #endif
 
 #ifdef LOG_BYTES
-/* Word 0: words used; word 1: tokens given. A record is token << 32 | kind << 29 | number. */
+/* Word 0: records used; word 1: tokens assigned. A record is token << 32 | kind << 29 | number. */
 static unsigned long *log_words;
 
 __attribute__((constructor(101))) static void begin(void) {

@@ -1,16 +1,10 @@
-//! Puts probes into a unit's code, in its textual form, so that a run says what was executed without anything of trodden's at work.
+//! Inserts the oracles' probes into the textual IR of a unit: either a counter in every block, or calls that log every step. A function
+//! gets a token from the recorder on entry, so that recursion, exceptions and `longjmp` cannot confuse its activations.
 //!
-//! Two kinds: *counts* adds one to a number in memory at the beginning of each block; *log* calls a recorder with an
-//! activation's token, which the function gets from the recorder when it is entered, so that recursion, exceptions and
-//! `longjmp` cannot confuse activations.
-//!
-//! Probes are numbered by the nodes of the unit's map: the i-th basic block of the text is the i-th node of kind `Code`,
-//! and what follows its calls that return twice are the continuations behind that node. Landings and dispatch blocks are no places
-//! in the program and get no probe.
-//!
-//! A tail call in front of a return needs probes of its own: code generation may end the function before the call, and
-//! trodden counts it so. If the callee does not come back, the returning block was counted though the text says that it
-//! was not reached.
+//! Probes are numbered by the nodes of the unit's map. The i-th basic block of the text is the i-th node of kind `Code`; the continuations
+//! after it are the code that follows its calls that return twice. Landings and dispatch blocks are not in the text and get no probe. A
+//! tail call before a return gets two further probes: the function may end before the call, and trodden counts it that way, so the
+//! returning block is counted even if the callee never returns.
 
 use crate::error::Error;
 use crate::text::{TextBlock, TextFunction, TextModule, call_kind, is_codeless, is_intrinsic, opcode, result};
@@ -18,45 +12,45 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, UnitMap};
 
-/// What probes are for.
+/// What probes record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbePurpose {
-    /// One number for each block.
+    /// An execution count for each block.
     Counts,
-    /// A record of every step.
+    /// A log record for every step.
     Log,
 }
 
-/// Gives numbers to the nodes of all functions of a program.
+/// Assigns numbers to the nodes of all functions of a program.
 #[derive(Debug, Default)]
 pub struct NodeNumbers {
     next: u32,
 }
 
-/// A block that ends with a tail call in front of a block that only returns.
+/// A block that ends with a tail call followed by a jump to a block that only returns.
 #[derive(Clone, Copy, Debug)]
 pub struct TailReturn {
-    /// Its node in its function.
+    /// Node of the calling block.
     pub node: u32,
-    /// The returning block's node.
+    /// Node of the returning block.
     pub returning: u32,
-    /// Number of its probe in front of the call.
+    /// Number of the probe before the call.
     pub before: u32,
-    /// Number of its probe behind the call.
+    /// Number of the probe after the call.
     pub after: u32,
 }
 
-/// A function's numbers.
+/// The numbers of a function's probes.
 #[derive(Clone, Debug)]
 pub struct FunctionProbes {
-    /// Number of its first node; the others follow.
+    /// Number of the first node; the other nodes follow in order.
     pub first: u32,
-    /// Its tail calls in front of returns.
+    /// Tail calls before returns.
     pub tails: Vec<TailReturn>,
 }
 
 impl NodeNumbers {
-    /// How many were given.
+    /// How many numbers have been assigned.
     pub fn count(&self) -> u32 {
         self.next
     }
@@ -68,7 +62,7 @@ impl NodeNumbers {
     }
 }
 
-/// Puts probes into a unit's functions; the result has one entry for each function of the map, in its order.
+/// Inserts probes into a unit's functions. Returns the new text, and the probes of each function in the order of the map.
 ///
 /// # Errors
 /// The text does not match the map.
@@ -83,22 +77,23 @@ pub fn insert_probes(
     let mut probes = Insertions::default();
     let mut probed = Vec::new();
     for function in &map.functions {
-        let wrong = |what: String| Error::Text { function: function.name.clone(), what };
-        let at = *place.get(function.name.as_str()).ok_or_else(|| wrong("its unit's bitcode does not define it".into()))?;
+        let mismatch = |what: String| Error::Text { function: function.name.clone(), what };
+        let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("its unit's bitcode does not define it".into()))?;
         let first = numbers.take(function.blocks.len());
-        let mut work = Work { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
-        work.function(&module.functions[at]).map_err(wrong)?;
-        probed.push(FunctionProbes { first, tails: work.tails });
+        let mut prober = FunctionProber { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
+        prober.insert(&module.functions[at]).map_err(mismatch)?;
+        probed.push(FunctionProbes { first, tails: prober.tails });
     }
     Ok((probes.into_text(&module, purpose), probed))
 }
 
-/// Lines to put before and behind lines.
+/// Text to insert before and after lines, by index of the line.
 #[derive(Default)]
 struct Insertions {
     before: HashMap<usize, String>,
-    behind: HashMap<usize, String>,
-    made: usize,
+    after: HashMap<usize, String>,
+    /// How many IR values have been named.
+    values: usize,
 }
 
 impl Insertions {
@@ -106,9 +101,9 @@ impl Insertions {
         let mut out = String::new();
         for (at, line) in module.lines.iter().enumerate() {
             out.push_str(self.before.get(&at).map_or("", String::as_str));
-            out.push_str(&without_memory_promise(line));
+            out.push_str(&strip_memory_attribute(line));
             out.push('\n');
-            out.push_str(self.behind.get(&at).map_or("", String::as_str));
+            out.push_str(self.after.get(&at).map_or("", String::as_str));
         }
         out.push_str(match purpose {
             ProbePurpose::Counts => "\n@__oracle_counts = external global i8\n",
@@ -121,8 +116,8 @@ impl Insertions {
     }
 }
 
-/// A function with probes writes memory, whatever the optimiser found.
-pub fn without_memory_promise(line: &str) -> std::borrow::Cow<'_, str> {
+/// Removes the `memory(...)` attribute from a line, since probes write memory.
+pub fn strip_memory_attribute(line: &str) -> std::borrow::Cow<'_, str> {
     match line.starts_with("attributes #").then(|| line.find(" memory(")).flatten() {
         Some(at) => {
             let depth_end = line[at..].char_indices().scan(0, |depth, (i, c)| {
@@ -140,7 +135,7 @@ pub fn without_memory_promise(line: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-struct Work<'a, 'b> {
+struct FunctionProber<'a, 'b> {
     module: &'a TextModule<'a>,
     map: &'a FunctionMap,
     purpose: ProbePurpose,
@@ -150,8 +145,8 @@ struct Work<'a, 'b> {
     tails: Vec<TailReturn>,
 }
 
-impl Work<'_, '_> {
-    fn function(&mut self, function: &TextFunction) -> Result<(), String> {
+impl FunctionProber<'_, '_> {
+    fn insert(&mut self, function: &TextFunction) -> Result<(), String> {
         let mut nodes: Vec<Vec<u32>> = Vec::new();
         for (i, block) in self.map.blocks.iter().enumerate() {
             match block.kind {
@@ -161,36 +156,36 @@ impl Work<'_, '_> {
             }
         }
         if nodes.len() != function.blocks.len() {
-            return Err(format!("the map has {} basic blocks, the text {}", nodes.len(), function.blocks.len()));
+            return Err(format!("the map has {} basic blocks, but the text has {}", nodes.len(), function.blocks.len()));
         }
         let labels: HashMap<&str, usize> =
             function.blocks.iter().enumerate().filter_map(|(i, b)| b.label.as_deref().map(|l| (l, i))).collect();
         for (block, own) in function.blocks.iter().zip(&nodes) {
-            self.block(block, own)?;
+            self.insert_in_block(block, own)?;
             if let Some((call, to)) = self.tail_call_before_return(function, block, &labels) {
-                self.tail(*own.last().expect("a node"), nodes[to][0], call);
+                self.insert_around_tail_call(*own.last().expect("a node"), nodes[to][0], call);
             }
         }
         Ok(())
     }
 
-    fn block(&mut self, block: &TextBlock, nodes: &[u32]) -> Result<(), String> {
+    fn insert_in_block(&mut self, block: &TextBlock, nodes: &[u32]) -> Result<(), String> {
         let line = |at: usize| self.module.lines[at];
         let is_head = |at: &usize| matches!(opcode(line(*at)), "phi" | "landingpad");
         let body: Vec<usize> = block.instructions.iter().copied().skip_while(is_head).collect();
-        let (&start, &terminator) = body.first().zip(body.last()).ok_or("a block has no instruction")?;
+        let (&start, &terminator) = body.first().zip(body.last()).ok_or("a block has no instructions")?;
         let twice = |at: &&usize| call_kind(line(**at)).is_some_and(|k| k != "musttail") && self.module.returns_twice(line(**at));
         let calls: Vec<usize> = body.iter().filter(twice).copied().collect();
         if calls.len() + 1 != nodes.len() {
-            return Err(format!("node {} has {} calls that return twice, the map says {}", nodes[0], calls.len(), nodes.len() - 1));
+            return Err(format!("node {} has {} calls that return twice, but the map has {}", nodes[0], calls.len(), nodes.len() - 1));
         }
         let end = self.end(&body, *nodes.last().expect("a node"), terminator)?;
-        let first = if nodes[0] == 0 { self.enter() } else { self.executed(nodes[0]) };
-        self.before(start, first);
+        let first = if nodes[0] == 0 { self.entry_probe() } else { self.block_probe(nodes[0]) };
+        self.insert_before(start, first);
         for (i, call) in calls.into_iter().enumerate() {
             self.record(call, "twice", nodes[i]);
-            let behind = self.executed(nodes[i + 1]);
-            self.probes.behind.entry(call).or_default().push_str(&behind);
+            let continuation = self.block_probe(nodes[i + 1]);
+            self.probes.after.entry(call).or_default().push_str(&continuation);
         }
         if let Some(at) = end {
             self.record(at, "end", *nodes.last().expect("a node"));
@@ -198,7 +193,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// In front of which line the function is over, if the node ends it.
+    /// The line before which the function ends, or `None` if the node does not end it.
     fn end(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
         let ends = |e: &&trodden_unit::FlowEdge| {
             e.from.0 == node
@@ -211,7 +206,7 @@ impl Work<'_, '_> {
             None => None,
             Some(EdgeKind::TailCall) => {
                 let is_tail = |at: &usize| matches!(call_kind(line(*at)), Some("tail" | "musttail"));
-                Some(calls().find(is_tail).ok_or(format!("node {node} ends with no tail call, though the map says so"))?)
+                Some(calls().find(is_tail).ok_or(format!("node {node} has no tail call at its end, but the map has one"))?)
             }
             Some(EdgeKind::NoReturn) => {
                 let last = body.iter().rev().copied().find(|at| call_kind(line(*at)).is_some() && !is_codeless(line(*at)));
@@ -221,7 +216,8 @@ impl Work<'_, '_> {
         })
     }
 
-    /// A tail call at a block's end, in front of a jump to a block that returns what it returned and does nothing else.
+    /// Finds a tail call at the end of a block that jumps to a block which only returns the call's result. Returns the call's line and the
+    /// index of the returning block.
     fn tail_call_before_return(&self, function: &TextFunction, block: &TextBlock, labels: &HashMap<&str, usize>) -> Option<(usize, usize)> {
         let line = |at: usize| self.module.lines[at];
         let jump = *block.instructions.last()?;
@@ -233,8 +229,8 @@ impl Work<'_, '_> {
         }
         let target = &function.blocks[to].instructions;
         let (&ret, others) = target.split_last()?;
-        let idle = |at: &usize| opcode(line(*at)) == "phi" || is_codeless(line(*at));
-        if opcode(line(ret)) != "ret" || !others.iter().all(idle) {
+        let has_no_code = |at: &usize| opcode(line(*at)) == "phi" || is_codeless(line(*at));
+        if opcode(line(ret)) != "ret" || !others.iter().all(has_no_code) {
             return None;
         }
         if line(ret).trim_start().starts_with("ret void") {
@@ -246,13 +242,13 @@ impl Work<'_, '_> {
         line(phi).contains(&format!("[ {value}, %{} ]", block.label.as_deref().unwrap_or_default())).then_some((call, to))
     }
 
-    fn tail(&mut self, node: u32, returning: u32, call: usize) {
+    fn insert_around_tail_call(&mut self, node: u32, returning: u32, call: usize) {
         match self.purpose {
             ProbePurpose::Counts => {
                 let before = self.numbers.take(2);
-                let (one, other) = (self.count(before), self.count(before + 1));
-                self.before(call, one);
-                self.probes.behind.entry(call).or_default().push_str(&other);
+                let (first, second) = (self.increment(before), self.increment(before + 1));
+                self.insert_before(call, first);
+                self.probes.after.entry(call).or_default().push_str(&second);
                 self.tails.push(TailReturn { node, returning, before, after: before + 1 });
             }
             ProbePurpose::Log => {
@@ -262,37 +258,37 @@ impl Work<'_, '_> {
         }
     }
 
-    fn before(&mut self, at: usize, text: String) {
+    fn insert_before(&mut self, at: usize, text: String) {
         self.probes.before.entry(at).or_default().push_str(&text);
     }
 
-    /// A record of something else than a block's execution; logs only.
+    /// Inserts a log record other than the execution of a block. Does nothing when counting.
     fn record(&mut self, at: usize, what: &str, node: u32) {
         if self.purpose == ProbePurpose::Log {
-            self.before(at, format!("  call void @__oracle_{what}(i64 %oracle.token, i64 {})\n", self.first + node));
+            self.insert_before(at, format!("  call void @__oracle_{what}(i64 %oracle.token, i64 {})\n", self.first + node));
         }
     }
 
-    fn enter(&mut self) -> String {
+    fn entry_probe(&mut self) -> String {
         match self.purpose {
-            ProbePurpose::Counts => self.count(self.first),
+            ProbePurpose::Counts => self.increment(self.first),
             ProbePurpose::Log => format!("  %oracle.token = call i64 @__oracle_enter(i64 {})\n", self.first),
         }
     }
 
-    fn executed(&mut self, node: u32) -> String {
+    fn block_probe(&mut self, node: u32) -> String {
         match self.purpose {
-            ProbePurpose::Counts => self.count(self.first + node),
+            ProbePurpose::Counts => self.increment(self.first + node),
             ProbePurpose::Log => format!("  call void @__oracle_block(i64 %oracle.token, i64 {})\n", self.first + node),
         }
     }
 
-    fn count(&mut self, number: u32) -> String {
+    fn increment(&mut self, number: u32) -> String {
         let mut text = String::new();
-        self.probes.made += 1;
-        let (name, at) = (self.probes.made, u64::from(number) * 8);
+        self.probes.values += 1;
+        let (name, at) = (self.probes.values, u64::from(number) * 8);
         writeln!(text, "  %oracle.{name} = atomicrmw add ptr getelementptr (i8, ptr @__oracle_counts, i64 {at}), i64 1 monotonic")
-            .expect("text grows");
+            .expect("writing to a string does not fail");
         text
     }
 }

@@ -1,6 +1,6 @@
-//! A program that trodden's drivers built: its units, and how it was linked, from the recipe that the drivers keep in the unit cache.
+//! Reads a program built by trodden's drivers, with its link from the recipe that the drivers keep in the unit cache.
 //!
-//! The build's folder need not be there any more: inputs of the link that are gone are taken from the store.
+//! The inputs of the link are taken from the cache too, so the build's folder need not exist any more.
 
 use crate::error::Error;
 use crate::subject::{Link, LinkArgument, Subject};
@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::{Identity, Image};
 
-/// Reads a program with the recipe of its link.
+/// Reads a program and the recipe of its link. `store` is the unit cache; `folder` receives the oracle's files.
 ///
 /// # Errors
-/// It is not instrumented, or the store does not know how it was linked.
+/// The program is not instrumented, or the cache has no recipe of its link.
 pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, Error> {
     let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
     let build = image.build_id.as_deref().unwrap_or("none");
@@ -35,12 +35,12 @@ struct Recipe<'a> {
 
 impl Recipe<'_> {
     fn link(&self) -> Result<Link, Error> {
-        let directory = PathBuf::from(system_text(&self.value["directory"]));
+        let directory = PathBuf::from(os_string(&self.value["directory"]));
         let inputs = self.inputs()?;
         let sources: HashMap<u64, &Value> = items(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
-        let mut arguments = items(&self.value["arguments"]).map(system_text).enumerate();
+        let mut arguments = items(&self.value["arguments"]).map(os_string).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
@@ -48,13 +48,13 @@ impl Recipe<'_> {
             } else if matches!(text.as_str(), "-o" | "-x" | "-MF" | "-MT" | "-MQ") {
                 arguments.next();
             } else if text.starts_with("-flto") || text.starts_with("-fpass-plugin") {
-            } else if let Some(input) = inputs.get(&plain(&directory.join(&argument))) {
+            } else if let Some(input) = inputs.get(&normalized(&directory.join(&argument))) {
                 linked.push(input.clone());
-            } else if let Some(found) = text.strip_prefix("-l").and_then(|name| in_folders(&folders, name, &inputs)) {
+            } else if let Some(found) = text.strip_prefix("-l").and_then(|name| find_library(&folders, name, &inputs)) {
                 linked.push(found);
             } else {
                 if let Some(folder) = text.strip_prefix("-L") {
-                    folders.push(plain(&directory.join(folder)));
+                    folders.push(normalized(&directory.join(folder)));
                 }
                 linked.push(LinkArgument::Plain(argument));
             }
@@ -64,16 +64,16 @@ impl Recipe<'_> {
         Ok(Link { driver, directory, arguments: linked })
     }
 
-    /// Input files by path, as arguments of a link.
+    /// The link arguments that stand for the input files, by path.
     fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, Error> {
         let mut inputs = HashMap::new();
         for (number, file) in items(&self.value["files"]).enumerate() {
-            let path = PathBuf::from(system_text(&file["path"]));
+            let path = PathBuf::from(os_string(&file["path"]));
             let content = self.content(&file["content"]);
             let bytes = fs::read(&content).map_err(Error::file(&content))?;
             let name = path.file_name().unwrap_or_default().to_owned();
             let copy = self.folder.join(format!("input-{number}")).join(name);
-            inputs.insert(plain(&path), input(&bytes, &copy)?);
+            inputs.insert(normalized(&path), input(&bytes, &copy)?);
         }
         Ok(inputs)
     }
@@ -94,38 +94,38 @@ impl Recipe<'_> {
     }
 }
 
-/// What stands for an input file: the units in it, or the file as it is.
+/// The link argument that stands for an input file: its units, or a copy of the file if it has none.
 fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let mut units =
         Image::read(bytes).map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect()).unwrap_or_else(|_| vec![]);
     match units.len() {
         1 => return Ok(units.remove(0)),
-        // Units of an object that `ld -r` made, in an archive that is linked as a whole.
+        // An object made by `ld -r` has several units.
         n if n > 1 => return Ok(LinkArgument::Whole(units)),
         _ => {}
     }
-    let Ok(archive) = ArchiveFile::parse(bytes) else { return keep(bytes, copy) };
+    let Ok(archive) = ArchiveFile::parse(bytes) else { return copy_input(bytes, copy) };
     let mut members = Vec::new();
     for (number, member) in archive.members().enumerate() {
         let damaged = |e: object::Error| Error::Damaged { path: copy.to_owned(), what: e.to_string() };
-        // A copy, since members lie at odd addresses and the reader of ELF files wants them aligned.
+        // Copy the member, since the reader of ELF files needs aligned data.
         let data = member.and_then(|m| m.data(bytes)).map_err(damaged)?.to_vec();
         members.push(input(&data, &copy.with_extension(format!("{number}.o")))?);
     }
     if members.iter().all(|m| matches!(m, LinkArgument::Plain(_))) {
-        return keep(bytes, copy);
+        return copy_input(bytes, copy);
     }
     Ok(LinkArgument::Archive(members))
 }
 
-fn keep(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
+fn copy_input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let folder = copy.parent().unwrap_or(copy);
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
     fs::write(copy, bytes).map_err(Error::file(copy))?;
     Ok(LinkArgument::Plain(copy.into()))
 }
 
-fn in_folders(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkArgument>) -> Option<LinkArgument> {
+fn find_library(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkArgument>) -> Option<LinkArgument> {
     folders.iter().find_map(|folder| inputs.get(&folder.join(format!("lib{name}.a"))).cloned())
 }
 
@@ -133,16 +133,16 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// An argument of the recipe: text, or bytes where they are no UTF-8.
-fn system_text(value: &Value) -> OsString {
+/// An argument in the recipe: a string, or an array of bytes if it is not UTF-8.
+fn os_string(value: &Value) -> OsString {
     match value.as_str() {
         Some(text) => text.into(),
         None => OsString::from_vec(items(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
     }
 }
 
-/// A path without `.` and with `..` taken back.
-fn plain(path: &Path) -> PathBuf {
+/// Removes `.` and resolves `..` in a path, without looking at the file system.
+fn normalized(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {

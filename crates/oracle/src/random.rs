@@ -1,13 +1,12 @@
-//! Random programs in C and C++ that end, do nothing undefined, and print a number that depends on everything they did.
+//! A generator of random C and C++ programs that terminate, have no undefined behaviour, and print a number that depends on everything they
+//! executed. The same seed gives the same program.
 //!
-//! What is in them: branches, loops, switches that fall through, jumps forward and back, indirect branches, early returns,
-//! recursion, calls through tables, loops with several entrances, tail calls that must be ones, `setjmp` and `longjmp`,
-//! exits deep in the stack, assembly that jumps; in C++ exceptions with cleanups, handlers by type, rethrowing;
-//! optionally threads. Loops and calls live on fuel, which each thread has a fixed amount of.
-//!
-//! The same seed gives the same program.
+//! Programs contain branches, loops with one and several entries, `switch` with fall-through, `goto`, indirect branches, early returns,
+//! recursion, indirect calls, `musttail` calls, `setjmp` and `longjmp`, calls of `exit` deep in the stack, and `asm goto`; in C++ also
+//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel, of which each thread has
+//! a fixed amount.
 
-/// A language.
+/// Language of a random program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomLanguage {
     /// C
@@ -21,16 +20,16 @@ pub enum RandomLanguage {
 pub struct RandomProgram {
     /// Its language.
     pub language: RandomLanguage,
-    /// Its text.
+    /// Its source.
     pub text: String,
 }
 
-/// Random numbers (SplitMix64).
+/// A random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Dice {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678)
     }
@@ -56,31 +55,41 @@ impl Dice {
     }
 }
 
-/// Makes the program of a seed.
+/// Generates the program of a seed.
 pub fn program(seed: u64) -> RandomProgram {
     let mut dice = Dice::new(seed);
     let language = if dice.chance(40) { RandomLanguage::Cxx } else { RandomLanguage::C };
     let threads = dice.chance(25);
     let functions = 3 + dice.below(6) as usize;
     let entrances = Dice::new(seed ^ ENTRANCES);
-    let mut maker =
-        Maker { dice, entrances, language, threads, functions, function: 0, labels: 0, in_loop: 0, may_jump: true, text: String::new() };
-    maker.prelude();
+    let mut writer = ProgramWriter {
+        dice,
+        entrances,
+        language,
+        threads,
+        functions,
+        function: 0,
+        labels: 0,
+        loop_depth: 0,
+        may_jump: true,
+        text: String::new(),
+    };
+    writer.prelude();
     for function in 0..functions {
-        maker.function(function);
+        writer.function(function);
     }
-    maker.main();
-    RandomProgram { language, text: maker.text }
+    writer.main();
+    RandomProgram { language, text: writer.text }
 }
 
-/// Separates the dice of [`Maker::entrances`] from the others.
+/// Makes the seed of [`ProgramWriter::entrances`] differ from that of the other dice.
 const ENTRANCES: u64 = 0x5eed_0001;
 
 mod statements;
 
-struct Maker {
+struct ProgramWriter {
     dice: Dice,
-    /// Which functions have loops with several entrances.
+    /// Decides which functions have loops with several entries. It is separate, so that such loops change nothing else in the program.
     entrances: Dice,
     language: RandomLanguage,
     threads: bool,
@@ -88,8 +97,8 @@ struct Maker {
     /// The function being written.
     function: usize,
     labels: usize,
-    in_loop: usize,
-    /// Whether `goto` and `return` are allowed here.
+    loop_depth: usize,
+    /// True if `goto` and `return` are allowed at the current place.
     may_jump: bool,
     text: String,
 }
@@ -126,7 +135,7 @@ __attribute__((noinline)) static void complain(u64 x) { if (x % 7 == 1) throw Wo
 3) throw (int)x; }
 ";
 
-impl Maker {
+impl ProgramWriter {
     fn line(&mut self, text: &str) {
         self.text.push_str(text);
         self.text.push('\n');
@@ -134,7 +143,7 @@ impl Maker {
 
     fn prelude(&mut self) {
         let fuel = [150, 600, 3000][self.dice.below(3) as usize];
-        // A thread that exits while others run would make the counts depend on chance.
+        // If a thread called `exit` while others run, the counts would depend on scheduling.
         let leave = if self.threads { -1_000_000 } else { [-1_000_000, 60, fuel][self.dice.below(3) as usize] };
         self.line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
         self.line(PRELUDE);
@@ -154,15 +163,15 @@ impl Maker {
         self.function = number;
         self.labels = 0;
         let jumps_back = self.language == RandomLanguage::C && self.dice.chance(35);
-        let quality = if jumps_back { "volatile " } else { "" };
+        let qualifier = if jumps_back { "volatile " } else { "" };
         let start = self.dice.below(100);
-        self.line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{quality}u64 a = a0, b = b0, c = {start}, d = 0;"));
+        self.line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{qualifier}u64 a = a0, b = b0, c = {start}, d = 0;"));
         self.line("if (fuel-- <= 0) return a ^ b;");
         if jumps_back {
-            self.landing();
+            self.setjmp_block();
         }
         if self.dice.chance(30) {
-            self.computed_jumps(jumps_back);
+            self.indirect_branches(jumps_back);
         }
         if self.dice.chance(15) {
             self.many_branches();
@@ -172,8 +181,8 @@ impl Maker {
             self.statement(3);
         }
         match self.entrances.below(8) {
-            0 | 1 => self.loop_of_two_entrances(),
-            2 => self.loop_entered_by_a_switch(),
+            0 | 1 => self.loop_with_two_entries(),
+            2 => self.loop_entered_by_switch(),
             _ => {}
         }
         if self.dice.chance(35) {
@@ -189,8 +198,8 @@ impl Maker {
         self.line("}");
     }
 
-    /// A block that `longjmp` comes back to. Nothing in it returns by another exit than its end.
-    fn landing(&mut self) {
+    /// A block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
+    fn setjmp_block(&mut self) {
         let target = self.dice.below(self.functions as u64);
         let other = self.dice.below(self.functions as u64);
         let twice = self.dice.chance(30);
@@ -202,8 +211,8 @@ impl Maker {
         }
     }
 
-    /// A small machine: several indirect branches with common targets; control also falls through to one of the targets.
-    fn computed_jumps(&mut self, volatile: bool) {
+    /// A state machine of several indirect branches with the same targets, some of which are also reached by falling through.
+    fn indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
         let labels: Vec<String> = (0..states).map(|i| format!("&&s{f}_{i}")).collect();
@@ -233,7 +242,7 @@ impl Maker {
         self.line(&format!("out{f}: ; }}"));
     }
 
-    /// More paths than fit an array.
+    /// A sequence of branches with more paths than an array of counters can have.
     fn many_branches(&mut self) {
         let count = 8 + self.dice.below(9);
         for i in 0..count {
@@ -254,8 +263,8 @@ impl Maker {
         self.line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
     }
 
-    /// Two labels that lead to each other, and control comes to both from outside.
-    fn loop_of_two_entrances(&mut self) {
+    /// A loop through two labels, both of which can be entered from outside.
+    fn loop_with_two_entries(&mut self) {
         let f = self.function;
         let (condition, leave) = (self.condition(), self.condition());
         self.line(&format!("if ({condition}) goto second{f};\nfirst{f}: a = twist(a + 3);"));
@@ -268,8 +277,8 @@ impl Maker {
         self.line(&format!("behind{f}: d++;"));
     }
 
-    /// A loop into the middle of which a switch leads.
-    fn loop_entered_by_a_switch(&mut self) {
+    /// A loop whose body contains case labels of a switch around it, as in Duff's device.
+    fn loop_entered_by_switch(&mut self) {
         let condition = self.condition();
         self.line("switch (a % 4) { case 0: do { a += 5; case 1: b = twist(b);");
         self.line("if (b % 7 == 3) continue; d++;");

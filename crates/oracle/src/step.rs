@@ -1,10 +1,8 @@
-//! A recorder of branches that needs no hardware: the program is run instruction by instruction, and each taken branch
-//! is printed as `perf script` prints what hardware recorded.
+//! A branch recorder that needs no hardware support: it single-steps a program and writes each taken branch in the format of `perf script`.
 //!
-//! The text is the trace of all branches as of Intel PT (`--itrace=b -F pid,tid,ip,addr`), from which windows of
-//! branches as of branch records (`-F pid,tid,ip,brstack`) can be taken ([`windows`]). System calls and signals look as
-//! they do when the kernel is not recorded. Whether an instruction branched is seen from where the next one is; jumps
-//! that may lead a few bytes forward and system calls have to be known by their first bytes.
+//! The text looks like a trace of all branches by Intel PT without the kernel (`--itrace=b -F pid,tid,ip,addr`). [`windows`] turns it into
+//! samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched if the next one does not follow it within the maximum
+//! length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their opcodes.
 
 use crate::error::Error;
 use crate::subject::SubjectOutcome;
@@ -22,17 +20,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// No instruction is longer.
-const LONGEST_INSTRUCTION: u64 = 15;
+/// Maximum length of an instruction in bytes.
+const MAX_INSTRUCTION_LENGTH: u64 = 15;
 /// An address that stands for the kernel.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
-/// Number of the system call that maps files.
+/// Number of the system call `mmap`.
 const MMAP: u64 = 9;
 
-/// Runs a program to its end and prints its branches. It must not start other processes.
+/// Runs a program to its end and writes its branches to `trace`. The program must not start other processes.
 ///
 /// # Errors
-/// It cannot be run or traced, or a text not be written.
+/// The program cannot be run or traced, or the trace cannot be written.
 pub fn record(
     program: &Path,
     arguments: &[OsString],
@@ -40,9 +38,9 @@ pub fn record(
     directory: &Path,
     trace: &mut dyn Write,
 ) -> Result<SubjectOutcome, Error> {
-    let _pinned = OneProcessor::keep();
+    let _pinned = PinnedThread::new();
     let failed = |what: &'static str| move |source: nix::Error| Error::Trace { program: program.to_owned(), what, source };
-    // The shell stops itself, so that it can be seized before it becomes the program.
+    // The shell stops itself, so that it can be seized before it executes the program.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "kill -STOP $$; exec \"$0\" \"$@\""]).arg(program).args(arguments).current_dir(directory);
     let mut child = shell.stdin(input).stdout(Stdio::piped()).env_remove("TRODDEN_OUTPUT").spawn().map_err(Error::file(program))?;
@@ -56,18 +54,18 @@ pub fn record(
     let options = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
     ptrace::seize(pid, options).map_err(failed("trace"))?;
     nix::sys::signal::kill(pid, Signal::SIGCONT).map_err(failed("continue"))?;
-    let status = Stepper::new(pid, trace).run().map_err(|stop| match stop {
-        Stop::Trace(source) => failed("step")(source),
-        Stop::Write(source) => Error::File { path: "the text of branches".into(), source },
+    let status = Stepper::new(pid, trace).run().map_err(|error| match error {
+        StepError::Trace(source) => failed("single-step")(source),
+        StepError::Write(source) => Error::File { path: "trace of branches".into(), source },
     })?;
     let output = reader.join().expect("the reader does not panic").map_err(Error::file(program))?;
     Ok(SubjectOutcome { status, output })
 }
 
-/// Windows of the last branches of each thread in a trace, as lines of branch stacks: of `size` branches, about `apart`
-/// from one to the next (by a simple generator; 0: after each branch). Branches into the kernel are not recorded, those
-/// out of it are, as hardware does it.
-pub fn windows(trace: &str, size: usize, apart: u64) -> String {
+/// Samples windows of each thread's last `size` branches from a trace, as lines of branch stacks. Between two windows, a pseudo-random
+/// number of branches with average `interval` is skipped; 0 takes a window after every branch. Like hardware, windows contain branches out
+/// of the kernel but not those into it.
+pub fn windows(trace: &str, size: usize, interval: u64) -> String {
     let mut text = String::new();
     let mut last: HashMap<&str, VecDeque<String>> = HashMap::new();
     let (mut seed, mut wait) = (0x9e37_79b9_7f4a_7c15_u64, 0);
@@ -88,32 +86,32 @@ pub fn windows(trace: &str, size: usize, apart: u64) -> String {
             continue;
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        wait = (seed >> 33) % (2 * apart + 1);
+        wait = (seed >> 33) % (2 * interval + 1);
         text += &format!("{thread} {to} {}\n", window.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
     }
     text
 }
 
-/// Keeps this thread, and so the program it starts, on one processor: then each step is a switch there, and wakes no other processor.
-struct OneProcessor(Option<CpuSet>);
+/// Pins this thread, and the program that it starts, to one processor, so that a step need not wake another. Restores the affinity on drop.
+struct PinnedThread(Option<CpuSet>);
 
-impl OneProcessor {
-    fn keep() -> OneProcessor {
+impl PinnedThread {
+    fn new() -> PinnedThread {
         let this = Pid::from_raw(0);
         let allowed = sched_getaffinity(this).ok();
         let first = allowed.and_then(|set| (0..CpuSet::count()).find(|cpu| set.is_set(*cpu) == Ok(true)));
         let mut one = CpuSet::new();
-        // Where that is not allowed, it is only slower.
+        // Pinning only saves time, so failure is ignored.
         if let Some(cpu) = first
             && one.set(cpu).is_ok()
         {
             let _ = sched_setaffinity(this, &one);
         }
-        OneProcessor(allowed)
+        PinnedThread(allowed)
     }
 }
 
-impl Drop for OneProcessor {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         if let Some(allowed) = &self.0 {
             let _ = sched_setaffinity(Pid::from_raw(0), allowed);
@@ -121,46 +119,46 @@ impl Drop for OneProcessor {
     }
 }
 
-enum Stop {
+enum StepError {
     Trace(nix::Error),
     Write(std::io::Error),
 }
 
-impl From<nix::Error> for Stop {
-    fn from(error: nix::Error) -> Stop {
-        Stop::Trace(error)
+impl From<nix::Error> for StepError {
+    fn from(error: nix::Error) -> StepError {
+        StepError::Trace(error)
     }
 }
 
-impl From<std::io::Error> for Stop {
-    fn from(error: std::io::Error) -> Stop {
-        Stop::Write(error)
+impl From<std::io::Error> for StepError {
+    fn from(error: std::io::Error) -> StepError {
+        StepError::Write(error)
     }
 }
 
-/// What has to be known of an instruction by its bytes.
+/// Kinds of instructions, as far as they matter for recognising branches.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum InstructionKind {
     SystemCall,
-    /// A direct jump or call of so many bytes.
+    /// A direct jump or call, with its length in bytes.
     Jump(u64),
-    /// A return, an indirect jump or call: it branches, however near its target is.
+    /// A return, or an indirect jump or call. It always branches.
     Indirect,
     Other,
 }
 
-/// What a thread did last.
+/// State of a thread.
 #[derive(Default)]
 struct Thread {
-    /// The instruction that it was about to execute; none before its first.
-    at: Option<u64>,
+    /// Address of the next instruction; `None` before the first.
+    next: Option<u64>,
 }
 
 struct Stepper<'a> {
     pid: Pid,
     trace: &'a mut dyn Write,
     memory: Option<File>,
-    kinds: HashMap<u64, Kind>,
+    kinds: HashMap<u64, InstructionKind>,
     threads: HashMap<Pid, Thread>,
     mapped: HashSet<String>,
 }
@@ -171,36 +169,36 @@ impl<'a> Stepper<'a> {
         Stepper { pid, trace, memory: None, kinds, threads, mapped }
     }
 
-    fn run(&mut self) -> Result<ExitStatus, Stop> {
+    fn run(&mut self) -> Result<ExitStatus, StepError> {
         loop {
             match self.wait()? {
-                WaitStatus::Exited(pid, code) if self.ended(pid)? => return Ok(ExitStatus::from_raw(code << 8)),
-                WaitStatus::Signaled(pid, signal, _) if self.ended(pid)? => return Ok(ExitStatus::from_raw(signal as i32)),
+                WaitStatus::Exited(pid, code) if self.thread_ended(pid)? => return Ok(ExitStatus::from_raw(code << 8)),
+                WaitStatus::Signaled(pid, signal, _) if self.thread_ended(pid)? => return Ok(ExitStatus::from_raw(signal as i32)),
                 WaitStatus::PtraceEvent(pid, _, event) if event == nix::libc::PTRACE_EVENT_EXEC => {
                     self.memory = Some(File::open(format!("/proc/{}/mem", self.pid))?);
-                    self.map()?;
-                    self.stepped(pid)?;
+                    self.write_new_mappings()?;
+                    self.record_step(pid)?;
                     step(pid, None)?;
                 }
                 WaitStatus::PtraceEvent(pid, _, event) => {
                     if event == nix::libc::PTRACE_EVENT_CLONE {
                         self.threads.entry(Pid::from_raw(ptrace::getevent(pid)? as i32)).or_default();
                     }
-                    self.go_on(pid, None)?;
+                    self.resume(pid, None)?;
                 }
                 WaitStatus::Stopped(pid, Signal::SIGTRAP) => {
-                    self.stepped(pid)?;
-                    self.go_on(pid, None)?;
+                    self.record_step(pid)?;
+                    self.resume(pid, None)?;
                 }
-                WaitStatus::Stopped(pid, Signal::SIGCONT | Signal::SIGSTOP) if self.memory.is_none() => self.go_on(pid, None)?,
-                WaitStatus::Stopped(pid, signal) => self.go_on(pid, Some(signal))?,
+                WaitStatus::Stopped(pid, Signal::SIGCONT | Signal::SIGSTOP) if self.memory.is_none() => self.resume(pid, None)?,
+                WaitStatus::Stopped(pid, signal) => self.resume(pid, Some(signal))?,
                 _ => {}
             }
         }
     }
 
-    /// What one of the threads did. Other children of this process are not waited for: they are others' business.
-    fn wait(&mut self) -> Result<WaitStatus, Stop> {
+    /// Waits for an event of one of the program's threads. It does not wait for other children of this process, which are not its own.
+    fn wait(&mut self) -> Result<WaitStatus, StepError> {
         if self.threads.len() == 1 {
             return Ok(waitpid(self.threads.keys().next().copied(), Some(WaitPidFlag::__WALL))?);
         }
@@ -215,36 +213,36 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// Goes on: by one instruction once the program runs.
-    fn go_on(&self, pid: Pid, signal: Option<Signal>) -> Result<(), Stop> {
+    /// Resumes a thread: by one instruction once the program has been executed, freely before that.
+    fn resume(&self, pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
         match self.memory {
             Some(_) => step(pid, signal),
             None => ignore_ended(ptrace::cont(pid, signal)),
         }
     }
 
-    /// A thread has executed an instruction.
-    fn stepped(&mut self, pid: Pid) -> Result<(), Stop> {
+    /// Writes the branch, if any, of the instruction that a thread has just executed.
+    fn record_step(&mut self, pid: Pid) -> Result<(), StepError> {
         let registers = match ptrace::getregs(pid) {
             Err(nix::Error::ESRCH) => return Ok(()),
             registers => registers?,
         };
         let now = registers.rip;
-        let Some(before) = self.threads.entry(pid).or_default().at.replace(now) else {
+        let Some(before) = self.threads.entry(pid).or_default().next.replace(now) else {
             return self.branch(pid, None, Some(now));
         };
         let (kind, ahead) = (self.kind(before), now.wrapping_sub(before));
         match kind {
-            Kind::SystemCall => {
+            InstructionKind::SystemCall => {
                 if registers.orig_rax == MMAP {
-                    self.map()?;
+                    self.write_new_mappings()?;
                 }
                 self.branch(pid, Some(before), None)?;
                 self.branch(pid, None, Some(now))
             }
-            Kind::Jump(length) if ahead == length => Ok(()),
-            Kind::Other if ahead <= LONGEST_INSTRUCTION => Ok(()),
-            _ if self.is_delivery(&registers) => {
+            InstructionKind::Jump(length) if ahead == length => Ok(()),
+            InstructionKind::Other if ahead <= MAX_INSTRUCTION_LENGTH => Ok(()),
+            _ if self.is_signal_delivery(&registers) => {
                 self.branch(pid, Some(before), None)?;
                 self.branch(pid, None, Some(now))
             }
@@ -252,8 +250,8 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// Whether control is at a handler because of a signal: the address that the handler will return to leads to a system call at once.
-    fn is_delivery(&self, registers: &nix::libc::user_regs_struct) -> bool {
+    /// Returns true if a signal handler is about to start: its return address then points to the code that calls `rt_sigreturn`.
+    fn is_signal_delivery(&self, registers: &nix::libc::user_regs_struct) -> bool {
         let mut word = [0; 8];
         let memory = self.memory.as_ref().expect("the program runs");
         if memory.read_exact_at(&mut word, registers.rsp).is_err() {
@@ -264,7 +262,7 @@ impl<'a> Stepper<'a> {
         memory.read_exact_at(&mut code, u64::from_le_bytes(word)).is_ok() && code == [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05]
     }
 
-    fn kind(&mut self, address: u64) -> Kind {
+    fn kind(&mut self, address: u64) -> InstructionKind {
         if let Some(kind) = self.kinds.get(&address) {
             return *kind;
         }
@@ -276,12 +274,12 @@ impl<'a> Stepper<'a> {
         kind
     }
 
-    fn branch(&mut self, pid: Pid, from: Option<u64>, to: Option<u64>) -> Result<(), Stop> {
+    fn branch(&mut self, pid: Pid, from: Option<u64>, to: Option<u64>) -> Result<(), StepError> {
         Ok(writeln!(self.trace, "{}/{} {:x} => {:x}", self.pid, pid, from.unwrap_or(0), to.unwrap_or(0))?)
     }
 
-    /// Prints the files that were mapped since the last time.
-    fn map(&mut self) -> Result<(), Stop> {
+    /// Writes the executable mappings of files that were added since the last call.
+    fn write_new_mappings(&mut self) -> Result<(), StepError> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
         for line in maps.lines().filter(|l| l.contains(" r-xp ") && l.contains(" /")) {
             if !self.mapped.insert(line.to_owned()) {
@@ -304,8 +302,8 @@ impl<'a> Stepper<'a> {
         Ok(())
     }
 
-    /// Whether it was the program itself that ended.
-    fn ended(&mut self, pid: Pid) -> Result<bool, Stop> {
+    /// Writes the end of a thread. Returns true if it was the main thread, which ends last.
+    fn thread_ended(&mut self, pid: Pid) -> Result<bool, StepError> {
         self.threads.remove(&pid);
         let program = self.pid;
         writeln!(self.trace, "PERF_RECORD_EXIT({program}:{pid}):({program}:{program})")?;
@@ -313,34 +311,36 @@ impl<'a> Stepper<'a> {
     }
 }
 
-fn step(pid: Pid, signal: Option<Signal>) -> Result<(), Stop> {
+fn step(pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
     ignore_ended(ptrace::step(pid, signal))
 }
 
-/// Another thread may have ended the program meanwhile.
-fn ignore_ended(result: nix::Result<()>) -> Result<(), Stop> {
+/// Ignores that a thread no longer exists, since another thread can end the program at any time.
+fn ignore_ended(result: nix::Result<()>) -> Result<(), StepError> {
     match result {
         Err(nix::Error::ESRCH) => Ok(()),
         result => Ok(result?),
     }
 }
 
-fn kind_of(code: &[u8]) -> Kind {
+fn kind_of(code: &[u8]) -> InstructionKind {
     let prefixes = code.iter().take_while(|b| matches!(b, 0xf2 | 0x2e | 0x3e)).count();
-    let length = |bytes: u64| Kind::Jump(bytes + prefixes as u64);
+    let length = |bytes: u64| InstructionKind::Jump(bytes + prefixes as u64);
     match (code.get(prefixes), code.get(prefixes + 1)) {
-        (Some(0x0f), Some(0x05)) => Kind::SystemCall,
+        (Some(0x0f), Some(0x05)) => InstructionKind::SystemCall,
         (Some(0x70..=0x7f | 0xeb | 0xe0..=0xe3), _) => length(2),
         (Some(0xe8 | 0xe9), _) => length(5),
         (Some(0x0f), Some(0x80..=0x8f)) => length(6),
-        (Some(0xc2 | 0xc3), _) | (Some(0xf3), Some(0xc3)) => Kind::Indirect,
-        (Some(0xff), Some(operands)) if is_transfer(*operands) => Kind::Indirect,
-        (Some(0x40..=0x4f), Some(0xff)) if code.get(prefixes + 2).is_some_and(|operands| is_transfer(*operands)) => Kind::Indirect,
-        _ => Kind::Other,
+        (Some(0xc2 | 0xc3), _) | (Some(0xf3), Some(0xc3)) => InstructionKind::Indirect,
+        (Some(0xff), Some(operands)) if is_transfer(*operands) => InstructionKind::Indirect,
+        (Some(0x40..=0x4f), Some(0xff)) if code.get(prefixes + 2).is_some_and(|operands| is_transfer(*operands)) => {
+            InstructionKind::Indirect
+        }
+        _ => InstructionKind::Other,
     }
 }
 
-/// Whether an instruction of the opcode 0xff is a jump or a call, by the byte of its operands.
+/// Returns true if an instruction with opcode 0xff is a jump or a call, given its ModRM byte.
 fn is_transfer(operands: u8) -> bool {
     (2..=5).contains(&(operands >> 3 & 7))
 }

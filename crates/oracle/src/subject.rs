@@ -1,4 +1,4 @@
-//! A program that is checked: its units with maps and bitcode, and how it is linked, so that it can be rebuilt of other objects.
+//! The program under test: its units with maps and bitcode, and its link, so that it can be rebuilt from other objects and run.
 
 use crate::error::Error;
 use crate::probes::{FunctionProbes, NodeNumbers, ProbePurpose, insert_probes};
@@ -12,22 +12,22 @@ use trodden_profile::collect::counters;
 use trodden_unit::experiment::{InputFolder, Keep, PluginRequest, UnitAction};
 use trodden_unit::{Identity, Image, UnitCache, UnitMap};
 
-/// A program.
+/// The program under test.
 #[derive(Debug)]
 pub struct Subject {
     /// The instrumented program.
     pub program: PathBuf,
     /// Its units, in link order.
     pub units: Vec<SubjectUnit>,
-    /// How it is linked.
+    /// The command that links it.
     pub link: Link,
-    /// Where the oracle keeps its files.
+    /// The folder for the oracle's files.
     pub folder: PathBuf,
-    /// Files of earlier profiles that the build was given.
+    /// Files of earlier profiles that the build used.
     pub inputs: InputFolder,
 }
 
-/// A unit of a program.
+/// A compilation unit of the program.
 #[derive(Debug)]
 pub struct SubjectUnit {
     /// Its identity.
@@ -38,12 +38,12 @@ pub struct SubjectUnit {
     pub bitcode: PathBuf,
 }
 
-/// A link.
+/// A command that links a program.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// `clang` or `clang++`.
     pub driver: &'static str,
-    /// Folder in which it runs.
+    /// The folder in which the driver runs.
     pub directory: PathBuf,
     /// Its arguments.
     pub arguments: Vec<LinkArgument>,
@@ -52,48 +52,48 @@ pub struct Link {
 /// An argument of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkArgument {
-    /// As it is.
+    /// An argument that is passed on unchanged.
     Plain(OsString),
     /// The object of a unit.
     Unit(Identity),
-    /// An archive: its members are files or units.
+    /// An archive whose members are files and units.
     Archive(Vec<LinkArgument>),
-    /// Units that are linked together, whether needed or not.
+    /// The units of one relocatable object, all of which are linked.
     Whole(Vec<LinkArgument>),
 }
 
-/// A run of a program.
+/// How to run a program.
 #[derive(Debug)]
 pub struct SubjectRun {
-    /// The file to run it as: all variants run under the same name, since programs look at theirs.
+    /// The path that every variant is copied to before it runs, since programs can depend on their own name.
     pub place: PathBuf,
-    /// Words after the program's name.
+    /// Command-line arguments.
     pub arguments: Vec<OsString>,
-    /// Standard input; nothing if none.
+    /// A file for standard input; empty input if `None`.
     pub input: Option<PathBuf>,
-    /// Where it runs.
+    /// The working folder.
     pub directory: PathBuf,
-    /// Seconds after which it is killed.
+    /// Seconds after which the program is killed.
     pub limit_s: u32,
 }
 
-/// What a run showed.
+/// The observable outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SubjectOutcome {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
     /// Standard output.
     pub output: Vec<u8>,
 }
 
-/// A program with probes.
+/// A program with the oracle's probes.
 #[derive(Debug)]
 pub struct ProbedProgram {
-    /// The program.
+    /// The executable.
     pub program: PathBuf,
-    /// For each unit, for each function of its map: its numbers.
+    /// The probes of each function, by unit and index in the unit's map.
     pub functions: Vec<Vec<FunctionProbes>>,
-    /// How many numbers there are.
+    /// The number of probe numbers.
     pub slots: u32,
 }
 
@@ -101,7 +101,7 @@ impl Subject {
     /// Reads the units of an instrumented program.
     ///
     /// # Errors
-    /// It is not instrumented, or its bitcode was not kept.
+    /// The program is not instrumented, or its bitcode was not kept.
     pub fn read(program: &Path, link: Link, folder: &Path) -> Result<Subject, Error> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
         let frames: HashMap<Identity, _> = image.frames.iter().map(|f| (f.unit, f)).collect();
@@ -109,7 +109,7 @@ impl Subject {
         for placed in &image.units {
             let frame = frames.get(&placed.unit).ok_or_else(|| Error::Damaged {
                 path: program.to_owned(),
-                what: format!("it lacks the frame of unit {}: link it without stripping", placed.unit),
+                what: format!("the frame of unit {} is missing: link the program without stripping it", placed.unit),
             })?;
             let bitcode = folder.join(format!("{}.bc", placed.unit));
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
@@ -119,17 +119,17 @@ impl Subject {
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
-    /// The same program, built by a store of units with the files of earlier profiles that its build was given.
+    /// The same program, with the inputs of its build taken from a unit store.
     #[must_use]
-    pub fn of_store(self, store: &UnitCache) -> Subject {
+    pub fn with_inputs_of(self, store: &UnitCache) -> Subject {
         Subject { inputs: store.inputs(), ..self }
     }
 
-    /// Makes the program with probes: in the place of trodden's probes, or beside them, so that both count in one run.
+    /// Builds the program with the oracle's probes. If `combined`, trodden's probes are in the same program, so that both count in one run.
     ///
     /// # Errors
     /// A tool fails, or a unit's text does not match its map.
-    pub fn with_probes(&self, tools: &Toolkit, purpose: ProbePurpose, log_bytes: u64, beside: bool) -> Result<ProbedProgram, Error> {
+    pub fn with_probes(&self, tools: &Toolkit, purpose: ProbePurpose, log_bytes: u64, combined: bool) -> Result<ProbedProgram, Error> {
         let name = if purpose == ProbePurpose::Log { "log" } else { "counts" };
         let mut numbers = NodeNumbers::default();
         let (mut functions, mut objects) = (Vec::new(), HashMap::new());
@@ -137,7 +137,7 @@ impl Subject {
             let (text, probed) = insert_probes(&tools.text(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
             let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
             fs::write(&module, text).map_err(Error::file(&module))?;
-            self.object(tools, unit, &module, &object, beside)?;
+            self.object(tools, unit, &module, &object, combined)?;
             fs::remove_file(&module).map_err(Error::file(&module))?;
             functions.push(probed);
             objects.insert(unit.identity, object);
@@ -145,16 +145,16 @@ impl Subject {
         let recorder = self.recorder(tools, purpose, numbers.count(), log_bytes)?;
         let program = self.folder.join(name);
         let mut more = vec![recorder.into()];
-        more.extend(beside.then(|| tools.runtime.clone().into()));
-        self.link.make(tools, &objects, &more, &program)?;
+        more.extend(combined.then(|| tools.runtime.clone().into()));
+        self.link.run(tools, &objects, &more, &program)?;
         let count = numbers.count();
         Ok(ProbedProgram { program, functions, slots: count })
     }
 
-    /// Makes an object of a variant of a unit.
+    /// Compiles a variant of a unit, with trodden's probes if `probes`.
     ///
     /// # Errors
-    /// Clang refuses it.
+    /// clang fails, or an input of the build cannot be read.
     pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
         let request = match probes {
@@ -164,7 +164,7 @@ impl Subject {
         tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
     }
 
-    /// The request by which a unit was built, and the files that it names, in a folder of the oracle's own.
+    /// Writes the request by which a unit was built, and the files that it names, to `folder`, and returns the request's file.
     fn request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, Error> {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
@@ -172,23 +172,23 @@ impl Subject {
         Ok(PluginRequest::new(unit.map.experiment.clone(), UnitAction::Instrument, Keep::Bitcode).write(folder)?)
     }
 
-    /// The same program instrumented again after its units were changed; the units are in the same order.
+    /// Reads a variant of this program that was instrumented again after its units had been changed. The units have the same order.
     ///
     /// # Errors
-    /// It is not the same program.
-    pub fn again(&self, program: &Path) -> Result<Subject, Error> {
+    /// The program has a different number of units.
+    pub fn reread(&self, program: &Path) -> Result<Subject, Error> {
         let new = Subject { inputs: self.inputs.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
         let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
             true => Ok(new),
             false => Err(Error::Damaged {
                 path: program.to_owned(),
-                what: format!("it has the units {:?}, the program that is checked {:?}", names(&new), names(self)),
+                what: format!("its units are {:?}, but those of the program under test are {:?}", names(&new), names(self)),
             }),
         }
     }
 
-    /// Name of a file made of a unit.
+    /// The path of a file derived from a unit.
     pub fn file(&self, unit: &SubjectUnit, purpose: &str, extension: &str) -> PathBuf {
         self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
     }
@@ -204,10 +204,10 @@ impl Subject {
         Ok(object)
     }
 
-    /// Runs the instrumented program, with more variables set, and reads what it counted, for each unit.
+    /// Runs the instrumented program with additional environment variables and returns the counts of each unit.
     ///
     /// # Errors
-    /// It cannot be run, or its raw file not be read.
+    /// The program cannot be run, or its raw file cannot be read.
     pub fn count_paths(&self, run: &SubjectRun, more: &[(&str, &Path)]) -> Result<(SubjectOutcome, Vec<HashMap<u64, u64>>), Error> {
         let folder = self.folder.join("raw");
         if folder.exists() {
@@ -215,7 +215,7 @@ impl Subject {
         }
         fs::create_dir(&folder).map_err(Error::file(&folder))?;
         let pattern = folder.join("%m.raw");
-        let outcome = run.make(&self.program, &[&[("TRODDEN_OUTPUT", pattern.as_path())], more].concat())?;
+        let outcome = run.execute(&self.program, &[&[("TRODDEN_OUTPUT", pattern.as_path())], more].concat())?;
         let mut counts = vec![HashMap::new(); self.units.len()];
         for file in fs::read_dir(&folder).map_err(Error::file(&folder))? {
             let path = file.map_err(Error::file(&folder))?.path();
@@ -229,11 +229,11 @@ impl Subject {
 }
 
 impl Link {
-    /// Links a program of other objects.
+    /// Links the program from other objects of its units, and `more` arguments.
     ///
     /// # Errors
     /// The link fails.
-    pub fn make(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), Error> {
+    pub fn run(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), Error> {
         let mut command = tools.command(self.driver);
         command.current_dir(&self.directory).args(["-Qunused-arguments", "-o"]).arg(output).args(more);
         for (i, argument) in self.arguments.iter().enumerate() {
@@ -248,7 +248,7 @@ impl Link {
     }
 }
 
-/// Adds files and objects of units. A unit that the program does not consist of (an archive's member that nothing needed) is left out.
+/// Adds an argument with the objects of its units. Units without an object are omitted: they are archive members that the link did not use.
 fn add(command: &mut Command, argument: &LinkArgument, objects: &HashMap<Identity, PathBuf>) {
     match argument {
         LinkArgument::Plain(argument) => drop(command.arg(argument)),
@@ -267,11 +267,11 @@ fn archive(tools: &Toolkit, members: &[LinkArgument], objects: &HashMap<Identity
 }
 
 impl SubjectRun {
-    /// Runs a program with variables set.
+    /// Runs a program with additional environment variables.
     ///
     /// # Errors
-    /// It cannot be run.
-    pub fn make(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<SubjectOutcome, Error> {
+    /// The program cannot be copied to its place or started.
+    pub fn execute(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<SubjectOutcome, Error> {
         self.put_in_place(program)?;
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", &self.limit_s.to_string()]).arg(&self.place).args(&self.arguments).current_dir(&self.directory);
@@ -284,8 +284,8 @@ impl SubjectRun {
         Ok(SubjectOutcome { status: output.status, output: output.stdout })
     }
 
-    /// Copies the program to where it runs, by another process: a file that this one had open for writing cannot be
-    /// executed (`ETXTBSY`) as long as a child that another thread started meanwhile still has its descriptor.
+    /// Copies the program to where it runs, using `cp`. If this process wrote the file itself, a child started by another thread could
+    /// inherit the descriptor, and executing the file would fail with `ETXTBSY` until that child closes it.
     fn put_in_place(&self, program: &Path) -> Result<(), Error> {
         if let Some(folder) = self.place.parent() {
             fs::create_dir_all(folder).map_err(Error::file(folder))?;
@@ -304,7 +304,7 @@ mod tests {
     use trodden_unit::{CountedEvent, KnownPaths, Settings};
 
     #[test]
-    fn programs_run_where_they_were_just_put_while_other_threads_start_some() {
+    fn copied_programs_run_while_other_threads_start_processes() {
         let place = tempfile::tempdir().unwrap();
         let run = |name: &str| SubjectRun {
             place: place.path().join(name),
@@ -323,7 +323,7 @@ mod tests {
                 });
             }
             let statuses: Vec<_> =
-                (0..150).map(|at| run(&at.to_string()).make(Path::new("/bin/true"), &[]).map(|o| o.status.code())).collect();
+                (0..150).map(|at| run(&at.to_string()).execute(Path::new("/bin/true"), &[]).map(|o| o.status.code())).collect();
             is_done.store(true, std::sync::atomic::Ordering::Relaxed);
             statuses
         });
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_build_was_given_are_found_by_their_content() {
+    fn inputs_of_a_build_are_found_in_its_store() {
         let place = tempfile::tempdir().unwrap();
         let (store, oracle) = (UnitCache::at(place.path().join("store")), place.path().join("oracle"));
         let file = place.path().join("known");
@@ -362,7 +362,7 @@ mod tests {
         let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
         let missing = subject.request(&unit, &InputFolder::at(&oracle));
         assert!(matches!(missing, Err(Error::Input(InputError::Missing { .. }))), "{missing:?}");
-        let file = subject.of_store(&store).request(&unit, &InputFolder::at(&oracle)).unwrap();
+        let file = subject.with_inputs_of(&store).request(&unit, &InputFolder::at(&oracle)).unwrap();
         let (read, folder) = PluginRequest::read(&file).unwrap();
         assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));
     }

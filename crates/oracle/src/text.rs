@@ -1,48 +1,49 @@
-//! Reading LLVM's textual form, as far as oracles need it: functions, their blocks, where instructions begin, what calls call.
+//! A reader of LLVM's textual IR, as far as the oracles need it: functions, blocks, the first lines of instructions, and callees.
 //!
-//! It is the printer's output that is read (`llvm-dis`), which is regular: a definition runs from a line `define` to a
-//! line `}`; labels begin at the margin; instructions are indented by two blanks; what belongs to the instruction
-//! before is indented by more (and the `]` that closes a switch).
+//! It reads the output of LLVM's printer only, which has a fixed layout. A definition extends from a line starting with `define` to a line
+//! `}`. Labels start in the first column, instructions after two blanks. Lines indented further, and the `]` that closes a switch, continue
+//! the previous instruction.
 
 use std::collections::{HashMap, HashSet};
 
-/// A module's text.
+/// The text of a module.
 pub struct TextModule<'a> {
-    /// Its lines.
+    /// All lines.
     pub lines: Vec<&'a str>,
-    /// The functions it defines.
+    /// The functions that the module defines.
     pub functions: Vec<TextFunction>,
-    /// Names of functions with the numbers of their attribute groups.
+    /// The attribute groups of each function, by its name.
     attributes: HashMap<String, Vec<u32>>,
-    /// Groups that hold `returns_twice`, and `noreturn`.
+    /// Attribute groups that contain `returns_twice`.
     twice: HashSet<u32>,
+    /// Attribute groups that contain `noreturn`.
     noreturn: HashSet<u32>,
 }
 
-/// A definition.
+/// A defined function.
 pub struct TextFunction {
     /// Its name, as in a unit's map.
     pub name: String,
-    /// The lines of its body, `define` and `}` left out.
+    /// Its basic blocks, in the order of the text.
     pub blocks: Vec<TextBlock>,
 }
 
 /// A basic block.
 #[derive(Default)]
 pub struct TextBlock {
-    /// Its label; the entry may have none.
+    /// Its label; the entry block may have none.
     pub label: Option<String>,
-    /// First lines of its instructions.
+    /// Indices of the first lines of its instructions.
     pub instructions: Vec<usize>,
 }
 
-/// Calls by which a process becomes two.
+/// Functions that create a second process, and so return twice.
 const FORKS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
-/// Intrinsics that make no code.
+/// Prefixes of intrinsics that generate no code.
 const CODELESS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
 
 impl<'a> TextModule<'a> {
-    /// Reads a module.
+    /// Parses the printer's output.
     pub fn read(text: &'a str) -> TextModule<'a> {
         let mut module = TextModule {
             lines: text.lines().collect(),
@@ -59,11 +60,11 @@ impl<'a> TextModule<'a> {
                 module.body_line(at, line);
             } else if line.starts_with("define ") {
                 let name = callee_of(line).unwrap_or_default();
-                module.attributes.insert(name.clone(), groups_of(line));
+                module.attributes.insert(name.clone(), attribute_groups_of(line));
                 module.functions.push(TextFunction { name, blocks: vec![TextBlock::default()] });
                 inside = true;
             } else if line.starts_with("declare ") {
-                module.attributes.insert(callee_of(line).unwrap_or_default(), groups_of(line));
+                module.attributes.insert(callee_of(line).unwrap_or_default(), attribute_groups_of(line));
             } else if let Some(rest) = line.strip_prefix("attributes #") {
                 module.attribute_group(rest);
             }
@@ -99,31 +100,31 @@ impl<'a> TextModule<'a> {
         }
     }
 
-    /// Whether a call may return a second time.
+    /// Returns true if a call may return twice.
     pub fn returns_twice(&self, call: &str) -> bool {
         self.has(call, &self.twice) || callee_of(call).is_some_and(|name| FORKS.contains(&name.as_str()))
     }
 
-    /// Whether a call is known not to return.
+    /// Returns true if a call is known not to return.
     pub fn never_returns(&self, call: &str) -> bool {
         self.has(call, &self.noreturn)
     }
 
     fn has(&self, call: &str, groups: &HashSet<u32>) -> bool {
-        let own = groups_of(call);
+        let own = attribute_groups_of(call);
         let named = callee_of(call).and_then(|name| self.attributes.get(&name));
         own.iter().chain(named.into_iter().flatten()).any(|g| groups.contains(g))
     }
 }
 
-/// The operation of an instruction: its first word behind the name of its result.
+/// The operation of an instruction: its first word after `%result = `.
 pub fn opcode(line: &str) -> &str {
     let operation = operation(line);
     let end = operation.find([' ', ',']).unwrap_or(operation.len());
     &operation[..end]
 }
 
-/// An instruction without the name of its result.
+/// An instruction without `%result = `.
 fn operation(line: &str) -> &str {
     let line = line.trim_start();
     match line.starts_with('%') {
@@ -138,7 +139,7 @@ pub fn result(line: &str) -> Option<&str> {
     line.starts_with('%').then(|| line.split(" = ").next()).flatten()
 }
 
-/// How a line calls, if it is a `call`: `tail`, `musttail`, `notail`, or nothing.
+/// The marker of a call instruction: `tail`, `musttail`, `notail` or an empty text. `None` if the line is not a call.
 pub fn call_kind(line: &str) -> Option<&str> {
     let operation = operation(line);
     match opcode(line) {
@@ -148,18 +149,18 @@ pub fn call_kind(line: &str) -> Option<&str> {
     }
 }
 
-/// Whether a line calls an intrinsic.
+/// Returns true if a line calls an intrinsic.
 pub fn is_intrinsic(line: &str) -> bool {
     callee_of(line).is_some_and(|name| name.starts_with("llvm."))
 }
 
-/// Whether a line calls an intrinsic that makes no code.
+/// Returns true if a line calls an intrinsic that generates no code.
 pub fn is_codeless(line: &str) -> bool {
     call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS.iter().any(|m| name.starts_with(m)))
 }
 
-/// The function that a line calls, declares or defines: the first name that a parenthesis follows. None if it is a
-/// computed one, or assembly.
+/// The function that a line calls, declares or defines: the first name followed by a parenthesis. `None` for indirect calls and inline
+/// assembly.
 pub fn callee_of(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let mut at = 0;
@@ -179,7 +180,7 @@ pub fn callee_of(line: &str) -> Option<String> {
     None
 }
 
-/// The name behind a sigil, without its quotes, and where it ends.
+/// The name that starts at an index, without quotes, and the index of its end.
 fn name_at(bytes: &[u8], start: usize) -> (String, usize) {
     if bytes.get(start) == Some(&b'"') {
         let end = closing_quote(bytes, start);
@@ -194,7 +195,7 @@ fn closing_quote(bytes: &[u8], open: usize) -> usize {
     bytes[open + 1..].iter().position(|b| *b == b'"').map_or(bytes.len() - 1, |n| open + 1 + n)
 }
 
-/// Undoes `\41` for `A`.
+/// Replaces escapes such as `\41` by their bytes (here `A`).
 fn unescape(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     let mut at = 0;
@@ -221,8 +222,8 @@ fn label_of(line: &str) -> String {
     }
 }
 
-/// The attribute groups that a line refers to.
-fn groups_of(line: &str) -> Vec<u32> {
+/// The numbers of the attribute groups that a line refers to.
+fn attribute_groups_of(line: &str) -> Vec<u32> {
     line.split(' ').filter_map(|word| word.strip_prefix('#')?.trim_end_matches(',').parse().ok()).collect()
 }
 
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_is_called() {
+    fn callees_are_found() {
         let of = |line: &str| callee_of(line);
         assert_eq!(of("  %3 = tail call i32 (ptr, ...) @printf(ptr @.str, i32 %2)").as_deref(), Some("printf"));
         assert_eq!(of("  call void %4(ptr @f)"), None);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_bodies_into_blocks_and_instructions() {
+    fn bodies_are_split_into_blocks_and_instructions() {
         let text = "define i32 @f(i32 %0) #0 {\n  switch i32 %0, label %3 [\n    i32 1, label %2\n  ]\n\n2:                ; preds = %1\n  \
                     br label %3\n\n\"a b\":\n    #dbg_value(i32 0)\n  ret i32 0\n}\ndeclare i32 @setjmp(ptr) #1\nattributes #1 = { \
                     nounwind returns_twice }\n";

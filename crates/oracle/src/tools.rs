@@ -1,4 +1,4 @@
-//! Running the tools of LLVM, and where the parts of trodden under test are.
+//! Running LLVM's tools, and locating the parts of trodden under test.
 
 use crate::error::Error;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Where LLVM's tools are, and trodden's plugin and runtime.
+/// The locations of LLVM's tools and of trodden's plugin and runtime.
 #[derive(Clone, Debug)]
 pub struct Toolkit {
     llvm: PathBuf,
@@ -18,52 +18,52 @@ pub struct Toolkit {
     pub runtime: PathBuf,
 }
 
-/// The object that a build script made.
+/// The runtime object built by the build script.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
-/// The recorder's source.
+/// The C source of the recorder that probes call.
 pub const RECORDER: &str = include_str!("probes.c");
-/// Where LLVM's packages put its tools.
-const PACKAGED: &str = "/usr/lib/llvm-22";
+/// Where Debian's packages of LLVM install its tools.
+const DEFAULT_LLVM: &str = "/usr/lib/llvm-22";
 
 impl Toolkit {
-    /// Finds the plugin that `TRODDEN_PLUGIN` names, or builds it (nothing to do if it is up to date), and writes the
-    /// runtime object into `folder`.
+    /// Takes the plugin from `TRODDEN_PLUGIN` or else builds it with cargo, and writes the runtime object to `folder`. LLVM's folder comes
+    /// from `TRODDEN_LLVM`, if set.
     ///
     /// # Errors
-    /// The plugin cannot be built, or the folder not be written.
+    /// The plugin cannot be built, or the folder cannot be written.
     pub fn prepare(folder: &Path) -> Result<Toolkit, Error> {
-        let llvm = std::env::var_os("TRODDEN_LLVM").map_or(PACKAGED.into(), PathBuf::from).join("bin");
+        let llvm = std::env::var_os("TRODDEN_LLVM").map_or(DEFAULT_LLVM.into(), PathBuf::from).join("bin");
         let plugin = match std::env::var_os("TRODDEN_PLUGIN") {
             Some(plugin) => plugin.into(),
             None => build_plugin()?,
         };
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let runtime = folder.join("trodden_rt.o");
-        write_whole(&runtime, RUNTIME)?;
+        write_atomically(&runtime, RUNTIME)?;
         Ok(Toolkit { llvm, plugin, runtime })
     }
 
-    /// A tool of LLVM.
+    /// A command that runs a tool of LLVM.
     pub fn command(&self, tool: &str) -> Command {
         let mut command = Command::new(self.llvm.join(tool));
         command.env_remove("TRODDEN_OUTPUT").env_remove(SETTINGS_VARIABLE).env_remove(EXPERIMENT_VARIABLE);
         command
     }
 
-    /// The text of a module, without its debug information.
+    /// Disassembles a module, without its debug information.
     ///
     /// # Errors
-    /// The bitcode is damaged.
+    /// `opt` cannot read the bitcode.
     pub fn text(&self, bitcode: &Path) -> Result<String, Error> {
         let output = run(self.command("opt").args(["--strip-debug", "-S", "-o", "-"]).arg(bitcode))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Makes an object of a module that is optimised already; with trodden's probes if a store for its units and the
-    /// file of a request to the plugin are given.
+    /// Compiles a module that is already optimised. If `probes` is given (a unit store, and the file of a request to the plugin), the
+    /// plugin adds trodden's probes.
     ///
     /// # Errors
-    /// Clang refuses it.
+    /// clang fails.
     pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &Path)>) -> Result<(), Error> {
         let mut clang = self.command("clang");
         clang.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes", "-x", "ir", "-c"]);
@@ -76,11 +76,11 @@ impl Toolkit {
     }
 }
 
-/// Writes a file that others may be reading: they see what was there before, or all of it.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let beside = path.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&beside, bytes).map_err(Error::file(&beside))?;
-    fs::rename(&beside, path).map_err(Error::file(path))
+/// Replaces a file atomically: concurrent readers see either the old or the new content.
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let temporary = path.with_extension(format!("{}.part", std::process::id()));
+    fs::write(&temporary, bytes).map_err(Error::file(&temporary))?;
+    fs::rename(&temporary, path).map_err(Error::file(path))
 }
 
 fn build_plugin() -> Result<PathBuf, Error> {
@@ -88,22 +88,22 @@ fn build_plugin() -> Result<PathBuf, Error> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--package", "trodden-instrument", "--message-format", "json", "--manifest-path"]).arg(manifest);
     let messages = run(&mut cargo)?;
-    plugin_in(&messages.stdout).ok_or_else(|| Error::Failed {
+    plugin_path(&messages.stdout).ok_or_else(|| Error::Failed {
         command: "cargo build --package trodden-instrument".into(),
-        message: "it names no shared library".into(),
+        message: "its output names no libtrodden_instrument.so".into(),
     })
 }
 
-fn plugin_in(messages: &[u8]) -> Option<PathBuf> {
+fn plugin_path(messages: &[u8]) -> Option<PathBuf> {
     let lines = messages.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice::<serde_json::Value>(l).ok());
     let files = lines.flat_map(|m| m["filenames"].as_array().cloned().unwrap_or_default());
     files.filter_map(|f| f.as_str().map(PathBuf::from)).find(|f| f.ends_with("libtrodden_instrument.so"))
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for it to end.
 ///
 /// # Errors
-/// It cannot be run, or fails.
+/// The command cannot be started or fails; the message contains the beginning of its standard error.
 pub fn run(command: &mut Command) -> Result<Output, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Tool { tool: program.clone(), source })?;

@@ -1,4 +1,4 @@
-//! One run of a program against all oracles.
+//! Checks one run of a program against the oracles (`trodden-oracle check`).
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -10,26 +10,26 @@ use std::process::ExitCode;
 use trodden_oracle::{CountVerdict, Error, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
 use trodden_unit::UnitCache;
 
-/// What to check.
+/// Options of a check.
 pub struct Trial {
-    /// The unit cache of the build; the usual one if none is given.
+    /// Unit cache of the build; the user's if `None`.
     pub store: Option<PathBuf>,
-    /// Where the verdict goes.
+    /// File to which the report is appended; standard error if `None`.
     pub report: Option<PathBuf>,
-    /// Whether to replay a log.
+    /// True to compare with a log of every step as well.
     pub log: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 
-/// Compares. The exit status is the program's if everything is equal, else 1.
+/// Checks the run. Returns the program's exit status if all counts are equal, and 1 otherwise.
 pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
     let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
-    let (name, arguments) = trial.command.split_first().expect("the command line asks for one");
-    let run = run_of(name, arguments, folder.path())?;
+    let (name, arguments) = trial.command.split_first().expect("the command line requires a program");
+    let run = prepare_run(name, arguments, folder.path())?;
     let store = trial.store.clone().or_else(|| UnitCache::root_from(|name| std::env::var_os(name))).unwrap_or_default();
-    let subject = program::read(Path::new(name), &store, folder.path())?.of_store(&UnitCache::at(&store));
+    let subject = program::read(Path::new(name), &store, folder.path())?.with_inputs_of(&UnitCache::at(&store));
     let mut text = String::new();
     let (outcome, by_blocks) = counts::verify_in_one_run(&subject, &tools, &run)?;
     let mut equal = describe(&mut text, name, "block counters", &by_blocks);
@@ -57,8 +57,8 @@ fn replay(
     Ok(describe(text, name, "log of steps", &replay.check(subject, paths)?))
 }
 
-/// The run as it is asked for; what comes by standard input is kept, for it is needed several times.
-fn run_of(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<SubjectRun, Error> {
+/// The run requested by the user. Standard input is saved to a file, since the program runs several times.
+fn prepare_run(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<SubjectRun, Error> {
     let mut input = Vec::new();
     std::io::stdin().read_to_end(&mut input).map_err(Error::file(Path::new("standard input")))?;
     let kept = folder.join("standard-input");
@@ -73,10 +73,13 @@ fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &Count
     let different: std::collections::BTreeSet<&str> = verdict.differences.iter().map(|d| d.function.as_str()).collect();
     let equal = verdict.functions - different.len();
     let CountVerdict { functions, executed, .. } = verdict;
-    let mut put = |line: String| writeln!(text, "{line}").expect("text grows");
+    let mut put = |line: String| writeln!(text, "{line}").expect("writing to a string does not fail");
     put(format!("{program}: {oracle}: {equal} of {functions} functions equal ({executed} executed), {} differ", different.len()));
-    let lists =
-        [("unfinished", &verdict.unfinished), ("left by a tail call", &verdict.left_by_tail_call), ("not checked", &verdict.not_checked)];
+    let lists = [
+        ("unfinished", &verdict.unfinished),
+        ("tail call did not return", &verdict.left_by_tail_call),
+        ("not checked", &verdict.not_checked),
+    ];
     for (what, list) in lists {
         list.iter().for_each(|line| put(format!("  {what}: {line}")));
     }

@@ -1,56 +1,55 @@
-//! What a profile of the field has and one of the tests has not, found out from two full profiles: the oracle of
-//! `trodden untested` and of residual builds.
+//! The oracle of `trodden untested` and of residual builds: the paths in a full profile of the field that a full profile of the tests
+//! lacks.
 //!
-//! Profiles are not filtered by known paths here, and path numbers are not used: paths are compared by the edges that
-//! they run over, and edges by how often both profiles executed them. The figures are the columns of table 3.1 of
-//! Vaswani's thesis.
+//! Unlike the code under test, it neither filters profiles by known paths nor compares path numbers: paths are compared by their edges. The
+//! figures are the columns of table 3.1 of Vaswani's thesis.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{FunctionMap, MapError};
 
-/// What is untested.
+/// How much of the field's execution is untested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Untested {
     /// Complete paths that the tests executed.
     pub tested_paths: u64,
     /// Complete paths that the field executed.
     pub executed_paths: u64,
-    /// Those that the tests did not execute.
+    /// Complete paths that the field executed and the tests did not.
     pub untested_paths: u64,
     /// Executions of complete paths in the field.
     pub executions: u128,
-    /// Those of untested paths.
+    /// Executions of untested paths in the field.
     pub untested_executions: u128,
     /// Functions with untested paths.
     pub functions: u64,
-    /// Edges that untested paths take and the tests did not.
+    /// Edges of untested paths that the tests did not execute.
     pub untested_edges: u64,
-    /// Functions with such edges.
+    /// Functions with untested edges.
     pub functions_with_untested_edges: u64,
-    /// Untested paths in functions without such an edge.
+    /// Untested paths in functions without untested edges.
     pub in_functions_without_untested_edges: u64,
-    /// Untested paths without such an edge.
+    /// Untested paths without untested edges.
     pub every_edge_known: u64,
 }
 
-/// A function, whichever build it is of.
-type Key<'p> = (&'p str, &'p str, u64);
+/// Identifies a function across builds: source of its unit, name and shape.
+type FunctionKey<'p> = (&'p str, &'p str, u64);
 
-/// What the tests did in a function.
+/// The paths and edge counts of a function in the tests.
 #[derive(Default)]
 struct Tested {
     paths: HashSet<Vec<Origin>>,
     edges: Vec<u64>,
 }
 
-/// Compares; functions are known again by unit, name and shape.
+/// Compares two full profiles. Functions are matched by unit, name and shape.
 ///
 /// # Errors
 /// A map is damaged.
 pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
-    let mut tested: HashMap<Key, Tested> = HashMap::new();
+    let mut tested: HashMap<FunctionKey, Tested> = HashMap::new();
     for (_, unit, function) in tests.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
         let of = tested.entry((&unit.map.source, &function.name, function.shape)).or_default();

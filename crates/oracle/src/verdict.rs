@@ -1,25 +1,25 @@
-//! Differences between what trodden says of a function and what an oracle says.
+//! The outcome of comparing trodden's counts with those of an oracle.
 
 use std::fmt;
 
-/// What was checked, and how it went.
+/// What was compared, and what differs.
 #[derive(Clone, Debug, Default)]
 pub struct CountVerdict {
     /// Functions that were compared.
     pub functions: usize,
-    /// Of those, executed at least once.
+    /// Compared functions that were executed.
     pub executed: usize,
-    /// Functions with unfinished paths, each with how many.
+    /// Functions with unfinished paths.
     pub unfinished: Vec<String>,
-    /// Tail calls that did not come back: there the returning block was counted before the call.
+    /// Functions with tail calls that did not return, whose returning block is counted although the text does not reach it.
     pub left_by_tail_call: Vec<String>,
     /// Functions that the oracle cannot check, each with the reason.
     pub not_checked: Vec<String>,
-    /// Differences.
+    /// The differences found.
     pub differences: Vec<CountDifference>,
 }
 
-/// A difference.
+/// A difference in the counts of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountDifference {
     /// The function.
@@ -29,12 +29,12 @@ pub struct CountDifference {
 }
 
 impl CountVerdict {
-    /// Whether trodden and the oracle agree on everything.
+    /// Returns true if there are no differences.
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
     }
 
-    /// Notes a difference unless both numbers are the same.
+    /// Adds a difference unless the numbers are equal.
     pub fn compare<T: PartialEq + fmt::Display>(&mut self, function: &str, what: impl FnOnce() -> String, trodden: T, oracle: T) {
         if trodden != oracle {
             let what = format!("{}: trodden {trodden}, oracle {oracle}", what());

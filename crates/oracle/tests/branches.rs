@@ -1,7 +1,7 @@
-//! Paths from branches against counted paths, on random programs that are run step by step.
+//! Paths reconstructed from branches must equal counted paths, on random programs that are single-stepped.
 //!
-//! A step takes some thirty microseconds, so the programs are those that run for a few ten thousand instructions.
-//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes others.
+//! A step takes about thirty microseconds, so the default programs execute only some ten thousand instructions.
+//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` selects other programs.
 
 use std::path::Path;
 use trodden_oracle::branches::{BranchFindings, Sampler, check};
@@ -9,17 +9,17 @@ use trodden_oracle::check::Variant;
 use trodden_oracle::random::{RandomLanguage, program};
 use trodden_oracle::{Toolkit, step};
 
-/// Short programs; in the second, functions call each other through tables and jump to computed addresses.
+/// Seeds of short programs. The second has indirect calls and indirect branches.
 const SEEDS: [u64; 2] = [1, 5];
 
 #[test]
-fn a_trace_of_all_branches_gives_the_counts() {
+fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut all = Vec::new();
     for seed in seeds() {
-        let variants = Variant::some_for(seed);
-        // All levels where seeds were asked for, else those with the most and the least optimisation.
+        let variants = Variant::for_seed(seed);
+        // All levels of optimisation if seeds were selected, otherwise only two.
         let chosen =
             variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));
         for variant in chosen {
@@ -27,16 +27,16 @@ fn a_trace_of_all_branches_gives_the_counts() {
             std::fs::create_dir(&place).unwrap();
             let found = findings(seed, variant, &tools, &place);
             println!(
-                "seed {seed} {variant:?}: {} functions executed, uncertain {:?}, without {:?}, {} broken, overlaps {:.3?}",
-                found.executed, found.uncertain, found.without, found.broken, found.overlaps
+                "seed {seed} {variant:?}: functions executed {}, uncertain {:?}, without addresses {:?}, broken {}, overlaps {:.3?}",
+                found.executed, found.uncertain, found.without_addresses, found.broken, found.overlaps
             );
             all.push(found);
         }
     }
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
-    assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.uncertain.is_empty() && f.without.is_empty()));
-    // What calls the C library spans more branches than a window, and these programs print; what fits is not counted too often, see above.
+    assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.uncertain.is_empty() && f.without_addresses.is_empty()));
+    // The overlap is below 1, since paths with calls of the C library have more branches than a window holds.
     assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }
 
@@ -44,7 +44,7 @@ fn findings(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> Bran
     let program = program(seed);
     let source = place.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();
-    let samplers = [Sampler { size: 32, apart: 0 }, Sampler { size: 16, apart: 0 }, Sampler { size: 32, apart: 40 }];
+    let samplers = [Sampler { size: 32, interval: 0 }, Sampler { size: 16, interval: 0 }, Sampler { size: 32, interval: 40 }];
     let kind = if seed.is_multiple_of(2) { "-static" } else { "-static-pie" };
     check(&[source], program.language, variant, kind, &samplers, tools, place).unwrap()
 }
@@ -56,7 +56,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn windows_hold_the_latest_branches_first() {
+fn windows_contain_the_latest_branches_first() {
     let trace = "7/7 PERF_RECORD_COMM: p:7/7\n7/7 10 => 20\n7/7 24 => 0\n7/7 0 => 26\n7/7 30 => 40\n";
     let expected = "7/7 PERF_RECORD_COMM: p:7/7
 7/7 20 0x10/0x20/P/-/-/0

@@ -1,5 +1,5 @@
-//! Random programs that count interesting paths, by every numbering: exact schemes count them as the full tier does, the
-//! others say how far they are off.
+//! Random programs that count interesting paths, with every numbering scheme: exact schemes must agree with a full profile, and the others
+//! must report that they are not exact.
 
 mod plain;
 
@@ -9,7 +9,7 @@ use trodden_oracle::random::Dice;
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::exactness::Inexact;
 
-/// Programs in C and in C++; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+/// Seeds of programs in C and C++, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=5;
 
 fn seeds() -> Vec<u64> {
@@ -19,7 +19,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn interesting_paths_are_counted_as_the_full_tier_counts_them() {
+fn counts_of_interesting_paths_equal_those_of_a_full_profile() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut all = InterestingFindings::default();
@@ -28,15 +28,15 @@ fn interesting_paths_are_counted_as_the_full_tier_counts_them() {
         let (level, words) = [("-O2", ""), ("-O1", "max-paths=16"), ("-O3", "threads=atomic"), ("-O0", "chords=off")][seed as usize % 4];
         let place = |name: &str| folder.path().join(format!("{seed}/{name}"));
         let full = plain::execute(&plain::build(&program, level, words, &[], &tools, &place("full")), &[]);
-        // All schemes in turn, some for each program.
+        // Try a third of the schemes on each program.
         for scheme in NumberingScheme::ALL.into_iter().filter(|s| (*s as u64 + seed).is_multiple_of(3)) {
             let (share, mut dice) = ([20, 60, 95][(seed as usize + scheme as usize / 3) % 3], Dice::new(seed ^ scheme as u64));
-            let mut asked = full.profile.clone();
-            for unit in asked.images.iter_mut().flat_map(|i| &mut i.units) {
+            let mut interesting = full.profile.clone();
+            for unit in interesting.images.iter_mut().flat_map(|i| &mut i.units) {
                 unit.counts.executions.retain(|_| dice.below(100) < share);
             }
             let file = place(&format!("{}.paths", scheme.name()));
-            std::fs::write(&file, asked.known_paths().unwrap().to_bytes()).unwrap();
+            std::fs::write(&file, interesting.known_paths().unwrap().to_bytes()).unwrap();
             let words = format!("{words} scheme={} interesting={}", scheme.name(), file.display());
             let done = plain::execute(&plain::build(&program, level, &words, &[], &tools, &place(scheme.name())), &[]);
             assert_eq!(done.outcome, full.outcome, "seed {seed} {}", scheme.name());

@@ -1,4 +1,4 @@
-//! The oracles themselves: that they agree on programs written to be difficult, and that they notice when a count is wrong.
+//! Tests of the oracles themselves: they agree on difficult programs, and they notice a wrong count.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,17 +8,17 @@ use trodden_oracle::check::{Variant, check_sources};
 use trodden_oracle::random::RandomLanguage;
 use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
 
-/// One for all tests: building the plugin takes cargo's lock.
+/// Shared by all tests, since building the plugin takes cargo's lock.
 static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
 
-struct Bench {
+struct Workspace {
     folder: tempfile::TempDir,
     tools: &'static Toolkit,
 }
 
-impl Bench {
-    fn new() -> Bench {
-        Bench { folder: tempfile::tempdir().unwrap(), tools: &TOOLS }
+impl Workspace {
+    fn new() -> Workspace {
+        Workspace { folder: tempfile::tempdir().unwrap(), tools: &TOOLS }
     }
 
     fn source(&self, name: &str, text: &str) -> PathBuf {
@@ -27,16 +27,16 @@ impl Bench {
         path
     }
 
-    /// A program of `tests/subjects`, which must have functions with unfinished paths or have none.
+    /// Checks a program of `tests/subjects`. `unfinished` tells whether it has functions with unfinished paths.
     fn verify_file(&self, name: &str, unfinished: bool) {
         let language = if name.ends_with(".c") { RandomLanguage::C } else { RandomLanguage::Cxx };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/subjects").join(name);
         let found = self.check(&[path], language);
-        // The optimiser may leave no call in which a path could stop.
+        // Look at the unoptimised variant only, since the optimiser may remove the calls in which paths stop.
         assert_eq!(found[0] > 0, unfinished, "{found:?}");
     }
 
-    /// All oracles, at several levels of optimisation; gives the number of functions with unfinished paths at each.
+    /// Checks a program with all oracles in several variants and returns the number of functions with unfinished paths in each.
     fn check(&self, sources: &[PathBuf], language: RandomLanguage) -> Vec<usize> {
         let mut unfinished = Vec::new();
         for level in ["-O0", "-O2"] {
@@ -57,28 +57,28 @@ impl Bench {
 }
 
 #[test]
-fn tail_calls_that_never_come_back() {
-    let bench = Bench::new();
-    let other = bench.source("b.c", "#include <stdlib.h>\nint end(int x) { if (x > 5) exit(0); return x * 3; }\n");
+fn tail_calls_that_never_return_are_counted() {
+    let workspace = Workspace::new();
+    let other = workspace.source("b.c", "#include <stdlib.h>\nint end(int x) { if (x > 5) exit(0); return x * 3; }\n");
     let text = "int end(int); int mid(int x) { if (x % 2) return end(x); if (x % 3) return end(x + 1) + 1; return 7; }
         int last(int x) { int y; switch (x) { case 1: y = end(2); break; case 2: y = 5; break; default: y = end(x); } return y; }
         int main(void) { int s = 0; for (int i = 0; i < 100; i++) s += mid(i % 5) + last(i); return s; }";
-    bench.check(&[bench.source("a.c", text), other], RandomLanguage::C);
+    workspace.check(&[workspace.source("a.c", text), other], RandomLanguage::C);
 }
 
 #[test]
 fn exits_deep_in_the_stack_leave_paths_unfinished() {
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let text = "#include <stdlib.h>
         __attribute__((noinline)) int f(int n) { if (n == 0) exit(0); int r = f(n - 1); return r + n % 2 ? 3 : 4; }
         int main(void) { for (int i = 0; i < 3; i++) f(20); return 1; }";
-    let unfinished = bench.check(&[bench.source("a.c", text)], RandomLanguage::C);
+    let unfinished = workspace.check(&[workspace.source("a.c", text)], RandomLanguage::C);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
 #[test]
-fn setjmp_in_a_loop_and_jumps_out_of_two_levels() {
-    let bench = Bench::new();
+fn longjmp_over_two_frames_leaves_paths_unfinished() {
+    let workspace = Workspace::new();
     let text = "#include <setjmp.h>
         static jmp_buf here; static volatile int rounds;
         __attribute__((noinline)) static void inner(int n) { if (n % 3 == 0) longjmp(here, n % 5 + 1); rounds++; }
@@ -86,13 +86,13 @@ fn setjmp_in_a_loop_and_jumps_out_of_two_levels() {
         int main(void) { volatile int sum = 0; for (volatile int i = 0; i < 40; i++) {
             switch (setjmp(here)) { case 0: sum += outer(i); break; case 1: sum++; break; case 3: sum += 3; i++; break; default: sum--; } }
             return sum & 63; }";
-    let unfinished = bench.check(&[bench.source("a.c", text)], RandomLanguage::C);
+    let unfinished = workspace.check(&[workspace.source("a.c", text)], RandomLanguage::C);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
 #[test]
-fn exceptions_pass_through_frames_with_and_without_cleanups() {
-    let bench = Bench::new();
+fn exceptions_through_frames_with_and_without_cleanups_are_counted() {
+    let workspace = Workspace::new();
     let text = "#include <cstdio>
         struct G { int &n; G(int &m) : n(m) { n++; } ~G() { n--; } };
         static int level; 
@@ -102,13 +102,13 @@ fn exceptions_pass_through_frames_with_and_without_cleanups() {
         __attribute__((noinline)) static int again(int n) { try { return guarded(n); } catch (int x) { if (x % 2) throw; return x; } }
         int main() { int s = 0; for (int i = 0; i < 60; i++) { try { s += again(i); } catch (int x) { s ^= x; } catch (...) { s++; } }
             std::printf(\"%d %d\\n\", s, level); }";
-    let unfinished = bench.check(&[bench.source("a.cpp", text)], RandomLanguage::Cxx);
+    let unfinished = workspace.check(&[workspace.source("a.cpp", text)], RandomLanguage::Cxx);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
 #[test]
-fn computed_jumps_into_a_block_that_others_lead_to() {
-    let bench = Bench::new();
+fn indirect_branches_to_a_shared_block_are_counted() {
+    let workspace = Workspace::new();
     let text = "#include <stdio.h>
         static int run(const unsigned char *p, int a) { static void *const to[] = {&&add, &&twice, &&skip, &&end};
             goto *to[*p++ & 3];
@@ -120,45 +120,45 @@ fn computed_jumps_into_a_block_that_others_lead_to() {
             for (int i = 0; i < 50; i++) { for (int k = 0; k < 63; k++) { x = x * 1664525 + 1013904223; code[k] = x >> 24; } code[62] = \
             code[63] = code[61] = 3; s += run(code, i); }
             printf(\"%d\\n\", s); return 0; }";
-    bench.check(&[bench.source("a.c", text)], RandomLanguage::C);
+    workspace.check(&[workspace.source("a.c", text)], RandomLanguage::C);
 }
 
 #[test]
-fn coroutines_signals_and_switches() {
-    let bench = Bench::new();
-    bench.verify_file("coroutines.cpp", false);
-    bench.verify_file("signals.c", true);
-    bench.verify_file("switches.c", false);
+fn coroutines_signals_and_switches_are_counted() {
+    let workspace = Workspace::new();
+    workspace.verify_file("coroutines.cpp", false);
+    workspace.verify_file("signals.c", true);
+    workspace.verify_file("switches.c", false);
 }
 
 #[test]
-fn exceptions_from_odd_places() {
-    Bench::new().verify_file("exceptions.cpp", true);
+fn exceptions_from_destructors_and_handlers_are_counted() {
+    Workspace::new().verify_file("exceptions.cpp", true);
 }
 
 #[test]
 fn both_processes_of_a_fork_are_counted() {
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let text = "#include <sys/wait.h>\n#include <unistd.h>
         __attribute__((noinline)) static int f(int x) { int s = 0; for (int i = 0; i < x; i++) s += i % 3 ? i : -i; return s; }
         int main(void) { int s = 0; for (int i = 0; i < 4; i++) { pid_t child = fork(); if (child == 0) { s += f(i * 5); if (i % 2) \
         _exit(s & 63); return s & 31; }
             int status; waitpid(child, &status, 0); s += status > 9 ? f(3) : f(1); } return s & 63; }";
-    let (subject, run) = small_subject(&bench, &bench.source("a.c", text));
-    let (_, verdict) = counts::verify_in_one_run(&subject, bench.tools, &run).unwrap();
+    let (subject, run) = small_subject(&workspace, &workspace.source("a.c", text));
+    let (_, verdict) = counts::verify_in_one_run(&subject, workspace.tools, &run).unwrap();
     assert!(verdict.is_equal(), "{:#?}", verdict.differences);
     assert_eq!(verdict.executed, 2);
 }
 
 #[test]
 fn a_wrong_count_is_noticed() {
-    let bench = Bench::new();
+    let workspace = Workspace::new();
     let text = "int g(int); int main(void) { int s = 0; for (int i = 0; i < 9; i++) s += g(i); return s & 1; }
         __attribute__((noinline)) int g(int x) { return x % 3 ? x : -x; }";
-    let (subject, run) = small_subject(&bench, &bench.source("a.c", text));
+    let (subject, run) = small_subject(&workspace, &workspace.source("a.c", text));
     let (_, mut paths) = subject.count_paths(&run, &[]).unwrap();
-    let (_, probed, blocks) = counts::count_blocks(&subject, bench.tools, &run).unwrap();
-    let (_, replay) = log::replay(&subject, bench.tools, &run).unwrap();
+    let (_, probed, blocks) = counts::count_blocks(&subject, workspace.tools, &run).unwrap();
+    let (_, replay) = log::replay(&subject, workspace.tools, &run).unwrap();
     assert!(counts::check(&subject, &paths, &probed, &blocks).unwrap().is_equal());
     assert!(replay.check(&subject, &paths).unwrap().is_equal());
     let counted: &mut HashMap<u64, u64> = &mut paths[0];
@@ -167,15 +167,17 @@ fn a_wrong_count_is_noticed() {
     assert!(!replay.check(&subject, &paths).unwrap().is_equal());
 }
 
-fn small_subject(bench: &Bench, source: &Path) -> (Subject, SubjectRun) {
-    let folder = bench.folder.path();
+fn small_subject(workspace: &Workspace, source: &Path) -> (Subject, SubjectRun) {
+    let folder = workspace.folder.path();
     let (object, program) = (folder.join("a.o"), folder.join("a"));
     let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
-    plugin.push(&bench.tools.plugin);
-    let mut clang = bench.tools.command("clang");
+    plugin.push(&workspace.tools.plugin);
+    let mut clang = workspace.tools.command("clang");
     clang.args(["-O0", "-c"]).arg(source).arg(plugin).arg("-o").arg(&object).env("TRODDEN_CACHE", folder.join("store"));
     assert!(clang.status().unwrap().success());
-    assert!(bench.tools.command("clang").arg(&object).arg(&bench.tools.runtime).arg("-o").arg(&program).status().unwrap().success());
+    assert!(
+        workspace.tools.command("clang").arg(&object).arg(&workspace.tools.runtime).arg("-o").arg(&program).status().unwrap().success()
+    );
     let image = trodden_unit::Image::read(&fs::read(&program).unwrap()).unwrap();
     let arguments = image.units.iter().map(|u| trodden_oracle::LinkArgument::Unit(u.unit)).collect();
     let link = trodden_oracle::Link { driver: "clang", directory: folder.to_owned(), arguments };

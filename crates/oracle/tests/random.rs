@@ -1,14 +1,13 @@
-//! Random programs against all oracles, at all levels of optimisation and with different limits on paths.
+//! Checks random programs against all oracles, at all levels of optimisation and with different settings.
 //!
-//! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes other seeds than the few that are tried by default; `cargo xtask oracle
-//! --seeds N` does so as well.
+//! Only a few seeds are tried by default. `TRODDEN_ORACLE_SEEDS=FIRST-LAST` selects others, as does `cargo xtask oracle --seeds N`.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
 use trodden_oracle::check::{CheckFindings, Variant, check};
 use trodden_oracle::{Toolkit, random};
 
-/// Two dozen programs in five variants each would take minutes; these have something of everything.
+/// A few programs that together contain every construct, since each takes seconds in five variants.
 const SEEDS: RangeInclusive<u64> = 0..=5;
 
 #[test]
@@ -24,7 +23,7 @@ fn random_programs_are_counted_exactly() {
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
     let sum = |of: fn(&CheckFindings) -> usize| all.iter().map(of).sum::<usize>();
-    // The oracles had something to check.
+    // Make sure that the oracles had something to check.
     assert!(sum(|f| f.functions) > 10 * seeds.len() && sum(|f| f.unfinished) > 0 && sum(|f| f.verified_by_pgo) > 0);
 }
 
@@ -32,7 +31,7 @@ fn verify_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<CheckFinding
     let mut all = Vec::new();
     for &seed in seeds {
         let program = random::program(seed);
-        for variant in Variant::some_for(seed) {
+        for variant in Variant::for_seed(seed) {
             let place = folder.join(format!("{seed}{}", variant.options[0]));
             std::fs::create_dir(&place).unwrap();
             let mut findings = check(&program, &variant, tools, &place).unwrap();

@@ -1,5 +1,5 @@
-//! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them,
-//! and the programs do what they do. What reports of untested paths sum up is what two full profiles say.
+//! Residual builds of random programs: for any set of known paths, all other paths must have the counts of a full profile, and the programs
+//! must behave the same. Summaries of untested paths must equal what two full profiles yield.
 
 mod plain;
 
@@ -12,7 +12,7 @@ use trodden_profile::paths::Beginning;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// Programs in C and in C++, with exceptions, switches, indirect branches, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+/// Seeds of C and C++ programs with exceptions, switches, indirect branches and threads, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=8;
 
 type Counts = HashMap<(String, u64), u64>;
@@ -24,7 +24,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn unknown_paths_are_counted_exactly_and_known_ones_not() {
+fn only_unknown_paths_are_counted_and_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let (mut known_paths, mut unknown_paths) = (0, 0);
@@ -39,8 +39,8 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
             for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
                 unit.counts.executions.retain(|_| dice.below(100) < share);
             }
-            summary_is_what_two_profiles_say(&tested, &full.profile);
-            // Code is copied for what is executed often.
+            check_summary_against_two_profiles(&tested, &full.profile);
+            // Large counts make the build duplicate code for known paths.
             let times = [100_000, 1][(seed + share / 10) as usize % 2];
             tested
                 .images
@@ -50,10 +50,10 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
                 .for_each(|(_, count)| *count *= times);
             let file = place(&format!("{share}.known"));
             std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
-            let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();
+            let known = plain::Execution { outcome: full.outcome.clone(), profile: tested }.counts();
             let mut expected = full.counts();
             expected.retain(|path, _| !known.contains_key(path));
-            // Known paths are recognised by their region; and, as published, by their numbers.
+            // By default, known paths are recognised by the region of code that they stay in; with ppp, as published, by their numbers.
             for scheme in ["", " scheme=ppp"] {
                 let words = format!("{words} known={}{scheme}", file.display());
                 let done = plain::execute(&plain::build(&program, level, &words, &[], &tools, &place(&format!("{share}{scheme}"))), &[]);
@@ -68,10 +68,10 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
     assert!(known_paths > 50 * seeds().len() && unknown_paths > 50 * seeds().len(), "{known_paths} known, {unknown_paths} unknown paths");
 }
 
-/// What a call gives that may throw is defined by the end of a block; where only unknown paths come to that, the block
-/// is in the instrumented code alone.
+/// The result of an `invoke` is defined at the end of its block. If only unknown paths get there, the block exists in the instrumented code
+/// only.
 #[test]
-fn results_of_calls_that_may_throw_outlive_their_version() {
+fn results_of_invokes_are_usable_in_the_other_version_of_the_code() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let program = RandomProgram { language: RandomLanguage::Cxx, text: include_str!("subjects/invokes.cpp").to_owned() };
@@ -96,7 +96,7 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
         let words = format!("known={}", file.display());
         let done = plain::execute(&plain::build(&program, "-O2", &words, &[], &tools, &place(&trial.to_string())), &[]);
         assert_eq!(done.outcome, full.outcome, "trial {trial}");
-        let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();
+        let known = plain::Execution { outcome: full.outcome.clone(), profile: tested }.counts();
         let mut expected = full.counts();
         expected.retain(|path, _| !known.contains_key(path));
         let differences = differences(&done.counts(), &expected);
@@ -104,7 +104,7 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
     }
 }
 
-/// A path that ends with a tail call is over when the call is made: the callee may never come back.
+/// A path that ends with a tail call must be looked up before the call, since the callee may never return.
 #[test]
 fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
     assert_eq!(full.outcome.1, Some(0));
-    // One in four paths is unknown, each in turn: that which does not come back among them.
+    // In each trial another quarter of the paths is unknown, so the path whose tail call does not return is unknown in one of them.
     for trial in 0..4 {
         let mut tested = full.profile.clone();
         for (at, (_, count)) in tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions).enumerate() {
@@ -128,7 +128,7 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
         let words = format!("known={}", file.display());
         let done = plain::execute(&plain::build(&program, "-O2", &words, &[], &tools, &place(&trial.to_string())), &[]);
         assert_eq!(done.outcome, full.outcome, "trial {trial}");
-        let known = plain::Done { outcome: full.outcome.clone(), profile: tested }.counts();
+        let known = plain::Execution { outcome: full.outcome.clone(), profile: tested }.counts();
         let mut expected = full.counts();
         expected.retain(|path, _| !known.contains_key(path));
         assert!(!expected.is_empty());
@@ -136,7 +136,7 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     }
 }
 
-/// Paths whose counts are not the expected ones, with both.
+/// Paths whose counts are not as expected, each with the actual and the expected count.
 fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u64)> {
     let of = |counts: &Counts, path| counts.get(path).copied().unwrap_or(0);
     let paths: BTreeSet<&(String, u64)> = counts.keys().chain(expected.keys()).collect();
@@ -144,7 +144,7 @@ fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u
     all.filter(|(_, counted, expected)| counted != expected).collect()
 }
 
-/// Counters of paths that begin elsewhere than at the entry of their function.
+/// Counters of paths that do not start at the entry of their function.
 fn iterations(unit: &UnitProfile) -> HashSet<u64> {
     let of = |function: &FunctionMap| -> Vec<u64> {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -153,7 +153,7 @@ fn iterations(unit: &UnitProfile) -> HashSet<u64> {
     unit.map.functions.iter().flat_map(of).collect()
 }
 
-fn summary_is_what_two_profiles_say(tests: &Profile, field: &Profile) {
+fn check_summary_against_two_profiles(tests: &Profile, field: &Profile) {
     let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
     sightings.add(0, &mut filtered, &known).unwrap();
     let reported = UntestedSummary::new(&filtered, &known).unwrap();

@@ -1,5 +1,5 @@
-//! The sample tier: with its switch always on, counts are exact against all oracles; with a switch that is flipped at
-//! random, no path is counted more often than it was executed, and programs do what they do without it.
+//! Builds for sampling (`when=bursts`). If the switch is always on, counts must be exact. If it is flipped at random, no path may be
+//! counted more often than it was executed, and the program's behaviour must not change.
 
 mod plain;
 
@@ -7,8 +7,8 @@ use trodden_oracle::check::{Variant, check};
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_oracle::{Toolkit, random};
 
-/// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives
-/// way to one that can be written. Oracles' own programs have no switch.
+/// C code that turns the switch on in the first constructor, or flips it at random if `FLIP` is set. It replaces the page mapped by the
+/// runtime by a writable one. Programs with only the oracles' probes have no switch.
 const HELPER: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -38,7 +38,7 @@ __attribute__((constructor(101))) static void take_switch(void) {
 }
 "#;
 
-/// Programs in C and in C++, with exceptions, switches, indirect branches, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+/// Seeds of C and C++ programs with exceptions, switches, indirect branches and threads, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=5;
 
 fn seeds() -> Vec<u64> {
@@ -52,7 +52,7 @@ fn variant(level: &str, parameters: &str) -> Variant {
 }
 
 #[test]
-fn with_the_switch_on_counts_are_exact() {
+fn counts_are_exact_if_the_switch_is_on() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let (mut functions, mut differences) = (0, Vec::new());
@@ -69,9 +69,9 @@ fn with_the_switch_on_counts_are_exact() {
     assert!(functions > 5 * seeds().len());
 }
 
-/// A loop that is entered elsewhere than at its head, as by `goto` into it.
+/// Irreducible loops, here entered by `goto`, are counted exactly.
 #[test]
-fn loops_with_two_entrances_are_sampled() {
+fn loops_with_two_entries_are_counted_exactly() {
     let text = "#include <stdio.h>\n\
         __attribute__((noinline)) double h(double t) { return t * 3 - 700; }\n\
         __attribute__((noinline)) double k(double t) { return t / 16; }\n\
@@ -90,7 +90,7 @@ fn loops_with_two_entrances_are_sampled() {
 }
 
 #[test]
-fn bursts_count_a_part_and_change_nothing() {
+fn bursts_count_at_most_the_executions_and_keep_the_behaviour() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut partly = 0;
@@ -119,20 +119,20 @@ fn bursts_count_a_part_and_change_nothing() {
             partly += usize::from(seen > 0 && seen < executed);
         }
     }
-    // How often depends on how threads are scheduled.
-    assert!(partly > 0, "the switch did too little");
+    // How many runs are counted partly depends on scheduling.
+    assert!(partly > 0, "no run was counted partly");
 }
 
-/// Lets an interpreted program turn the switch.
+/// C code with which an interpreted program sets the switch.
 const TURN: &str = r#"
 extern volatile char __trodden_switch[4096] __attribute__((visibility("hidden")));
 void turn(int on) { __trodden_switch[0] = on; }
 "#;
 
-/// An interpreter that is one `switch` in a loop, and what it runs: instructions 0 turn the switch, 1 jump, 2 end, and
-/// others go on. The switch is off before.
+/// An interpreter, which is one `switch` in a loop, and its program. Instruction 0 sets the switch, 1 jumps, 2 ends the program, and all
+/// others do nothing. The switch is off at the start.
 fn interpreter() -> RandomProgram {
-    let going_on: String = (3..70).map(|i| format!("case {i}: __asm__ volatile(\"# {i}\" : \"+r\"(a)); break;\n")).collect();
+    let no_operations: String = (3..70).map(|i| format!("case {i}: __asm__ volatile(\"# {i}\" : \"+r\"(a)); break;\n")).collect();
     let text = format!(
         "#include <stdio.h>\nvoid turn(int);\nstruct step {{ unsigned char code; int to; }};\n\
         static const struct step program[] = {{{{0, 1}}, {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{1, 1}}, {{9}}, {{10}}, {{11}}, {{12}}, \
@@ -140,14 +140,14 @@ fn interpreter() -> RandomProgram {
         {{20}}, {{21}}, {{22}}, {{23}}, {{1, 1}}, {{99}}, {{30}}, {{31}}, {{32}}, {{33}}, {{34}}, {{35}}, {{2}}}};\n\
         __attribute__((noinline)) long run(const struct step *p, long a) {{\nfor (;; p++) switch (p->code) {{\ncase 0: turn(p->to); \
         break;\n\
-        case 1: p += p->to; break;\ncase 2: return a;\n{going_on}}}\n}}\n\
+        case 1: p += p->to; break;\ncase 2: return a;\n{no_operations}}}\n}}\n\
         int main(int argc, char **argv) {{ turn(0); printf(\"%ld\\n\", run(program, argc)); return 0; }}\n"
     );
     RandomProgram { language: RandomLanguage::C, text }
 }
 
 #[test]
-fn an_interpreter_changes_versions_where_its_program_jumps() {
+fn interpreter_enters_counting_code_where_its_program_jumps() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut objects = Vec::new();
@@ -161,7 +161,7 @@ fn an_interpreter_changes_versions_where_its_program_jumps() {
     let done = plain::execute(&sample, &[]);
     assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
     let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();
-    // From behind the first jump (over one instruction) to the second one: 6 that go on, the call that was reached, its
-    // iteration, 4 more and the jump.
+    // The paths from the first jump to the second: 6 iterations without effect, the iteration that calls `turn` and the `Reach` path of
+    // that call, 4 more iterations, and the jump.
     assert_eq!(counted, 13);
 }

@@ -1,5 +1,5 @@
-//! Random functions as the compiler plugin describes them: blocks, edges to the exit, calls that might not return
-//! ([`EdgeKind::Reach`]), calls that return twice, and a plan.
+//! Random functions in the form that the compiler plugin produces, with exits, calls that might not return ([`EdgeKind::Reach`]), calls
+//! that return twice, and a plan for their instrumentation.
 
 use crate::graphs;
 use crate::random::Random;
@@ -7,22 +7,22 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
 use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FunctionMap, Storage, UnitBlock, UnitMap};
 
-/// A function with the plan by which it is instrumented.
+/// A function and its plan.
 #[derive(Clone, Debug)]
 pub struct FunctionSubject {
-    /// What the build keeps of it.
+    /// Its entry in the unit's map.
     pub map: FunctionMap,
-    /// Its graph.
+    /// Its control-flow graph.
     pub graph: Graph,
-    /// What is inserted where.
+    /// Its numbering, and the probes to insert.
     pub plan: Plan,
 }
 
 impl FunctionSubject {
-    /// A function of 1 to `blocks` blocks.
+    /// Generates a function of 1 to `blocks` blocks.
     pub fn random(random: &mut Random, name: &str, blocks: u32) -> FunctionSubject {
         let count = 1 + random.below(blocks.into()) as u32;
-        let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(follow(random, last, at, count))).collect();
+        let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(is_continuation(random, last, at, count))).collect();
         let edges = edges(random, &continues);
         let kind = |c: &bool| if *c { BlockKind::Continuation } else { BlockKind::Code };
         let block = |c: &bool| UnitBlock {
@@ -53,7 +53,7 @@ impl FunctionSubject {
     }
 }
 
-/// A unit of 1 to `functions` random functions.
+/// Generates a unit of 1 to `functions` functions, each of at most `blocks` blocks.
 pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<FunctionSubject>) {
     let mut subjects: Vec<FunctionSubject> =
         (0..1 + random.below(functions)).map(|i| FunctionSubject::random(random, &format!("function_{i}"), blocks)).collect();
@@ -103,8 +103,8 @@ fn empty(name: &str) -> FunctionMap {
     }
 }
 
-/// Whether a block is the rest of the one before it. The entry is not, and not two in a row.
-fn follow(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
+/// Decides whether block `at` is a continuation of the previous block. The entry is not, and neither are two blocks in a row.
+fn is_continuation(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
     *last = at > 0 && at < count && !*last && random.chance(8);
     *last
 }

@@ -1,5 +1,5 @@
-//! Random directed multigraphs: parallel edges, self-loops, dead ends, nodes that nothing reaches, edges into the entry
-//! and out of the exit.
+//! Random directed multigraphs, with parallel edges, self-loops, dead ends, unreachable nodes, and edges into the entry and out of the
+//! exit.
 
 use crate::random::Random;
 use trodden_flow::dag::Entries;
@@ -9,13 +9,13 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node};
 /// Whether a graph may have cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cycles {
-    /// Edges lead from lower numbers to higher ones only.
+    /// No: edges lead from lower to higher node numbers.
     None,
-    /// Edges lead anywhere.
+    /// Yes: edges lead anywhere.
     Some,
 }
 
-/// A graph of 2 to `nodes` nodes and at most `edges` edges.
+/// Generates a graph of 2 to `nodes` nodes and at most `edges` edges.
 pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Graph {
     let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
     let count = random.below(u64::from(edges) + 1);
@@ -29,7 +29,7 @@ pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Gra
         match cycles {
             Cycles::None if a == b => {}
             Cycles::None => list.push((Node(a.min(b)), Node(a.max(b)))),
-            // Mostly as functions are: nothing returns to the entry, nothing leaves the exit.
+            // As in real functions, few edges lead to the entry or leave the exit.
             Cycles::Some if (b == 0 || a == exit) && !random.chance(10) => {}
             Cycles::Some => list.push((Node(a), Node(b))),
         }
@@ -37,13 +37,13 @@ pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Gra
     Graph::new(nodes, Node(0), Node(exit), list).expect("the nodes exist")
 }
 
-/// Some edges that must be cut, none of which leads to the exit.
+/// Chooses edges that must be cut. None of them leads to the exit.
 pub fn forced(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let percent = random.pick(&[0, 0, 10, 30]);
     graph.edges().filter(|e| graph.to(*e) != graph.exit() && random.chance(percent)).map(|e| (e, CutReason::Unsplittable)).collect()
 }
 
-/// How to plan, in all variants.
+/// Chooses options for planning.
 pub fn options(random: &mut Random) -> PlanOptions {
     PlanOptions {
         max_paths: random.pick(&[1, 3, 8, 20, 60, 1 << 20]),
@@ -53,12 +53,12 @@ pub fn options(random: &mut Random) -> PlanOptions {
     }
 }
 
-/// All paths of an acyclic graph from entry to exit, found by trying every edge; `None` if they are more than `most`.
-pub fn all_paths(dag: &Dag, most: usize) -> Option<Vec<Vec<DagEdgeId>>> {
+/// Enumerates all paths of an acyclic graph from entry to exit, or returns `None` if there are more than `limit`.
+pub fn all_paths(dag: &Dag, limit: usize) -> Option<Vec<Vec<DagEdgeId>>> {
     let mut paths = Vec::new();
     let mut stack = vec![(dag.entry(), Vec::new())];
     while let Some((node, path)) = stack.pop() {
-        if paths.len() > most {
+        if paths.len() > limit {
             return None;
         }
         if node == dag.exit() {

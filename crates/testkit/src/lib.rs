@@ -1,6 +1,6 @@
-//! Random graphs and functions for tests, from seeds: the same seed gives the same test on every machine.
+//! Random graphs, functions and programs for tests. The same seed gives the same result on every machine.
 //!
-//! Development only; nothing that is shipped depends on it.
+//! Only tests and development tools depend on this crate.
 #![forbid(unsafe_code)]
 
 pub mod functions;

@@ -1,8 +1,8 @@
-//! Random small programs with calls, recursion, indirect calls, code that is not known, and unwinding; and all their short executions,
-//! found by following every choice.
+//! Random small programs with direct, indirect and recursive calls, opaque code and unwinding, and an exhaustive enumeration of their short
+//! executions.
 //!
-//! The interpreter shares no code with what it is an oracle of (`trodden_witness`): its frames are a function, a node and the
-//! number of calls that were made in it.
+//! The interpreter is an oracle for `trodden_witness` and shares no code with it. A frame is a function, a node, and the number of calls
+//! already calls_made in that node.
 
 use crate::graphs::{self, Cycles};
 use crate::random::Random;
@@ -13,7 +13,7 @@ use trodden_witness::{
     WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSite,
 };
 
-/// Kinds of edges, as often as they are drawn.
+/// Kinds of edges, repeated in proportion to their probability.
 const KINDS: [WitnessEdgeKind; 8] = [
     WitnessEdgeKind::Flow,
     WitnessEdgeKind::Flow,
@@ -25,23 +25,23 @@ const KINDS: [WitnessEdgeKind; 8] = [
     WitnessEdgeKind::Lands,
 ];
 
-/// What random programs may have.
+/// What random programs may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Features {
-    /// Calls of one or several functions.
+    /// Direct and indirect calls.
     Calls,
-    /// Also code that is not known, which ends runs, unwinds and calls back; landing pads; nodes without code.
+    /// In addition, opaque code that can end the run, unwind and call back, landing pads, and nodes without code.
     All,
 }
 
-/// A program of 1 to `functions` functions, each of at most `nodes` nodes and `edges` edges.
+/// Generates a program of 1 to `functions` functions, each of at most `nodes` nodes and `edges` edges.
 pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: Features) -> WitnessProgram {
     let count = 1 + random.below(u64::from(functions)) as u32;
     let all = features == Features::All;
     let list = (0..count).map(|id| function(random, id, count, nodes, edges, all)).collect();
     let external: Vec<WitnessFunctionId> = (0..count).map(WitnessFunctionId).filter(|_| all && random.chance(30)).collect();
     let start = if all && random.chance(15) { ProgramStart::Outside } else { ProgramStart::Main(WitnessFunctionId(0)) };
-    WitnessProgram::new(list, start, external).expect("it names what exists")
+    WitnessProgram::new(list, start, external).expect("it refers to existing functions")
 }
 
 fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> WitnessFunction {
@@ -65,7 +65,7 @@ fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, al
     function
 }
 
-/// A graph whose exit is mostly reached.
+/// Generates a graph whose exit is reachable in most cases, along a path through all nodes.
 fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
     let nodes = 2 + random.below(u64::from(nodes) - 1) as u32;
     let mut list: Vec<(Node, Node)> = (1..nodes).filter(|_| random.chance(90)).map(|n| (Node(n - 1), Node(n))).collect();
@@ -75,7 +75,7 @@ fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
     Graph::new(nodes, Node(0), Node(nodes - 1), list).expect("the nodes exist")
 }
 
-/// A call; mostly of functions with higher numbers, so that recursion is not the rule.
+/// Generates a call. Most callees have higher numbers than the caller, so that recursion is rare.
 fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
     let callee = |random: &mut Random| match id + 1 < count && random.chance(80) {
         true => WitnessFunctionId(id + 1 + random.below(u64::from(count - id - 1)) as u32),
@@ -93,20 +93,20 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
     }
 }
 
-/// An execution: the blocks, and all nodes and edges on which witnesses could be, in order.
+/// A complete execution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
-    /// The blocks.
+    /// The executed blocks, in order.
     pub blocks: Vec<(WitnessFunctionId, Node)>,
-    /// Nodes and edges.
+    /// The executed nodes and edges at which a witness can be, in order.
     pub sites: Vec<WitnessSite>,
 }
 
 #[derive(Clone)]
 enum Frame {
-    /// In a node, having made so many of its calls.
-    Code { function: WitnessFunctionId, node: Node, made: usize },
-    /// In code that is not known; what it may do when it goes on.
+    /// In a node of the program, after `calls_made` of its calls.
+    Code { function: WitnessFunctionId, node: Node, calls_made: usize },
+    /// In opaque code, which can continue in these ways.
     Outside { can: Opaque },
 }
 
@@ -117,17 +117,18 @@ struct Running {
     steps: usize,
 }
 
-/// All executions of at most `steps` steps; at most `most`, the shortest first.
-pub fn executions(program: &WitnessProgram, steps: usize, most: usize) -> Vec<Execution> {
+/// Enumerates executions of at most `steps` steps, breadth first, until `limit` have been found or the search becomes too large. They are
+/// sorted and distinct.
+pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<Execution> {
     let mut first = Running { frames: Vec::new(), execution: Execution { blocks: Vec::new(), sites: Vec::new() }, steps: 0 };
     match program.start() {
         ProgramStart::Main(main) => first.enter(program, main, program.function(main).graph.entry()),
         ProgramStart::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
-    let mut budget = most * 40;
+    let mut budget = limit * 40;
     while let Some(one) = running.pop_front() {
-        if ended.len() >= most || budget == 0 {
+        if ended.len() >= limit || budget == 0 {
             break;
         }
         budget -= 1;
@@ -151,10 +152,10 @@ impl Running {
         if kind == NodeKind::Block {
             self.execution.blocks.push((function, node));
         }
-        self.frames.push(Frame::Code { function, node, made: 0 });
+        self.frames.push(Frame::Code { function, node, calls_made: 0 });
     }
 
-    /// Leaves the innermost frame's node along an edge.
+    /// Leaves the node of the innermost frame along an edge.
     fn follow(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> Running {
         let mut next = self.clone();
         next.frames.pop();
@@ -163,15 +164,15 @@ impl Running {
         next
     }
 
-    /// Everything that can happen next.
+    /// All states that can follow this one.
     fn next(&self, program: &WitnessProgram) -> Vec<Running> {
         let mut this = self.clone();
         this.steps += 1;
         match this.frames.last().expect("it has frames").clone() {
             Frame::Outside { can } => this.outside(program, can),
-            Frame::Code { function, node, made } => {
+            Frame::Code { function, node, calls_made } => {
                 let of = program.function(function);
-                match of.calls.iter().filter(|(n, _)| *n == node).nth(made) {
+                match of.calls.iter().filter(|(n, _)| *n == node).nth(calls_made) {
                     Some((_, call)) => this.call(program, call),
                     None => this.leave(program, function, node),
                 }
@@ -180,8 +181,8 @@ impl Running {
     }
 
     fn call(mut self, program: &WitnessProgram, call: &ProgramCall) -> Vec<Running> {
-        let Some(Frame::Code { made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
-        *made += 1;
+        let Some(Frame::Code { calls_made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
+        *calls_made += 1;
         let mut next = Vec::new();
         for callee in &call.callees {
             let mut one = self.clone();
@@ -216,7 +217,7 @@ impl Running {
         next
     }
 
-    /// What can happen when the innermost frame's call unwinds: landing pads, and the frame left.
+    /// All states that can follow if the call in the innermost frame unwinds: entering a landing pad of any frame, or leaving all frames.
     fn unwind(self, program: &WitnessProgram) -> Vec<Running> {
         let mut this = self;
         let mut next = Vec::new();
@@ -247,7 +248,7 @@ impl Running {
     }
 }
 
-/// The witnesses that a function can have.
+/// All possible witnesses of one kind in a function.
 pub fn witnesses_of(program: &WitnessProgram, kind: WitnessKind, function: WitnessFunctionId) -> Vec<Witness> {
     let WitnessFunction { graph, nodes, .. } = program.function(function);
     match kind {
@@ -259,7 +260,7 @@ pub fn witnesses_of(program: &WitnessProgram, kind: WitnessKind, function: Witne
     }
 }
 
-/// All blocks of a reconstructed execution.
+/// Collects all blocks of a reconstructed execution.
 ///
 /// # Errors
 /// The traces contradict the graph, or do not determine the execution.

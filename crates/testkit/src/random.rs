@@ -1,19 +1,19 @@
-//! A small generator of random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
+//! SplitMix64, a small random number generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
 //! figure 17).
 
-/// Random numbers from a seed.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The sequence of a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// The next number.
+    /// The next random number.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -22,22 +22,31 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A random number below `bound`.
+    ///
+    /// # Panics
+    /// If `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.number() % bound
     }
 
-    /// An index below `bound`, which is not zero.
+    /// A random index below `bound`.
+    ///
+    /// # Panics
+    /// If `bound` is zero.
     pub fn index(&mut self, bound: usize) -> usize {
         self.below(bound as u64) as usize
     }
 
-    /// True in that many of a hundred cases.
+    /// True with a probability in percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of some things; there is at least one.
+    /// A random element.
+    ///
+    /// # Panics
+    /// If the slice is empty.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }

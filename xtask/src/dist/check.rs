@@ -1,10 +1,9 @@
-//! Package and archive, installed and run in bare systems of Debian: of nothing but the essential packages, by a user who is not root.
+//! Installs and runs the package and the archive in minimal Debian systems.
 //!
-//! A system is a folder that `mmdebstrap` fills, kept as an archive beside it, so that the next check begins with the
-//! same one. What is done in it is in `xtask/dist.sh` (as root: installing, removing, moving) and `xtask/dist-user.sh`
-//! (as a user: building and recording bzip2).
+//! `mmdebstrap` creates a system with the essential packages only. It is saved as a tar file and reused by later checks. Inside the system,
+//! `xtask/dist.sh` installs, moves and removes trodden as root, and `xtask/dist-user.sh` builds and records programs as an ordinary user.
 
-use super::{DistOptions, Made};
+use super::{DistOptions, Packages};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,40 +12,40 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// What is run inside, of the folder of this program's sources.
+/// The scripts that run inside the system.
 const SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
-/// The program whose paths are counted.
+/// The source package of the program that is built and recorded.
 const SUBJECT: &str = "bzip2";
 
-/// Where packages come from.
+/// The URLs of Debian's packages.
 struct Mirrors {
     main: String,
     security: String,
 }
 
-/// Installs what the check needs. Call it before anything is compiled, which takes long.
+/// Installs what the check needs. It is called before compiling, which takes long, so that errors show early.
 ///
 /// # Errors
-/// This user may not make systems, or a package cannot be installed.
+/// The user is not root, or a package cannot be installed.
 pub fn prepare() -> Result<()> {
-    ensure!(nix::unistd::geteuid().is_root(), "--check makes systems to install in: run it as root");
+    ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which needs root: run it as root");
     packages::ensure(PackagePurpose::Dist)
 }
 
-/// Checks in each release.
+/// Checks the package and the archive in each release of Debian.
 ///
 /// # Errors
-/// A system cannot be made, or a step in one fails.
-pub fn run(options: &DistOptions, made: &Made) -> Result<()> {
+/// A system cannot be created, or a step inside it fails.
+pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     let mirrors = mirrors(options)?;
     let folder = steps::target().join("dist-systems");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let subject = Corpus::at(&steps::target().join("demo")).source(SUBJECT)?;
     for release in &options.releases {
         steps::headline(&format!("Debian {release}: package and archive"));
-        let system = fresh(&folder, release, &mirrors)?;
-        bring(&system.join("dist"), made, &subject)?;
-        // Names of machines are asked of what this machine asks.
+        let system = create_system(&folder, release, &mirrors)?;
+        copy_inputs(&system.join("dist"), made, &subject)?;
+        // Use this machine's name servers.
         fs::copy("/etc/resolv.conf", system.join("etc/resolv.conf")).context("cannot copy /etc/resolv.conf")?;
         let mut inside = Command::new("unshare");
         inside.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg("--root").arg(&system);
@@ -59,7 +58,7 @@ pub fn run(options: &DistOptions, made: &Made) -> Result<()> {
 /// Root's search path in Debian.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// As named, or as this machine's apt has them.
+/// The mirrors given as options, or else those of this machine's apt.
 fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
         return Ok(Mirrors { main: main.clone(), security: security.clone() });
@@ -69,7 +68,7 @@ fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     let sources: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(' ')).collect();
     let of = |named: &Option<String>, option: &str, suits: &dyn Fn(&str) -> bool| {
         let found = sources.iter().find(|(_, name)| suits(name)).map(|(uri, _)| (*uri).to_owned());
-        named.clone().or(found).with_context(|| format!("apt's sources on this machine name none of Debian's: give {option}"))
+        named.clone().or(found).with_context(|| format!("this machine's apt has no suitable Debian mirror: pass {option} URL"))
     };
     Ok(Mirrors {
         main: of(&options.mirror, "--mirror", &|name| !name.contains('-') && !name.is_empty())?,
@@ -77,9 +76,12 @@ fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     })
 }
 
-/// A system of the essential packages.
-fn fresh(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
-    ensure!(release.bytes().all(|b| b.is_ascii_lowercase()), "`{release}` is no name of a release, such as `bookworm`");
+/// Creates a system of the essential packages and returns its folder.
+fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
+    ensure!(
+        release.bytes().all(|b| b.is_ascii_lowercase()),
+        "`{release}` is not the name of a Debian release: use a name such as `bookworm`"
+    );
     let (kept, system) = (folder.join(format!("{release}.tar")), folder.join(release));
     if !kept.exists() {
         let new = folder.join(format!("{release}.new.tar"));
@@ -92,7 +94,7 @@ fn fresh(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
     if system.exists() {
         fs::remove_dir_all(&system).with_context(|| format!("cannot remove {}", system.display()))?;
     }
-    fs::create_dir_all(&system).with_context(|| format!("cannot make the folder {}", system.display()))?;
+    fs::create_dir_all(&system).with_context(|| format!("cannot create the folder {}", system.display()))?;
     let mut unpack = Command::new("tar");
     steps::run(
         unpack.args(["--extract", "--preserve-permissions", "--numeric-owner", "--file"]).arg(&kept).arg("--directory").arg(&system),
@@ -100,12 +102,12 @@ fn fresh(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
     Ok(system)
 }
 
-/// Copies what is installed, the scripts and the subject's sources into a folder of the system.
-fn bring(to: &Path, made: &Made, subject: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make the folder {}", to.display()))?;
+/// Copies the package, the archive, the scripts and the subject's sources into a folder of the system.
+fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
     let scripts = SCRIPTS.map(|script| steps::root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {
-        let Some(name) = file.file_name() else { bail!("{} names no file", file.display()) };
+        let Some(name) = file.file_name() else { bail!("{} is not the path of a file", file.display()) };
         fs::copy(file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     }
     steps::output(Command::new("cp").arg("-r").arg(subject).arg(to.join(SUBJECT)))?;

@@ -1,7 +1,7 @@
-//! Licences of the crates that are compiled into what is packed: their names, and the texts that they come with.
+//! Names and licence texts of the third-party crates that are compiled into the packed programs.
 //!
-//! Crates come from `cargo metadata`: all that the packed packages depend on, but for procedural macros and what only build scripts use,
-//! of which nothing is in a program.
+//! These are the dependencies of the packed packages according to `cargo metadata`, without procedural macros and build dependencies, which
+//! leave no code in a program.
 
 use super::compile;
 use anyhow::{Context, Result};
@@ -11,18 +11,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use trodden_corpus::steps;
 
-/// What names of files with licences begin with.
+/// Beginnings of the names of licence files.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
-/// A list of crates, then each text once, with the crates that come with it.
-///
-/// # Errors
-/// Cargo fails, or a file cannot be read.
+/// Lists the crates, followed by each distinct licence text with the crates that contain it.
 pub fn text() -> Result<String> {
     let mut cargo = steps::cargo();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cargo metadata")?;
-    let mut text = String::from("Crates that are compiled into trodden, with their licences. The texts they come with follow.\n\n");
+    let mut text = String::from("Crates that are compiled into trodden, with their licences. Their licence texts follow.\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, licence, folder) in crates(&metadata) {
         writeln!(text, "{name}: {licence}")?;
@@ -38,7 +35,7 @@ pub fn text() -> Result<String> {
     Ok(text)
 }
 
-/// Names with versions, licences and folders, in order.
+/// Name with version, licence and folder of each crate, sorted.
 fn crates(metadata: &Value) -> BTreeSet<(String, String, PathBuf)> {
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, &Value> = list(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
@@ -68,7 +65,7 @@ fn is_macro(package: &Value) -> bool {
     list(&package["targets"]).iter().any(|target| list(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
 }
 
-/// Files with licences in a crate's folder and the folders in it: some carry another project's sources.
+/// Licence files in a crate's folder and its direct subfolders, which can contain sources of other projects.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;

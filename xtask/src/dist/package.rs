@@ -1,6 +1,6 @@
-//! A Debian package and an archive of the tree.
+//! Makes the Debian package and the archive.
 //!
-//! What the package depends on is what the programs ask of the loader, and the compiler that they drive.
+//! The package depends on the shared libraries that the programs need, and on the compiler that they run.
 
 use super::{VERSION, compile, tree};
 use anyhow::{Context, Result, bail};
@@ -10,32 +10,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// What trodden drives: the compiler that the plugin is made for, and what links programs.
-const DRIVEN: &str = "clang-22, binutils, libc6-dev";
-/// `--lto` builds, and reports for coverage and from edge profiles.
+/// Packages that trodden needs to compile and link programs.
+const REQUIRED: &str = "clang-22, binutils, libc6-dev";
+/// Packages for `--lto` builds, coverage reports, and reports from edge profiles.
 const RECOMMENDED: &str = "lld-22, llvm-22";
-/// `trodden simulate`; collectors of traces; programs whose waits are recorded.
+/// Packages for `trodden simulate`, for collectors of traces, and for recording waiting time.
 const SUGGESTED: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
-const DESCRIPTION: &str = "shows which execution paths native programs really take
+/// The description in the package's control file.
+const DESCRIPTION: &str = "shows which execution paths native programs take
  trodden counts every path of a C, C++ or Rust program exactly, traces
- unmodified programs block by block, models a hardware profiler of paths,
- and explains waiting time of processes and threads.
+ unmodified programs block by block, models a hardware path profiler,
+ and explains the waiting time of processes and threads.
  .
- Programs are compiled by clang 22, Rust by a rustc that carries LLVM 22.";
-/// Libraries that programs may need, and their packages.
+ C and C++ programs are compiled by clang 22, Rust programs by a rustc
+ that is based on LLVM 22.";
+/// Shared libraries that the programs may need, and their packages.
 const LIBRARIES: [(&str, &str); 4] =
     [("libc.so.6", "libc6"), ("libm.so.6", "libc6"), ("ld-linux-x86-64.so.2", "libc6"), ("libgcc_s.so.1", "libgcc-s1")];
 
-/// Makes the package; gives its file.
+/// Makes the Debian package and returns its file. All times in it are `seconds` since 1970.
 ///
 /// # Errors
-/// The tree cannot be laid, a program needs an unknown library, or dpkg-deb fails.
+/// The tree cannot be created, a program needs an unknown library, or dpkg-deb fails.
 pub fn debian(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let root = work.join("package");
     if root.exists() {
-        fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
+        fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
     }
-    tree::lay(&root.join("usr"))?;
+    tree::create(&root.join("usr"))?;
     let size = steps::output(Command::new("du").args(["-sk", "usr"]).current_dir(&root))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     tree::write(&root.join("DEBIAN/control"), control(size)?.as_bytes(), 0o644)?;
@@ -49,13 +51,13 @@ pub fn debian(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes the archive; gives its file.
+/// Makes the archive and returns its file. All times in it are `seconds` since 1970.
 ///
 /// # Errors
-/// The tree cannot be laid, or tar fails.
+/// The tree cannot be created, or tar fails.
 pub fn archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let name = format!("trodden-{VERSION}-x86_64-linux");
-    tree::lay(&work.join(&name))?;
+    tree::create(&work.join(&name))?;
     let file = output.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX,u+rw", "--format=gnu"]);
@@ -64,20 +66,20 @@ pub fn archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The package's description of itself.
+/// The package's control file.
 fn control(size: &str) -> Result<String> {
-    let mut depends = needed()?;
-    let c_library = newest_symbols()?;
+    let mut depends = library_packages()?;
+    let c_library = required_glibc()?;
     depends.iter_mut().filter(|name| *name == "libc6").for_each(|name| _ = write!(name, " (>= {c_library})"));
     Ok(format!(
-        "Package: trodden\nVersion: {VERSION}\nArchitecture: amd64\nMaintainer: {}\nInstalled-Size: {size}\nDepends: {}, {DRIVEN}\n\
+        "Package: trodden\nVersion: {VERSION}\nArchitecture: amd64\nMaintainer: {}\nInstalled-Size: {size}\nDepends: {}, {REQUIRED}\n\
             Recommends: {RECOMMENDED}\nSuggests: {SUGGESTED}\nSection: devel\nPriority: optional\nDescription: {DESCRIPTION}\n",
         maintainer(),
         depends.join(", ")
     ))
 }
 
-/// Debian's own tools ask these variables, too.
+/// The maintainer, from the environment variables that Debian's own tools use.
 fn maintainer() -> String {
     let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (of("DEBFULLNAME"), of("DEBEMAIL")) {
@@ -86,20 +88,20 @@ fn maintainer() -> String {
     }
 }
 
-/// What readelf says of all that is packed.
-fn dynamic(option: &str) -> Result<String> {
+/// Runs readelf on all packed programs and libraries.
+fn readelf(option: &str) -> Result<String> {
     let files = compile::LIBRARIES.iter().chain(&compile::PROGRAMS).map(|name| compile::folder().join(name));
     steps::output(Command::new("readelf").args(["--wide", option]).args(files).env("LC_ALL", "C"))
 }
 
-/// Packages of the libraries that the programs name.
-fn needed() -> Result<Vec<String>> {
-    let text = dynamic("--dynamic")?;
+/// The packages of the shared libraries that the programs need.
+fn library_packages() -> Result<Vec<String>> {
+    let text = readelf("--dynamic")?;
     let mut packages = Vec::new();
     for line in text.lines().filter(|line| line.contains("(NEEDED)")) {
         let name = line.split(['[', ']']).nth(1).unwrap_or_default();
         let Some((_, package)) = LIBRARIES.iter().find(|(library, _)| *library == name) else {
-            bail!("a program needs the library {name}: name its package in {}", file!())
+            bail!("a program needs the library {name}, whose package is unknown: add it to {}", file!())
         };
         packages.push((*package).to_owned());
     }
@@ -108,13 +110,13 @@ fn needed() -> Result<Vec<String>> {
     Ok(packages)
 }
 
-/// The newest version of the C library that a symbol asks for.
-fn newest_symbols() -> Result<String> {
-    let text = dynamic("--version-info")?;
+/// The newest version of the C library that a symbol requires.
+fn required_glibc() -> Result<String> {
+    let text = readelf("--version-info")?;
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
         let version = rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next()?;
         version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()
     });
-    let newest = versions.max().context("no program asks for a version of the C library")?;
+    let newest = versions.max().context("no program requires a version of the C library")?;
     Ok(newest.iter().map(u32::to_string).collect::<Vec<_>>().join("."))
 }

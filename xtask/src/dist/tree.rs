@@ -1,4 +1,4 @@
-//! The tree that package and archive hold.
+//! Creates the tree of files that the package and the archive contain.
 
 use super::{compile, notices};
 use anyhow::{Context, Result, bail};
@@ -8,24 +8,24 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// The command's other names. It is one program: the name by which it is called decides.
+/// Other names of `trodden`, which behaves according to the name by which it is called.
 const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
-/// Shells, and where Debian's look for completions below `share`.
+/// Shells, and where they look for completions below `share` in Debian.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/trodden"),
     ("zsh", "zsh/vendor-completions/_trodden"),
     ("fish", "fish/vendor_completions.d/trodden.fish"),
 ];
-/// Below `share`.
+/// Folder for documents, below `share`.
 const DOCUMENTS: &str = "doc/trodden";
 
-/// Lays the tree in a folder that is emptied first.
+/// Creates the tree in a folder, which is emptied first.
 ///
 /// # Errors
-/// What was compiled is not there, or a file cannot be written.
-pub fn lay(folder: &Path) -> Result<()> {
+/// A compiled file is missing, or a file cannot be written.
+pub fn create(folder: &Path) -> Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let compiled = compile::folder();
     let program = compiled.join("trodden");
@@ -33,7 +33,7 @@ pub fn lay(folder: &Path) -> Result<()> {
         copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
     for name in OTHER_NAMES {
-        symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot make the link {name}"))?;
+        symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot create the link {name}"))?;
     }
     for name in compile::LIBRARIES {
         copy(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
@@ -58,7 +58,7 @@ fn manual(compiled: &Path, folder: &Path) -> Result<()> {
         }
     }
     steps::output(Command::new("gzip").args(["-9n"]).args(&pages))?;
-    symlink("trodden.1.gz", folder.join("cargo-trodden.1.gz")).context("cannot make the link cargo-trodden.1.gz")?;
+    symlink("trodden.1.gz", folder.join("cargo-trodden.1.gz")).context("cannot create the link cargo-trodden.1.gz")?;
     Ok(())
 }
 
@@ -66,9 +66,9 @@ fn documents(folder: &Path) -> Result<()> {
     let text = |name: &str| fs::read_to_string(steps::root().join(name)).with_context(|| format!("cannot read {name}"));
     let rule = "-".repeat(78);
     let licences = format!(
-        "trodden is licensed under either of the two licences below, at your option.\nWhat is compiled in beside it: {}.\n\n{rule}\n\n{}\n\
+        "trodden is licensed under either of the two licences below, at your option.\nLicences of third-party code: {}.\n\n{rule}\n\n{}\n\
             {rule}\n\n{}",
-        "THIRD-PARTY.gz, in this folder",
+        "THIRD-PARTY.gz in this folder",
         text("LICENSE-MIT")?,
         text("LICENSE-APACHE")?
     );
@@ -84,10 +84,10 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     write(to, &bytes, mode)
 }
 
-/// Writes a file with these permissions, and the folders above it.
+/// Writes a file with these permissions, and creates the folders above it.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file or a folder cannot be written.
 pub fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let write = || {
         fs::create_dir_all(to.parent().unwrap_or(Path::new(".")))?;

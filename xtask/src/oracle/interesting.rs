@@ -1,5 +1,5 @@
-//! Builds that count interesting paths, compared with the one that counts all: every interesting path has the same
-//! count, and all others together have theirs.
+//! Compares builds that count interesting paths with the build that counts all paths: every interesting path must have the same count, and
+//! the executions of all other paths must add up to the rest.
 
 use super::OracleOptions;
 use anyhow::{Context, Result, bail};
@@ -10,11 +10,12 @@ use std::process::Command;
 use trodden_corpus::interesting::InterestingBuilds;
 use trodden_corpus::{Corpus, Input, steps};
 
-/// What `trodden-oracle interesting` prints.
+/// The output of `trodden-oracle interesting`.
 #[derive(Debug, Deserialize)]
 struct Findings {
     functions: usize,
-    instead: usize,
+    #[serde(rename = "instead")]
+    counting_all: usize,
     paths: usize,
     executed: usize,
     executions: String,
@@ -23,30 +24,30 @@ struct Findings {
     differences: Vec<String>,
 }
 
-/// A program that was built by a scheme.
+/// The result for a program and a scheme.
 pub struct OracleRow {
     program: String,
     scheme: String,
     exact: bool,
-    /// None: two runs of the program that counts all differ, so nothing can be compared.
+    /// `None` if two runs of the build that counts all paths differ, so that nothing can be compared.
     found: Option<Findings>,
 }
 
 impl OracleRow {
-    /// Whether something differs that should not.
+    /// Returns true if a scheme that claims to be exact has differences.
     pub fn is_wrong(&self) -> bool {
         self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
     }
 
     fn reported(&self) -> String {
-        let Some(f) = &self.found else { return format!("{}: not checked, for two runs of it take different paths", self.program) };
+        let Some(f) = &self.found else { return format!("{}: not checked, since two runs take different paths", self.program) };
         let mut text = format!(
-            "{} {}: {} functions, {} interesting paths, {} of them executed, {} times; {} executions of other paths; {} counted as others; \
-                {} functions count all paths instead",
-            self.program, self.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.instead
+            "{} {}: functions {}, interesting paths {}, of these executed {}; executions of interesting paths {}, of other paths {}; \
+                misplaced executions {}; functions that count all paths {}",
+            self.program, self.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.counting_all
         );
         if self.exact {
-            f.differences.iter().take(20).for_each(|d| write!(text, "\n  differs: {d}").expect("strings take all"));
+            f.differences.iter().take(20).for_each(|d| write!(text, "\n  differs: {d}").expect("writing to a string does not fail"));
         }
         text
     }
@@ -55,7 +56,7 @@ impl OracleRow {
 /// Compares builds of a program that count interesting paths with the one that counts all.
 ///
 /// # Errors
-/// A recipe, trodden or the oracle failed, or there is no such scheme.
+/// A recipe, trodden or the oracle failed, or a scheme is unknown.
 pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
@@ -75,7 +76,7 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
     let mut rows = Vec::new();
     for scheme in schemes {
         let Some((_, exact)) = SCHEMES.iter().find(|(name, _)| name == scheme) else {
-            bail!("there is no scheme {scheme}; there are {}", all.join(", "));
+            bail!("unknown scheme {scheme}: choose from {}", all.join(", "));
         };
         let set = format!("{}:{}", options.interesting, made.full.display());
         let counted = made.run(corpus, scheme, &set)?;
@@ -87,21 +88,21 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
 }
 
 fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<Findings> {
-    let said = steps::output(Command::new(oracle).arg("interesting").args([full, interesting]))?;
-    serde_json::from_str(&said).context("the oracle prints something else than what it found")
+    let text = steps::output(Command::new(oracle).arg("interesting").args([full, interesting]))?;
+    serde_json::from_str(&text).context("cannot read the output of `trodden-oracle interesting`")
 }
 
-/// The result as a table.
+/// Formats the results as a Markdown page.
 ///
 /// # Errors
-/// The date cannot be asked for.
+/// `date` fails.
 pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(
-        "# Interesting paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the \
-            same run. Each build counted the run that the build of all paths counted.\n\n\
-         | program | scheme | functions | interesting paths | executed | their executions | executions of others | counted as others | \
-         functions that count all | differences |\n\
+        "# Interesting paths compared with all paths, {}\n\nMeasured by `cargo xtask oracle --scheme`, commit {}, on input {}. Interesting \
+            paths: `{interesting}` of a profile of all paths of the same run.\n\n\
+         | program | scheme | functions | interesting paths | executed | executions | executions of other paths | misplaced executions | \
+         functions that count all paths | differences |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         date.trim(),
         steps::commit(),
@@ -109,20 +110,20 @@ pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<Strin
     );
     for row in rows {
         let Some(f) = &row.found else {
-            writeln!(out, "| {} | not checked: two runs of it take different paths | | | | | | | | |", row.program)?;
+            writeln!(out, "| {} | not checked: two runs take different paths | | | | | | | | |", row.program)?;
             continue;
         };
         let differences = if row.exact { f.differences.len().to_string() } else { "not exact".to_owned() };
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {differences} |",
-            row.program, row.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.instead
+            row.program, row.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.counting_all
         )?;
     }
     Ok(out)
 }
 
-/// Numberings of interesting paths, and whether they promise to be exact.
+/// Numbering schemes for interesting paths, and whether they claim to be exact.
 const SCHEMES: [(&str, bool); 9] = [
     ("ball-larus", true),
     ("spp", false),

@@ -1,7 +1,7 @@
-//! Console sessions of the README, executed: each command has to print what the page shows.
+//! Runs the console sessions in the README and checks that each command prints what the page shows.
 //!
-//! A session is a block marked `console`. Lines that begin with `$ ` are commands, and what follows is what one prints to standard output
-//! and standard error. A line `...` stands for any number of lines. Dates, times and the computer's name may differ.
+//! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after them are their output, standard error
+//! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use std::process::{Command, Stdio};
 use trodden_corpus::Corpus;
 use trodden_corpus::steps;
 
-/// The page.
+/// The page with the sessions.
 const PAGE: &str = "README.md";
-/// The source package in whose folder the sessions take place.
+/// The source package in whose folder the sessions run.
 const PACKAGE: &str = "bzip2";
-/// Stands for lines that a page leaves out.
-const LEFT_OUT: &str = "...";
+/// Stands for omitted lines.
+const OMISSION: &str = "...";
 
 /// A command of a session.
 #[derive(Debug, PartialEq, Eq)]
 struct Step<'a> {
-    /// Its line in the page.
+    /// The command's line in the page.
     line: usize,
     command: &'a str,
-    /// What it prints.
+    /// The expected output.
     expected: Vec<&'a str>,
 }
 
-/// Where the README shows something else than the commands in the folder `programs` print.
+/// Runs all sessions with the commands in the folder `programs`, and returns a finding for each step whose output differs.
 ///
 /// # Errors
 /// The sources cannot be fetched, a command cannot be started, or the README has no session.
@@ -41,14 +41,14 @@ pub fn check(programs: &Path) -> Result<Vec<String>> {
     for session in sessions {
         let place = fresh_copy(&sources, &folder.join("place"))?;
         for step in session {
-            let printed = printed(&step, &place, programs, &folder.join("store"))?;
+            let printed = run_step(&step, &place, programs, &folder.join("store"))?;
             findings.extend(difference(&step, &printed));
         }
     }
     Ok(findings)
 }
 
-/// A folder of a session's own, as one has it after unpacking.
+/// Copies the unpacked sources for one session.
 fn fresh_copy(sources: &Path, place: &Path) -> Result<PathBuf> {
     if place.exists() {
         std::fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))?;
@@ -57,8 +57,8 @@ fn fresh_copy(sources: &Path, place: &Path) -> Result<PathBuf> {
     Ok(place.to_owned())
 }
 
-/// What a step prints, in the order in which it does.
-fn printed(step: &Step, place: &Path, programs: &Path, store: &Path) -> Result<String> {
+/// Runs a step and returns its standard output and error in their original order.
+fn run_step(step: &Step, place: &Path, programs: &Path, store: &Path) -> Result<String> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("exec 2>&1; {}", step.command)]).current_dir(place).stdin(Stdio::null());
     command.env("PATH", steps::path_with(&[programs.to_owned()])?).env("TRODDEN_CACHE", store);
@@ -67,7 +67,7 @@ fn printed(step: &Step, place: &Path, programs: &Path, store: &Path) -> Result<S
     }
     let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "{PAGE}:{}: `{}` ends with {}:\n{text}", step.line, step.command, output.status);
+    ensure!(output.status.success(), "{PAGE}:{}: `{}` failed ({}):\n{text}", step.line, step.command, output.status);
     Ok(text)
 }
 
@@ -96,11 +96,11 @@ fn sessions(text: &str) -> Vec<Vec<Step<'_>>> {
     found
 }
 
-/// The first place where a step prints something else than the page shows.
+/// Describes the first line in which a step's output differs from the page; `None` if it matches.
 fn difference(step: &Step, printed: &str) -> Option<String> {
-    let actual: Vec<String> = printed.lines().map(without_circumstances).collect();
-    let expected: Vec<String> = step.expected.iter().map(|line| without_circumstances(line)).collect();
-    let parts: Vec<&[String]> = expected.split(|line| line == LEFT_OUT).collect();
+    let actual: Vec<String> = printed.lines().map(with_placeholders).collect();
+    let expected: Vec<String> = step.expected.iter().map(|line| with_placeholders(line)).collect();
+    let parts: Vec<&[String]> = expected.split(|line| line == OMISSION).collect();
     let (mut at, mut line) = (0, step.line);
     for (number, part) in parts.iter().enumerate() {
         let is_last = number + 1 == parts.len();
@@ -117,13 +117,13 @@ fn difference(step: &Step, printed: &str) -> Option<String> {
         at = start + part.len();
         line += part.len() + 1;
     }
-    // Without a line that says so, nothing is left out.
+    // After the last expected line, more output is allowed only if the page ends with an omission.
     let more = actual.get(at)?;
     Some(format!("{PAGE}:{}: `{}` also prints `{more}`", step.line, step.command))
 }
 
-/// A line in which dates, times, durations and the computer's name are the same for all runs.
-fn without_circumstances(line: &str) -> String {
+/// Replaces dates, times, durations and the host name in a line by placeholders.
+fn with_placeholders(line: &str) -> String {
     const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
     let words: Vec<&str> = line.split(' ').collect();
     let is_run = line.trim_start().starts_with("run ");
@@ -153,7 +153,7 @@ mod tests {
         \u{20} paths 528\n```\n```sh\n$ no session\n```\n";
 
     #[test]
-    fn sessions_are_console_blocks() {
+    fn sessions_are_read_from_console_blocks() {
         let found = sessions(TEXT);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0][0], Step { line: 2, command: "make", expected: vec!["...", "done"] });
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_circumstances_may_differ() {
+    fn only_times_and_host_names_may_differ() {
         let found = sessions(TEXT);
         let [make, report] = found[0].as_slice() else { panic!("{found:?}") };
         for printed in ["done\n", "cc a.c\ncc b.c\ndone\n"] {

@@ -1,25 +1,25 @@
-//! Lengths of functions. rustfmt has laid the sources out: a function ends at the first `}` as far to the right as it begins.
+//! Lengths of functions. It relies on rustfmt's layout: a function ends at the first `}` with the indentation of its first line.
 
-/// A function of a source.
+/// The length of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionLength {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// The line where it begins, from 1.
+    /// Its first line, counted from 1.
     pub line: usize,
-    /// Its lines, without comments and empty ones.
+    /// Number of lines without comments and empty lines.
     pub code: usize,
-    /// Whether a comment in it says why it is long.
+    /// True if a comment in it states the reason for its length.
     pub has_reason: bool,
 }
 
-/// The functions of a formatted source, tests and functions inside functions too.
+/// Measures all functions of a formatted source, including tests and nested functions.
 pub fn lengths(text: &str) -> Vec<FunctionLength> {
     let lines: Vec<&str> = text.lines().collect();
     let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some(name) = begun(line) else { continue };
+        let Some(name) = function_name(line) else { continue };
         let indent = &line[..line.len() - line.trim_start().len()];
         let end = format!("{indent}}}");
         let declared = format!("{indent})");
@@ -34,8 +34,8 @@ pub fn lengths(text: &str) -> Vec<FunctionLength> {
     found
 }
 
-/// The name of the function that begins on a line.
-fn begun(line: &str) -> Option<&str> {
+/// The name of the function whose definition starts on a line.
+fn function_name(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_modifier = |w: &str| {
         w.starts_with("pub")
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_measured_without_comments_and_empty_lines() {
+    fn comments_and_empty_lines_do_not_count() {
         let text = "impl A {\n    pub(crate) const fn one(&self) -> u8 {\n        // Why.\n        fn two() {}\n\n        3\n    }\n}\n\
             unsafe extern \"C\" fn three(\n    a: u8,\n) {\n}\ntrait B {\n    fn four();\n}\n// fn five() {\nlet six = |fn_| 1;\n";
         let found: Vec<(String, usize, usize)> = lengths(text).into_iter().map(|f| (f.name, f.line, f.code)).collect();

@@ -1,8 +1,8 @@
 //! Statements of random programs.
 
-use super::{Maker, RandomLanguage};
+use super::{ProgramWriter, RandomLanguage};
 
-impl Maker {
+impl ProgramWriter {
     pub(super) fn statement(&mut self, depth: u32) {
         if depth == 0 {
             return self.simple();
@@ -12,12 +12,12 @@ impl Maker {
             2 => self.counted_loop(depth),
             3 => self.open_loop(depth),
             4 => self.switch(depth),
-            5 if self.may_jump && self.in_loop == 0 => self.forward_jump(depth),
+            5 if self.may_jump && self.loop_depth == 0 => self.forward_jump(depth),
             6 => self.call(),
-            7 => self.odd(),
+            7 => self.unusual_statement(),
             8 => self.array_loop(),
-            12 => self.attempt(depth),
-            13 => self.guarded(depth),
+            12 => self.try_block(depth),
+            13 => self.guarded_block(depth),
             14 => self.virtual_call(),
             _ => self.simple(),
         }
@@ -81,9 +81,9 @@ impl Maker {
 
     fn counted_loop(&mut self, depth: u32) {
         let iterations = self.dice.below(6);
-        let variable = format!("i{}", self.in_loop);
+        let variable = format!("i{}", self.loop_depth);
         self.line(&format!("for (u64 {variable} = 0; {variable} < {iterations} + (a & 1) && fuel-- > 0; {variable}++) {{"));
-        self.inside_loop(depth);
+        self.loop_body(depth);
         self.line("}");
     }
 
@@ -91,17 +91,17 @@ impl Maker {
         let condition = self.condition();
         if self.dice.chance(50) {
             self.line(&format!("while (fuel-- > 0 && ({condition})) {{ a += 3; b = twist(b);"));
-            self.inside_loop(depth);
+            self.loop_body(depth);
             self.line("}");
         } else {
             self.line("do { c += a; a = twist(a);");
-            self.inside_loop(depth);
+            self.loop_body(depth);
             self.line(&format!("}} while (fuel-- > 0 && ({condition}));"));
         }
     }
 
-    fn inside_loop(&mut self, depth: u32) {
-        self.in_loop += 1;
+    fn loop_body(&mut self, depth: u32) {
+        self.loop_depth += 1;
         self.block(depth);
         if self.dice.chance(40) {
             let condition = self.condition();
@@ -113,7 +113,7 @@ impl Maker {
             let condition = self.condition();
             self.line(&format!("if ({condition}) return a - b;"));
         }
-        self.in_loop -= 1;
+        self.loop_depth -= 1;
     }
 
     fn switch(&mut self, depth: u32) {
@@ -160,7 +160,7 @@ impl Maker {
         }
     }
 
-    fn odd(&mut self) {
+    fn unusual_statement(&mut self) {
         let value = self.value();
         match self.dice.below(6) {
             0 => self.line(&format!("maybe_leave({value});")),
@@ -185,11 +185,11 @@ impl Maker {
         self.line("for (int k = 0; k < 16; k++) { memory[k] += a; if (memory[k] & 8) d += memory[k]; }");
     }
 
-    fn attempt(&mut self, depth: u32) {
+    fn try_block(&mut self, depth: u32) {
         let value = self.value();
         let saved = std::mem::replace(&mut self.may_jump, false);
-        let loops = self.in_loop;
-        self.in_loop += 10;
+        let loops = self.loop_depth;
+        self.loop_depth += 10;
         self.line(&format!("try {{ Guard guard(b, {value}); complain(b + c);"));
         self.block(depth);
         self.call();
@@ -202,11 +202,11 @@ impl Maker {
             self.line("} catch (...) { d++; if (d % 5 == 0 && fuel > 80) throw;");
         }
         self.line("}");
-        self.in_loop = loops;
+        self.loop_depth = loops;
         self.may_jump = saved;
     }
 
-    fn guarded(&mut self, depth: u32) {
+    fn guarded_block(&mut self, depth: u32) {
         let value = self.value();
         let saved = std::mem::replace(&mut self.may_jump, false);
         self.line(&format!("{{ Guard guard(a, {value}); Guard other(c, 3); if (a % 4 == 0) complain(a >> 3);"));

@@ -1,5 +1,5 @@
-//! Random programs built by the plugin alone, without trodden's drivers, run, and their counts.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+//! Building random programs with the plugin alone, without trodden's drivers, and running them.
+#![allow(dead_code, reason = "each test file uses only a part of it")]
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use trodden_oracle::Toolkit;
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_profile::{ProcessEnding, Profile, Run, collect, raw_files};
 
-/// Builds a program with these words for the plugin, at a level of optimisation, linked with more objects.
+/// Builds a program at a level of optimisation, with these settings for the plugin, and links it with `more` objects.
 pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
     let (driver, name) = if program.language == RandomLanguage::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join("program");
     std::fs::write(folder.join(name), &program.text).unwrap();
     let plugin = format!("-fpass-plugin={}", tools.plugin.display());
-    let mut compile = checked(tools.command(driver));
-    // Known by the name that the compiler has, units are the same wherever they are built.
+    let mut compile = under_valgrind(tools.command(driver));
+    // Compile with a relative file name, so that a unit is the same in every folder.
     compile.current_dir(folder).args([level, "-w", "-gline-tables-only", "-c"]).arg(plugin).arg(name).args(["-o", "subject.o"]);
-    // Freed memory of the compiler is overwritten: what the plugin used after it freed it does not go by unseen.
+    // Make the compiler overwrite freed memory, so that a use after free in the plugin is noticed.
     compile.env("MALLOC_PERTURB_", "165");
     let store = folder.join("store");
     let request = trodden_oracle::check::request(words, &store).unwrap();
@@ -29,9 +29,9 @@ pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf]
     path
 }
 
-/// A compiler, under Valgrind if `TRODDEN_ORACLE_VALGRIND` is set (too slow for every day): then it must use no memory
-/// that it freed. (What clang itself reads before it writes is none of the plugin.)
-fn checked(compiler: Command) -> Command {
+/// Runs the compiler under Valgrind if `TRODDEN_ORACLE_VALGRIND` is set, to find uses of freed memory. This is too slow by default.
+/// Undefined values are ignored, since clang itself reads some.
+fn under_valgrind(compiler: Command) -> Command {
     if std::env::var_os("TRODDEN_ORACLE_VALGRIND").is_none() {
         return compiler;
     }
@@ -48,13 +48,13 @@ pub fn run(command: &mut Command) {
     assert!(command.status().unwrap().success(), "{command:?}");
 }
 
-/// What a program printed, how it ended, and its profile.
-pub struct Done {
+/// The output, exit code and profile of a run.
+pub struct Execution {
     pub outcome: (Vec<u8>, Option<i32>),
     pub profile: Profile,
 }
 
-impl Done {
+impl Execution {
     /// Counts by function and path.
     pub fn counts(&self) -> HashMap<(String, u64), u64> {
         let mut all = HashMap::new();
@@ -65,8 +65,8 @@ impl Done {
     }
 }
 
-/// Runs a program, with these variables too.
-pub fn execute(program: &Path, variables: &[(&str, String)]) -> Done {
+/// Runs a program with additional environment variables.
+pub fn execute(program: &Path, variables: &[(&str, String)]) -> Execution {
     let raw = program.with_extension("raw");
     let _ = std::fs::remove_dir_all(&raw);
     std::fs::create_dir(&raw).unwrap();
@@ -77,5 +77,5 @@ pub fn execute(program: &Path, variables: &[(&str, String)]) -> Done {
     let run = Run { ending: Some(ProcessEnding::Exit(0)), ..Run::default() };
     let collected = collect(raw_files(&raw).unwrap(), run, None);
     assert!(collected.problems.is_empty(), "{:?}", collected.problems);
-    Done { outcome: (output.stdout, output.status.code()), profile: collected.profile }
+    Execution { outcome: (output.stdout, output.status.code()), profile: collected.profile }
 }

@@ -1,4 +1,4 @@
-// Coroutines that are left early, resumed after their end was reached, and destroyed under way.
+// Coroutines that run to their end, or are left and destroyed before it.
 #include <coroutine>
 #include <cstdio>
 #include <exception>

@@ -1,4 +1,4 @@
-// Results of calls that may throw, which live on over loops, joins and other such calls. Fuel ends everything.
+// Results of calls that may throw, which stay live across loops, joins and other such calls. Fuel makes all loops terminate.
 #include <cstdio>
 #include <vector>
 typedef unsigned long u64;
@@ -7,7 +7,7 @@ struct Guard { u64 &at; Guard(u64 &a) : at(a) { at += 3; } ~Guard() { at ^= 5; }
 __attribute__((noinline)) static u64 may_throw(u64 x) { if (x % 11 == 4) throw Trouble{x}; return x * 7 + 1; }
 __attribute__((noinline)) static u64 use(u64 x) { static u64 all; all = all * 31 + x; if (all % 97 == 5) throw Trouble{all}; return all; }
 
-// The result is used in a loop behind, directly.
+// The result is used in the loop right after the call.
 __attribute__((noinline)) static u64 loop_behind(u64 a, u64 n) {
     u64 sum = 0;
     if (a % 3 == 0) return n;
@@ -18,7 +18,7 @@ __attribute__((noinline)) static u64 loop_behind(u64 a, u64 n) {
     return sum;
 }
 
-// The result meets another value in front of a loop.
+// The result is merged with another value before a loop.
 __attribute__((noinline)) static u64 met_in_front(u64 a, u64 n) {
     u64 v = 1, sum = 0;
     Guard guard(sum);
@@ -27,7 +27,7 @@ __attribute__((noinline)) static u64 met_in_front(u64 a, u64 n) {
     return sum + v;
 }
 
-// Two results, the second in a loop, which the first outlives.
+// Two results: the second is defined in a loop, and the first is used after it.
 __attribute__((noinline)) static u64 two(u64 a, u64 n) {
     u64 first = 0, sum = 0;
     try {
@@ -44,7 +44,7 @@ __attribute__((noinline)) static u64 two(u64 a, u64 n) {
     return sum * 3 + first;
 }
 
-// An object that only the landing and the loop see.
+// An object that only the landing pad and the loop use.
 __attribute__((noinline)) static u64 objects(u64 a, u64 n) {
     u64 sum = a;
     for (u64 i = 0; i < n; i++) {
@@ -59,7 +59,7 @@ __attribute__((noinline)) static u64 objects(u64 a, u64 n) {
     return sum;
 }
 
-// Results that go around a loop through a switch.
+// Results that are carried around a loop through a switch.
 __attribute__((noinline)) static u64 around(u64 a, u64 n) {
     u64 v = a, w = 1;
     for (u64 i = 0; i < n; i++) {
@@ -73,7 +73,7 @@ __attribute__((noinline)) static u64 around(u64 a, u64 n) {
     return v * 5 + w;
 }
 
-// Memory of a vector that grows, which a loop fills and others meet.
+// The buffer of a growing vector, which one loop fills and others read.
 struct Pair { u64 a; u64 b; Pair(u64 x, u64 y) : a(x), b(y) {} Pair(const Pair &p) : a(p.a), b(p.b) {} };
 __attribute__((noinline)) static u64 pushes(u64 a, u64 n) {
     std::vector<Pair> all;

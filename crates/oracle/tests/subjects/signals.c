@@ -1,4 +1,4 @@
-// Jumps out of a signal handler; cleanups by attribute.
+// `longjmp` out of a signal handler; cleanups declared by attribute.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>

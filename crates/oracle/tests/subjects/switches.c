@@ -1,5 +1,4 @@
-// Switches with ranges, wide values, shared and absent defaults; loops whose head is a switch; an endless loop that
-// exits.
+// Switches with ranges, wide values, shared and absent defaults; loops headed by a switch; an endless loop left by `exit`.
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static unsigned f(unsigned x, unsigned long long y) {

@@ -1,4 +1,4 @@
-// A function whose paths end with a tail call, of which one never comes back.
+// A function whose paths end with tail calls, one of which never returns.
 #include <stdio.h>
 #include <stdlib.h>
 
