@@ -9,6 +9,7 @@
 //! their lines, or, where there are no lines, by their place in the function. One pass over each trace; memory is
 //! bounded by the call depth.
 
+use crate::calls::{check_blocks, has_calls_only};
 use crate::place::{described, functions_left_out};
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -96,6 +97,9 @@ pub struct AfterDifference {
 /// # Errors
 /// One cannot be read, or has nothing of what is to be left out or compared.
 pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -> Result<TraceDifferences> {
+    if has_calls_only(left) != has_calls_only(right) {
+        [left, right].into_iter().try_for_each(|trace| check_blocks(trace, "a comparison with the other trace"))?;
+    }
     let same_build = left.about().hash == right.about().hash;
     let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
     let left_out = |trace| functions_left_out(trace, &options.ignore);

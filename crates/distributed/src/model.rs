@@ -20,7 +20,8 @@ use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doub
 use trodden_binary::linked::in_file;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
-    NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram,
+    CallProgram, NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
+    WitnessProgram,
 };
 
 /// Machine code as a program, with the way back.
@@ -35,6 +36,8 @@ pub struct Model {
     pub witnesses: HashMap<u64, Witness>,
     /// Functions that are not traced inside, by name, with the reason.
     pub opaque: Vec<(String, String)>,
+    /// The model of which this one has calls and returns only, if it has.
+    pub reduced_from: Option<Box<(Model, CallProgram)>>,
 }
 
 /// What a run like those to come has shown.
@@ -135,10 +138,29 @@ pub fn model(
     let name = |f: usize| graphs.functions[f].name.clone();
     let mut opaque: Vec<(String, String)> = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
     opaque.sort();
-    Ok(Model { program, functions, addresses: places, witnesses, opaque })
+    Ok(Model { program, functions, addresses: places, witnesses, opaque, reduced_from: None })
 }
 
 impl Model {
+    /// What the sequence of calls needs of it.
+    ///
+    /// # Errors
+    /// That has too many edges.
+    pub fn of_calls(self) -> Result<Model> {
+        let calls = CallProgram::new(&self.program)?;
+        let count = calls.program.witness_count(WitnessKind::Nodes) as u32;
+        let addresses: Vec<Option<u64>> = (0..count).map(|w| self.addresses[calls.origin(Witness(w)).index()]).collect();
+        let witnesses = (0..).zip(&addresses).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
+        Ok(Model {
+            program: calls.program.clone(),
+            functions: self.functions.clone(),
+            addresses,
+            witnesses,
+            opaque: self.opaque.clone(),
+            reduced_from: Some(Box::new((self, calls))),
+        })
+    }
+
     /// Entries of the functions that may be called from outside, and of those that nothing is known to call; blocks without a known
     /// predecessor.
     pub fn entries(&self) -> Vec<Witness> {

@@ -5,6 +5,7 @@
 //! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
 //! the trace has from its beginning; memory is bounded by the call depth and the paths.
 
+use crate::calls::check_blocks;
 use crate::place::name_in_file;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,6 +31,7 @@ const MOST_PATHS: u64 = 1 << 24;
 /// # Errors
 /// The trace cannot be read, or has no whole path.
 pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
+    check_blocks(trace, "a path profile")?;
     let seen = SeenFlow::find(trace)?;
     let functions = functions(trace, &seen)?;
     let counts = count(trace, &functions)?;

@@ -1,5 +1,6 @@
 //! Places of a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, with a number behind it for the nth time.
 
+use crate::calls::check_blocks;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
@@ -135,6 +136,7 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
 fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
     let about = trace.about();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
+    check_blocks(trace, "a line")?;
     ensure!(!about.files.is_empty(), "{} has no line numbers: name functions or addresses", about.image);
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =

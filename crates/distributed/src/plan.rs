@@ -107,6 +107,8 @@ pub struct PlanOptions {
     pub strategy: DistributionStrategy,
     /// A distribution that the user has written, instead.
     pub distribution: Option<PathBuf>,
+    /// Whether only the sequence of calls is to be given back.
+    pub calls: bool,
     /// Whether the paper's conditions are checked, too, which are sufficient and not necessary.
     pub paper: bool,
 }

@@ -1,7 +1,7 @@
 //! How often each block will be executed, which says what a witness costs: estimated from the graphs (and the compiler's map, where it
 //! has frequencies), measured at entries and loop heads by a first run, or taken from an earlier trace.
 
-use crate::calls::{CallStep, LeftOut, walk};
+use crate::calls::{CallStep, LeftOut, check_blocks, walk};
 use crate::model::Model;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
@@ -33,6 +33,7 @@ impl Executions {
             path.display(),
             trace.about().image
         );
+        check_blocks(&trace, "`--witness-weights`")?;
         let mut executions = Self::default();
         let all = LeftOut::default();
         for thread in all.threads(&trace) {

@@ -16,6 +16,7 @@ use crate::rebuild::{DriverCompiler, Rebuilder};
 use crate::recipe::{BuildProduct, Recipe, RecipeStore};
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use object::{Object, ObjectSection, ObjectSymbol};
 use place::LinkPlace;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -169,6 +170,23 @@ pub struct Defaults {
 }
 
 impl Defaults {
+    /// Reads what a variant was linked with. A program without symbols says nothing.
+    ///
+    /// # Errors
+    /// It is no ELF file.
+    pub fn from_program(bytes: &[u8]) -> Result<Defaults, object::Error> {
+        let file = object::File::parse(bytes)?;
+        let text = |name: &str| {
+            let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name))?;
+            let section = file.section_by_index(symbol.section_index()?).ok()?;
+            let rest = section.data().ok()?.get(symbol.address().checked_sub(section.address())? as usize..)?;
+            let text = rest.split(|byte| *byte == 0).next()?;
+            Some(String::from_utf8_lossy(text).into_owned())
+        };
+        let (output, on_untested) = (text(DEFAULT_OUTPUT_SYMBOL), text(DEFAULT_ON_UNTESTED_SYMBOL));
+        Ok(Defaults { output, on_untested, watched: text(WATCHED_SYMBOL) })
+    }
+
     /// An object that says so, made in a folder; none if there is nothing to say.
     fn object(&self, context: &DriverContext, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =

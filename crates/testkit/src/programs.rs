@@ -93,6 +93,15 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
     }
 }
 
+/// A function is called, or left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallStep {
+    /// It is called.
+    Enter(WitnessFunctionId),
+    /// It returns, or is left by unwinding.
+    Leave(WitnessFunctionId),
+}
+
 /// An execution: the blocks, and all nodes and edges on which witnesses could be, in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
@@ -100,6 +109,8 @@ pub struct Execution {
     pub blocks: Vec<(WitnessFunctionId, Node)>,
     /// Nodes and edges.
     pub sites: Vec<WitnessSite>,
+    /// Calls, and how they end; those that are under way at the end of the run do not.
+    pub calls: Vec<CallStep>,
 }
 
 #[derive(Clone)]
@@ -119,9 +130,10 @@ struct Running {
 
 /// All executions of at most `steps` steps; at most `most`, the shortest first.
 pub fn executions(program: &WitnessProgram, steps: usize, most: usize) -> Vec<Execution> {
-    let mut first = Running { frames: Vec::new(), execution: Execution { blocks: Vec::new(), sites: Vec::new() }, steps: 0 };
+    let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
+    let mut first = Running { frames: Vec::new(), execution: nothing, steps: 0 };
     match program.start() {
-        ProgramStart::Main(main) => first.enter(program, main, program.function(main).graph.entry()),
+        ProgramStart::Main(main) => first.begin(program, main),
         ProgramStart::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
@@ -143,6 +155,19 @@ pub fn executions(program: &WitnessProgram, steps: usize, most: usize) -> Vec<Ex
 }
 
 impl Running {
+    /// Calls a function.
+    fn begin(&mut self, program: &WitnessProgram, function: WitnessFunctionId) {
+        self.execution.calls.push(CallStep::Enter(function));
+        self.enter(program, function, program.function(function).graph.entry());
+    }
+
+    /// Leaves the innermost frame.
+    fn end(&mut self) {
+        if let Some(Frame::Code { function, .. }) = self.frames.pop() {
+            self.execution.calls.push(CallStep::Leave(function));
+        }
+    }
+
     fn enter(&mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) {
         let kind = program.function(function).nodes[node.index()];
         if kind != NodeKind::Virtual {
@@ -185,7 +210,7 @@ impl Running {
         let mut next = Vec::new();
         for callee in &call.callees {
             let mut one = self.clone();
-            one.enter(program, *callee, program.function(*callee).graph.entry());
+            one.begin(program, *callee);
             next.push(one);
         }
         if let Some(can) = call.opaque {
@@ -199,7 +224,7 @@ impl Running {
         let mut next = Vec::new();
         for callee in program.external().iter().filter(|_| can.calls_back) {
             let mut one = self.clone();
-            one.enter(program, *callee, program.function(*callee).graph.entry());
+            one.begin(program, *callee);
             next.push(one);
         }
         self.frames.pop();
@@ -229,7 +254,7 @@ impl Running {
                     return next;
                 }
             }
-            this.frames.pop();
+            this.end();
         }
         next.push(this);
         next
@@ -240,7 +265,7 @@ impl Running {
         let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
         let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
         if node == of.graph.exit() {
-            self.frames.pop();
+            self.end();
             next.push(self);
         }
         next

@@ -25,6 +25,7 @@ mod words;
 pub use machines::work;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
+use crate::calls::of_calls;
 use crate::code::Code;
 use crate::explain::{MissingStep, first_missing};
 use crate::files::Files;
@@ -62,6 +63,9 @@ const LISTED: usize = 8;
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program, so that its clock can repeat: code that looks for it took \
      another path than without trodden (`--no-repeat time` leaves the vDSO there)";
 
+/// What a reader of a trace of calls should know.
+const ONLY_CALLS: &str = "the trace has calls and returns only: blocks with calls, where functions begin and end, and nothing between";
+
 /// Refuses what has a meaning for several runs only.
 fn for_several_runs(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
@@ -73,6 +77,7 @@ fn for_several_runs(options: &RecordOptions, host: &RecordingHost) -> Result<()>
         ("--witness-strategy", plan.strategy != DistributionStrategy::Fine),
         ("--witness-weights", options.weights != WeightsFrom::Static),
         ("--check", plan.paper),
+        ("--calls", plan.calls),
         ("--engine", host.machines.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
@@ -195,7 +200,7 @@ impl<'a> Recording<'a> {
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &Plan) -> Result<T>) -> Result<T> {
         self.find_replaceable(&is_uncertain_jump);
         let observed = self.is_single.then(ObservedCalls::default);
-        let (model, code) = self.model(ASSUMPTIONS[0], observed.as_ref())?;
+        let (model, code) = self.planned_model(ASSUMPTIONS[0], observed.as_ref())?;
         let weights = self.weights(&model, None)?;
         let planner = self.planner(&model, &code, self.kind.collector(), &weights);
         let plan = if self.is_single { Plan::from_all(&model, &code, &weights) } else { planner.plan()? };
@@ -217,6 +222,17 @@ impl<'a> Recording<'a> {
         let model = model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
+        Ok((model, code))
+    }
+
+    /// What several runs are planned and merged by: with `--calls`, calls and returns alone.
+    fn planned_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
+        let (model, code) = self.model(assumption, observed)?;
+        if !self.options.plan.calls {
+            return Ok((model, code));
+        }
+        let model = model.of_calls()?;
+        let code = code.with_blocks(|address| model.witnesses.contains_key(&address));
         Ok((model, code))
     }
 
@@ -262,7 +278,7 @@ impl<'a> Recording<'a> {
         let first = self.first_run(&mut notes)?;
         repeatable(&first)?;
         let observed = self.observed_in(&first);
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
+        let (mut model, mut code) = self.planned_model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown where uncertain jumps lead.
@@ -270,7 +286,7 @@ impl<'a> Recording<'a> {
         self.find_replaceable(&leads_elsewhere);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.model(assumption, Some(&observed))?;
+                (model, code) = self.planned_model(assumption, Some(&observed))?;
             }
             let weights = self.weights(&model, Some(&log))?;
             let plan = match self.planner(&model, &code, collector, &weights).plan() {
@@ -288,6 +304,7 @@ impl<'a> Recording<'a> {
             let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
+                    notes.extend(model.reduced_from.is_some().then(|| ONLY_CALLS.to_owned()));
                     let runs = plan.sites.iter().zip(&results).map(|(s, r)| about_run(s, r)).collect();
                     return self.finish(writer, merged, &first.outcome.followed, runs, notes);
                 }
@@ -349,6 +366,9 @@ impl<'a> Recording<'a> {
 
     /// How often blocks are executed: estimated, measured by a run of its own, or those of a trace.
     fn weights(&self, model: &Model, log: Option<&Arc<RunLog>>) -> Result<Weights> {
+        if let Some((whole, calls)) = model.reduced_from.as_deref() {
+            return Ok(calls.weights(&self.weights(whole, log)?));
+        }
         let estimated = weights::estimated(model, &self.graphs);
         match &self.options.weights {
             WeightsFrom::Static => Ok(estimated),
@@ -371,7 +391,10 @@ impl<'a> Recording<'a> {
             image: self.subject.executable.path.display().to_string(),
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
             hash: self.files.hash(),
-            collector: collector.name().to_owned(),
+            collector: match model.reduced_from {
+                Some(_) => of_calls(collector.name()),
+                None => collector.name().to_owned(),
+            },
             runs,
             functions: code.functions_about(&self.files),
             blocks,

@@ -6,7 +6,7 @@
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. `trodden_analysis::copies`: what each copy cost.
 //!
-//! [`shared`] does the same for what whole functions share: [`segments`] across calls, and paths across [`iterations`].
+//! [`shared`] does the same for [`segments`] across calls, paths across [`iterations`], and paths that are [`watched`] for.
 //!
 //! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden fleet` adds up what they report.
 //!
@@ -26,6 +26,7 @@ mod segments;
 mod shared;
 mod spec;
 mod units;
+mod watched;
 mod weights;
 mod worker;
 
@@ -66,7 +67,7 @@ pub struct CopyContext<'a> {
 /// What copies share the counting of.
 #[derive(Clone, Debug)]
 pub enum SharedCounting {
-    /// Paths.
+    /// Paths: all of them, or those that the program watches for.
     Paths,
     /// The edges from which the counts of all follow.
     Edges,
@@ -185,7 +186,11 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
         SharedCounting::Iterations => return iterations::run(job, context, input),
         SharedCounting::Paths | SharedCounting::Edges => {}
     }
-    let program = CopiedProgram::read(&program(&job.what.command[0], context)?, context.around.units.as_ref())?;
+    let file = program(&job.what.command[0], context)?;
+    if matches!(job.options.shared, SharedCounting::Paths) && watched::is_watching(&file, context) {
+        return watched::run(job, context, input);
+    }
+    let program = CopiedProgram::read(&file, context.around.units.as_ref())?;
     before::check_destinations(job)?;
     let input = input()?;
     // Only now: reading and printing are what signals have to end, everything between ends itself.

@@ -1,4 +1,4 @@
-//! Copies that share the counting of something else than paths: segments, or sequences of paths.
+//! Copies that share something else than the counting of all paths: that of segments, sequences of paths, or watching for paths.
 //!
 //! Whole functions go to copies by their weights, the heaviest first, each to the copy that has least (Graham's LPT). Those of little
 //! weight are counted by all copies: if their counts differ, the copies were not the same execution.
@@ -12,6 +12,7 @@ use crate::deliver;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use trodden_driver::experiment;
 use trodden_driver::recipe::SystemText;
@@ -27,6 +28,8 @@ const CHECKED_PERCENT: u64 = 2;
 pub trait Partition {
     /// Whether copies write streams.
     const STREAMS: bool;
+    /// Variables of copies that have a value of their own.
+    const VARIABLES: &'static [(&'static str, &'static str)] = &[];
 
     /// What each copy is asked to count.
     ///
@@ -109,6 +112,8 @@ pub fn run<S: Partition>(
     let spec = spec(&job.what.command, Vec::new(), work.path(), options.own_folders, input, context);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, S::STREAMS);
+        spec.environment.retain(|(name, _)| S::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
+        spec.environment.extend(S::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
         let programs = make(&share.settings(context)?, &program, work.path(), context)?;
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
