@@ -18,31 +18,6 @@ pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()>
     Ok(())
 }
 
-/// What stands behind a collector's name in a trace that has calls and returns only.
-const CALLS: &str = ", calls only";
-
-/// The name of a collector, as a trace of calls has it.
-pub(crate) fn of_calls(collector: &str) -> String {
-    format!("{collector}{CALLS}")
-}
-
-/// Whether a trace has calls and returns only.
-pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
-    trace.about().collector.ends_with(CALLS)
-}
-
-/// Refuses traces of calls where blocks between calls are needed; `what` needs them.
-///
-/// # Errors
-/// The trace is one.
-pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
-    ensure!(
-        !has_calls_only(trace),
-        "the trace has calls and returns only, and {what} needs all blocks: record it without `trodden-lab with --calls`"
-    );
-    Ok(())
-}
-
 /// Functions and threads that are left out.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {

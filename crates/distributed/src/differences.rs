@@ -9,8 +9,7 @@
 //! their lines, or, where there are no lines, by their place in the function. One pass over each trace; memory is
 //! bounded by the call depth.
 
-use crate::calls::{check_blocks, has_calls_only};
-use crate::place::{described, functions_left_out};
+use crate::place::{check_blocks, described, functions_left_out, has_calls_only};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -5,8 +5,7 @@
 //! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
 //! the trace has from its beginning; memory is bounded by the call depth and the paths.
 
-use crate::calls::check_blocks;
-use crate::place::name_in_file;
+use crate::place::{check_blocks, name_in_file};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,11 +1,35 @@
 //! Places of a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, with a number behind it for the nth time.
 
-use crate::calls::check_blocks;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
 use trodden_text::escape;
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+
+/// What stands behind a collector's name in a trace that has calls and returns only.
+const CALLS_ONLY: &str = ", calls only";
+
+/// The name of a collector, as a trace of calls has it.
+pub(crate) fn of_calls(collector: &str) -> String {
+    format!("{collector}{CALLS_ONLY}")
+}
+
+/// Whether a trace has calls and returns only.
+pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
+    trace.about().collector.ends_with(CALLS_ONLY)
+}
+
+/// Refuses traces of calls where blocks between calls are needed; `what` needs them.
+///
+/// # Errors
+/// The trace is one.
+pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
+    ensure!(
+        !has_calls_only(trace),
+        "the trace has calls and returns only, and {what} needs all blocks: record it without `trodden-lab with --calls`"
+    );
+    Ok(())
+}
 
 /// What a user means by a place.
 #[derive(Clone, Debug, PartialEq, Eq)]

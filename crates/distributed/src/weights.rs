@@ -1,8 +1,9 @@
 //! How often each block will be executed, which says what a witness costs: estimated from the graphs (and the compiler's map, where it
 //! has frequencies), measured at entries and loop heads by a first run, or taken from an earlier trace.
 
-use crate::calls::{CallStep, LeftOut, check_blocks, walk};
+use crate::calls::{CallStep, LeftOut, walk};
 use crate::model::Model;
+use crate::place::check_blocks;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;

@@ -14,7 +14,11 @@ static int odd(int n);
 __attribute__((noinline)) static void leaf(int n) { for (int i = 0; i < 40; i++) if (i & n) sum += i; else sum ^= n; }
 __attribute__((noinline)) static int even(int n) { if (n == 0) return 1; if (n & 2) leaf(n); return odd(n - 1) + 0; }
 __attribute__((noinline)) static int odd(int n) { if (n == 0) return 0; int s = n & 4 ? 3 : 5; sum += s; return even(n - 1) + s; }
-static int compare(const void *a, const void *b) { int x = *(const int *)a, y = *(const int *)b; if (x & 1) leaf(1); return (x > y) - (x < y); }
+static int compare(const void *a, const void *b) {
+    int x = *(const int *)a, y = *(const int *)b;
+    if (x & 1) leaf(1);
+    return (x > y) - (x < y);
+}
 static int (*volatile by_pointer[2])(int) = {even, odd};
 int main(void) {
     int data[9] = {5, 3, 9, 1, 7, 2, 8, 6, 4};
@@ -34,7 +38,7 @@ static jmp_buf back;
 static volatile int sum;
 __attribute__((noinline)) static void step(int n) { for (int i = 0; i < n; i++) if (i & 1) sum += i; }
 __attribute__((noinline)) static void deep(int n) {
-    for (int i = 0; i < n; i++) { step(i); if (i == 3) longjmp(back, n); if (i & 1) deep(n + 1); }
+    for (int i = 0; i < n; i++) { step(i); if (i == 3) longjmp(back, n); if (i & 1 && n < 6) deep(n + 1); }
 }
 int main(void) {
     for (volatile int i = 0; i < 5; i++) { if (setjmp(back) == 0) deep(i); else step(2); }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use trodden_testkit::Random;
 use trodden_testkit::programs::{self, CallStep, Execution, Features};
-use trodden_witness::condition::check_pairwise;
+use trodden_witness::condition::{check_structure, members};
 use trodden_witness::distribution::plan;
+use trodden_witness::pushdown::Pushdown;
+use trodden_witness::structure::Structure;
 use trodden_witness::{
     CallProgram, Distribution, DistributionOptions, DistributionStrategy, ExecutionEvent, Lookahead, Reconstruction, ReconstructionOutcome,
     TraceEnding, Weights, Witness, WitnessJobOrder, WitnessKind, WitnessProgram, WitnessSite,
@@ -30,10 +32,12 @@ fn with_frames(program: &WitnessProgram) -> WitnessProgram {
     WitnessProgram::new(functions, program.start(), program.external().to_vec()).unwrap()
 }
 
-/// Whether every block of a program, watched in one run, gives its executions back.
+/// Whether every block of a program, watched in one run, gives its executions back, by the next symbol at each branch.
 fn is_traceable(program: &WitnessProgram) -> bool {
     let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, NODES, f)).collect();
-    check_pairwise(program, &Distribution::new(program, NODES, vec![all]).unwrap()).is_realizable()
+    let all = Distribution::new(program, NODES, vec![all]).unwrap();
+    let structure = Structure::new(Pushdown::new(program, NODES));
+    check_structure(&structure, &members(program, &all), Lookahead::NextSymbol).is_realizable()
 }
 
 /// The partial traces of an execution, and the call trace that they give.

@@ -25,7 +25,6 @@ mod words;
 pub use machines::work;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
-use crate::calls::of_calls;
 use crate::code::Code;
 use crate::explain::{MissingStep, first_missing};
 use crate::files::Files;
@@ -33,6 +32,7 @@ use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
 use crate::merge::{MergeError, Merged, merge};
 use crate::model::{Model, ObservedCalls, Unwinding, model};
+use crate::place::of_calls;
 use crate::plan::{Plan, Planner, Refused};
 use crate::returns::cut;
 use crate::weights::{self, Executions};
