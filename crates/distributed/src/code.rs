@@ -29,6 +29,12 @@ impl Code {
         Self { graphs, names, blocks }
     }
 
+    /// The same with those blocks alone that start at some addresses.
+    pub fn with_blocks(mut self, is_kept: impl Fn(u64) -> bool) -> Self {
+        self.blocks.retain(|(address, ..)| is_kept(*address));
+        self
+    }
+
     /// A function's name.
     pub fn name(&self, function: usize) -> &str {
         &self.names[function]

@@ -6,7 +6,7 @@
 //! Blocks of the same build are equal if their addresses are. Blocks of different builds are compared by function name and source line, or,
 //! without lines, by their position in the function.
 
-use crate::place::{described, ignored_functions};
+use crate::place::{check_blocks, described, has_calls_only, ignored_functions};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -92,6 +92,9 @@ pub struct AfterDifference {
 /// # Errors
 /// A trace cannot be read, or lacks an ignored function or the selected thread.
 pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -> Result<TraceDifferences> {
+    if has_calls_only(left) != has_calls_only(right) {
+        [left, right].into_iter().try_for_each(|trace| check_blocks(trace, "a comparison with the other trace"))?;
+    }
     let same_build = left.about().hash == right.about().hash;
     let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
     let left_out = |trace| ignored_functions(trace, &options.ignore);

@@ -15,7 +15,8 @@ use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doub
 use trodden_binary::linked::in_file;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
-    NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram,
+    CallProgram, NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
+    WitnessProgram,
 };
 
 /// Machine code as a witness program, with the mapping back to addresses.
@@ -30,6 +31,8 @@ pub struct Model {
     pub witnesses: HashMap<u64, Witness>,
     /// Names of the functions that are not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
+    /// The model of which this one has calls and returns only, if it has.
+    pub reduced_from: Option<Box<(Model, CallProgram)>>,
 }
 
 /// What an earlier run of the same execution has shown.
@@ -130,10 +133,29 @@ pub fn build_model(
     let name = |f: usize| graphs.functions[f].name.clone();
     let mut opaque: Vec<(String, String)> = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
     opaque.sort();
-    Ok(Model { program, functions, addresses: places, witnesses, opaque })
+    Ok(Model { program, functions, addresses: places, witnesses, opaque, reduced_from: None })
 }
 
 impl Model {
+    /// Reduces the model to calls and returns.
+    ///
+    /// # Errors
+    /// The reduced program has too many edges.
+    pub fn of_calls(self) -> Result<Model> {
+        let calls = CallProgram::new(&self.program)?;
+        let count = calls.program.witness_count(WitnessKind::Nodes) as u32;
+        let addresses: Vec<Option<u64>> = (0..count).map(|w| self.addresses[calls.origin(Witness(w)).index()]).collect();
+        let witnesses = (0..).zip(&addresses).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
+        Ok(Model {
+            program: calls.program.clone(),
+            functions: self.functions.clone(),
+            addresses,
+            witnesses,
+            opaque: self.opaque.clone(),
+            reduced_from: Some(Box::new((self, calls))),
+        })
+    }
+
     /// The places to watch so that no entry from outside goes unnoticed: entries of functions that outside code may call or that have no
     /// known caller, and blocks without a known predecessor.
     pub fn entries(&self) -> Vec<Witness> {

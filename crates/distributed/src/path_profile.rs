@@ -4,7 +4,7 @@
 //! (entry first), edges and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs
 //! lack; a second pass counts every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
 
-use crate::place::name_in_file;
+use crate::place::{check_blocks, name_in_file};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,6 +29,7 @@ const MAX_PATHS: u64 = 1 << 24;
 /// # Errors
 /// The trace cannot be read, or has no complete path.
 pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
+    check_blocks(trace, "a path profile")?;
     let seen = TraceFlow::find(trace)?;
     let functions = number_functions(trace, &seen)?;
     let counts = count(trace, &functions)?;

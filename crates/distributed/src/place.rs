@@ -6,6 +6,28 @@ use trodden_binary::linked::in_file;
 use trodden_text::escape;
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
+/// Suffix of the collector's name in a trace of calls and returns only.
+const CALLS_ONLY: &str = ", calls only";
+
+/// Returns the name of a collector in a trace of calls and returns only.
+pub(crate) fn of_calls(collector: &str) -> String {
+    format!("{collector}{CALLS_ONLY}")
+}
+
+/// Returns true if a trace has calls and returns only.
+pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
+    trace.about().collector.ends_with(CALLS_ONLY)
+}
+
+/// Refuses a trace of calls and returns only; `what` needs all blocks.
+pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
+    ensure!(
+        !has_calls_only(trace),
+        "the trace has calls and returns only, and {what} needs all blocks: record it without `trodden-lab with --calls`"
+    );
+    Ok(())
+}
+
 /// A place as users write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLocation {
@@ -138,6 +160,7 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
 fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
     let about = trace.about();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
+    check_blocks(trace, "a line")?;
     ensure!(!about.files.is_empty(), "{} has no line numbers: pass a function or an address", about.image);
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =

@@ -107,6 +107,8 @@ pub struct PlanOptions {
     pub strategy: DistributionStrategy,
     /// A file with a distribution to use instead of a strategy.
     pub distribution: Option<PathBuf>,
+    /// Whether to trace calls and returns only.
+    pub calls: bool,
     /// Whether to check the conditions of the paper as well, which are sufficient but not necessary.
     pub paper: bool,
 }

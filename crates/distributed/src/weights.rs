@@ -3,6 +3,7 @@
 
 use crate::calls::{CallStep, LeftOut, walk};
 use crate::model::Model;
+use crate::place::check_blocks;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -33,6 +34,7 @@ impl Executions {
             path.display(),
             trace.about().image
         );
+        check_blocks(&trace, "`--witness-weights`")?;
         let mut executions = Self::default();
         let all = LeftOut::default();
         for thread in all.threads(&trace) {

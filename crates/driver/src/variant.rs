@@ -16,6 +16,7 @@ use crate::rebuild::{DriverCompiler, Rebuilder};
 use crate::recipe::{BuildProduct, Recipe, RecipeStore};
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use object::{Object, ObjectSection, ObjectSymbol};
 use place::LinkSandbox;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -166,6 +167,23 @@ pub struct Defaults {
 }
 
 impl Defaults {
+    /// Reads the defaults that a variant was linked with; empty for a program without symbols.
+    ///
+    /// # Errors
+    /// The bytes are not an ELF file.
+    pub fn from_program(bytes: &[u8]) -> Result<Defaults, object::Error> {
+        let file = object::File::parse(bytes)?;
+        let text = |name: &str| {
+            let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name))?;
+            let section = file.section_by_index(symbol.section_index()?).ok()?;
+            let rest = section.data().ok()?.get(symbol.address().checked_sub(section.address())? as usize..)?;
+            let text = rest.split(|byte| *byte == 0).next()?;
+            Some(String::from_utf8_lossy(text).into_owned())
+        };
+        let (output, on_untested) = (text(DEFAULT_OUTPUT_SYMBOL), text(DEFAULT_ON_UNTESTED_SYMBOL));
+        Ok(Defaults { output, on_untested, watched: text(WATCHED_SYMBOL) })
+    }
+
     /// Assembles an object with these defaults in `folder`. `None` if there are none.
     fn object(&self, context: &DriverContext, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =

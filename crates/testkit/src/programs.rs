@@ -93,6 +93,15 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
     }
 }
 
+/// A call or a return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallStep {
+    /// A function is called.
+    Enter(WitnessFunctionId),
+    /// A function returns, or is unwound.
+    Leave(WitnessFunctionId),
+}
+
 /// A complete execution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
@@ -100,6 +109,8 @@ pub struct Execution {
     pub blocks: Vec<(WitnessFunctionId, Node)>,
     /// The executed nodes and edges at which a witness can be, in order.
     pub sites: Vec<WitnessSite>,
+    /// Calls, and how they end; those that are under way at the end of the run do not.
+    pub calls: Vec<CallStep>,
 }
 
 #[derive(Clone)]
@@ -120,9 +131,10 @@ struct Running {
 /// Enumerates executions of at most `steps` steps, breadth first, until `limit` have been found or the search becomes too large. They are
 /// sorted and distinct.
 pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<Execution> {
-    let mut first = Running { frames: Vec::new(), execution: Execution { blocks: Vec::new(), sites: Vec::new() }, steps: 0 };
+    let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
+    let mut first = Running { frames: Vec::new(), execution: nothing, steps: 0 };
     match program.start() {
-        ProgramStart::Main(main) => first.enter(program, main, program.function(main).graph.entry()),
+        ProgramStart::Main(main) => first.begin(program, main),
         ProgramStart::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
@@ -144,6 +156,19 @@ pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<E
 }
 
 impl Running {
+    /// Calls a function.
+    fn begin(&mut self, program: &WitnessProgram, function: WitnessFunctionId) {
+        self.execution.calls.push(CallStep::Enter(function));
+        self.enter(program, function, program.function(function).graph.entry());
+    }
+
+    /// Leaves the innermost frame.
+    fn end(&mut self) {
+        if let Some(Frame::Code { function, .. }) = self.frames.pop() {
+            self.execution.calls.push(CallStep::Leave(function));
+        }
+    }
+
     fn enter(&mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) {
         let kind = program.function(function).nodes[node.index()];
         if kind != NodeKind::Virtual {
@@ -186,7 +211,7 @@ impl Running {
         let mut next = Vec::new();
         for callee in &call.callees {
             let mut one = self.clone();
-            one.enter(program, *callee, program.function(*callee).graph.entry());
+            one.begin(program, *callee);
             next.push(one);
         }
         if let Some(can) = call.opaque {
@@ -200,7 +225,7 @@ impl Running {
         let mut next = Vec::new();
         for callee in program.external().iter().filter(|_| can.calls_back) {
             let mut one = self.clone();
-            one.enter(program, *callee, program.function(*callee).graph.entry());
+            one.begin(program, *callee);
             next.push(one);
         }
         self.frames.pop();
@@ -230,7 +255,7 @@ impl Running {
                     return next;
                 }
             }
-            this.frames.pop();
+            this.end();
         }
         next.push(this);
         next
@@ -241,7 +266,7 @@ impl Running {
         let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
         let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
         if node == of.graph.exit() {
-            self.frames.pop();
+            self.end();
             next.push(self);
         }
         next

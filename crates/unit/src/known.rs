@@ -17,7 +17,7 @@ const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1,
 /// Known paths of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPaths {
-    functions: BTreeMap<Key, KnownFunction>,
+    functions: BTreeMap<FunctionKey, KnownFunction>,
 }
 
 /// What is known of one function.
@@ -72,7 +72,7 @@ pub struct NameVersion {
 }
 
 /// Source of the unit, linkage name, version.
-type Key = (String, String, NameVersion);
+pub type FunctionKey = (String, String, NameVersion);
 
 /// A function was counted by two numberings, so that its paths have two identities.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -146,6 +146,25 @@ impl KnownPaths {
         self.functions.retain(|_, function| !function.known.is_empty());
     }
 
+    /// The paths of each function that are not known, ascending.
+    pub fn unknown(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
+        self.functions.iter().map(|(key, function)| {
+            let mut known = function.known.iter().map(|(path, _)| *path).peekable();
+            (key, (0..function.paths).filter(|path| known.next_if_eq(path).is_none()).collect())
+        })
+    }
+
+    /// Adds all paths of which this is true, with no executions.
+    pub fn learn(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
+        let unknown: Vec<(FunctionKey, Vec<u64>)> = self.unknown().map(|(key, paths)| (key.clone(), paths)).collect();
+        for (key, paths) in unknown {
+            let learnt = paths.into_iter().filter(|path| is_known(&key, *path)).map(|path| (path, 0));
+            let known = &mut self.functions.get_mut(&key).expect("it was there").known;
+            known.extend(learnt.collect::<Vec<_>>());
+            known.sort_unstable();
+        }
+    }
+
     /// The functions: unit, linkage name, and what is known.
     pub fn functions(&self) -> impl Iterator<Item = (&str, &str, &KnownFunction)> {
         self.functions.iter().map(|((unit, name, _), function)| (unit.as_str(), name.as_str(), function))
@@ -202,6 +221,16 @@ mod tests {
         assert!(known(&one).knows(3) && !known(&one).knows(1));
         let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
         assert_eq!(one.unite(other), Err(TwoNumberings("f".into())));
+    }
+
+    #[test]
+    fn unknown_paths_are_learnt() {
+        let mut set = KnownPaths::from_bytes(&file(1, &[(1, 5)])).unwrap();
+        let unknown = |set: &KnownPaths| set.unknown().map(|(_, paths)| paths).collect::<Vec<_>>();
+        assert_eq!(unknown(&set), [[0, 2, 3]]);
+        set.learn(|key, path| key.1 == "f" && path != 2);
+        assert_eq!(set.of("u.c", "f", VERSION).unwrap().known, [(0, 0), (1, 5), (3, 0)]);
+        assert_eq!(unknown(&set), [[2]]);
     }
 
     #[test]

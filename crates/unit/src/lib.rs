@@ -43,7 +43,7 @@ pub use experiment::{Experiment, PluginRequest, Settings};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{Image, ImageError};
-pub use known::{KnownFunction, KnownPaths, NameVersion, TwoNumberings};
+pub use known::{FunctionKey, KnownFunction, KnownPaths, NameVersion, TwoNumberings};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
 pub use parts::{FunctionPart, FunctionParts};

@@ -37,12 +37,13 @@
 //! 4. [`jobs`], [`distribution`]: branches divided among profiles and machines. [`placed`]: whole functions divided.
 //!    [`repair`]: what the check of the whole asks for besides. `completion`: distributions compared after that. [`mod@bound`]: what no
 //!    distribution can go below.
-//! 5. [`reconstruct`]: from partial traces to the execution.
+//! 5. [`reconstruct`]: from partial traces to the execution. [`calls`]: the same for the sequence of calls alone.
 #![forbid(unsafe_code)]
 
 pub mod ambiguous;
 pub mod automaton;
 pub mod bound;
+pub mod calls;
 mod completion;
 pub mod condition;
 pub mod distribution;
@@ -65,6 +66,7 @@ pub mod structure;
 pub mod view;
 pub mod weights;
 
+pub use calls::CallProgram;
 pub use condition::{BranchNode, BranchTarget, Check, Lookahead, Violation, check_pairwise};
 pub use distribution::{DistributionOptions, DistributionStrategy, PlanError, PlannedJob, WitnessJobOrder};
 pub use paper::check_paper;

@@ -241,6 +241,9 @@ pub struct TraceChoices {
     /// Run nothing; list opaque functions, and the witnesses of each run with costs.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub plan: Option<PlanForm>,
+    /// Watch only what the sequence of calls needs: the trace has calls and returns, and nothing between them.
+    #[arg(long)]
+    pub calls: bool,
     /// Keep the partial traces in this folder.
     #[arg(long, value_name = "FOLDER")]
     pub keep_runs: Option<PathBuf>,

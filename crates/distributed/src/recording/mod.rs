@@ -22,6 +22,7 @@ use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
 use crate::merge::{MergeError, Merged, merge};
 use crate::model::{Model, ObservedCalls, Unwinding, build_model};
+use crate::place::of_calls;
 use crate::plan::{Plan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
@@ -52,6 +53,9 @@ const MAX_LISTED: usize = 8;
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
      another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
+/// Note in a trace of calls and returns only.
+const ONLY_CALLS: &str = "the trace has calls and returns only: blocks with calls, where functions begin and end, and nothing between";
+
 /// Rejects options that only make sense for several runs.
 fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
@@ -63,6 +67,7 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--witness-strategy", plan.strategy != DistributionStrategy::Fine),
         ("--witness-weights", options.weights != WeightsFrom::Static),
         ("--check", plan.paper),
+        ("--calls", plan.calls),
         ("--engine", host.machines.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
@@ -184,7 +189,7 @@ impl<'a> Recording<'a> {
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &Plan) -> Result<T>) -> Result<T> {
         self.find_replaceable(&is_uncertain_jump);
         let observed = self.is_single.then(ObservedCalls::default);
-        let (model, code) = self.model(ASSUMPTIONS[0], observed.as_ref())?;
+        let (model, code) = self.planned_model(ASSUMPTIONS[0], observed.as_ref())?;
         let weights = self.weights(&model, None)?;
         let planner = self.planner(&model, &code, self.kind.collector(), &weights);
         let plan = if self.is_single { Plan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
@@ -205,6 +210,17 @@ impl<'a> Recording<'a> {
         let model = build_model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
+        Ok((model, code))
+    }
+
+    /// Builds the model by which several runs are planned and merged: with `--calls`, of calls and returns only.
+    fn planned_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
+        let (model, code) = self.model(assumption, observed)?;
+        if !self.options.plan.calls {
+            return Ok((model, code));
+        }
+        let model = model.of_calls()?;
+        let code = code.with_blocks(|address| model.witnesses.contains_key(&address));
         Ok((model, code))
     }
 
@@ -250,7 +266,7 @@ impl<'a> Recording<'a> {
         let first = self.first_run(&mut notes)?;
         check_repeatable(&first)?;
         let observed = self.observed_in(&first);
-        let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
+        let (mut model, mut code) = self.planned_model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown where uncertain jumps lead.
@@ -258,7 +274,7 @@ impl<'a> Recording<'a> {
         self.find_replaceable(&leads_elsewhere);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
-                (model, code) = self.model(assumption, Some(&observed))?;
+                (model, code) = self.planned_model(assumption, Some(&observed))?;
             }
             let weights = self.weights(&model, Some(&log))?;
             let plan = match self.planner(&model, &code, collector, &weights).plan() {
@@ -276,6 +292,7 @@ impl<'a> Recording<'a> {
             let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
             match merge(&model, &code, &plan.distribution, &partials, &plan.sites, &mut writer) {
                 Ok(merged) => {
+                    notes.extend(model.reduced_from.is_some().then(|| ONLY_CALLS.to_owned()));
                     let runs = plan.sites.iter().zip(&results).map(|(s, r)| run_about(s, r)).collect();
                     return self.finish(writer, merged, &first.outcome.followed, runs, notes);
                 }
@@ -337,6 +354,9 @@ impl<'a> Recording<'a> {
 
     /// Execution frequencies of blocks: estimated, measured by a separate run, or taken from a trace.
     fn weights(&self, model: &Model, log: Option<&Arc<RunLog>>) -> Result<Weights> {
+        if let Some((whole, calls)) = model.reduced_from.as_deref() {
+            return Ok(calls.weights(&self.weights(whole, log)?));
+        }
         let estimate = weights::estimate(model, &self.graphs);
         match &self.options.weights {
             WeightsFrom::Static => Ok(estimate),
@@ -359,7 +379,10 @@ impl<'a> Recording<'a> {
             image: self.subject.executable.path.display().to_string(),
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
             hash: self.files.hash(),
-            collector: collector.name().to_owned(),
+            collector: match model.reduced_from {
+                Some(_) => of_calls(collector.name()),
+                None => collector.name().to_owned(),
+            },
             runs,
             functions: code.functions_about(&self.files),
             blocks,

@@ -3,7 +3,7 @@
 //! [`weights`] finds frequencies to base the partition on, which may take a first run. [`make`] divides the counting and builds the copies
 //! from shared [`objects`], with their [`heap`]s at one address. An engine of `trodden_launch` runs a [`worker`] for each copy;
 //! [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that divides
-//! whole functions ([`segments`], [`iterations`]), [`distribute`] makes copies for users to run, and [`determinism`] checks a program.
+//! whole functions ([`segments`], [`iterations`]) or watched paths ([`watched`]), [`distribute`] makes copies for users to run, and [`determinism`] checks a program.
 
 mod before;
 mod determinism;
@@ -19,6 +19,7 @@ mod segments;
 mod shared;
 mod spec;
 mod units;
+mod watched;
 mod weights;
 mod worker;
 
@@ -59,7 +60,7 @@ pub struct CopyContext<'a> {
 /// What the counting that copies share consists of.
 #[derive(Clone, Debug)]
 pub enum SharedCounting {
-    /// Paths.
+    /// Paths: all of them, or those that the program watches for.
     Paths,
     /// The edges from which all edge counts can be derived.
     Edges,
@@ -169,7 +170,11 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
         SharedCounting::Iterations => return iterations::run(job, context, input),
         SharedCounting::Paths | SharedCounting::Edges => {}
     }
-    let program = CopiedProgram::read(&program(&job.what.command[0], context)?, context.around.units.as_ref())?;
+    let file = program(&job.what.command[0], context)?;
+    if matches!(job.options.shared, SharedCounting::Paths) && watched::is_watching(&file, context) {
+        return watched::run(job, context, input);
+    }
+    let program = CopiedProgram::read(&file, context.around.units.as_ref())?;
     before::check_destinations(job)?;
     let input = input()?;
     // Taken this late so that signals still end the process while it reads input. From here on, `stop` is polled.

@@ -1,4 +1,4 @@
-//! Copies that divide counting by whole functions: segments, or path sequences.
+//! Copies that divide something other than the counting of all paths: segments, path sequences, or watched paths.
 //!
 //! Functions are assigned in order of decreasing weight, each to the copy with the least weight (Graham's LPT). The lightest functions are
 //! counted by all copies: if their counts differ, the copies did not execute the same.
@@ -12,6 +12,7 @@ use crate::deliver;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use trodden_driver::experiment;
 use trodden_driver::recipe::SystemText;
@@ -27,6 +28,8 @@ const CHECKED_PERCENT: u64 = 2;
 pub trait Partition {
     /// Whether copies write streams.
     const STREAMS: bool;
+    /// Variables of copies that have a value of their own.
+    const VARIABLES: &'static [(&'static str, &'static str)] = &[];
 
     /// The settings of each copy.
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>>;
@@ -100,6 +103,8 @@ pub fn run<S: Partition>(
     let spec = spec(&job.what.command, Vec::new(), work.path(), options.own_folders, input, context);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, S::STREAMS);
+        spec.environment.retain(|(name, _)| S::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
+        spec.environment.extend(S::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
         let programs = make(&share.settings(context)?, &program, work.path(), context)?;
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();

@@ -47,7 +47,7 @@ impl Folder {
                 "--witness-strategy" | "--witness-weights" | "--limit" | "--machines" | "--check" | "--distribution" | "--keep-runs" => {
                     chosen.extend([word, words.next().unwrap()]);
                 }
-                "--plan" | "--plan=json" => chosen.push(word),
+                "--plan" | "--plan=json" | "--calls" => chosen.push(word),
                 other => own.push(other),
             }
         }

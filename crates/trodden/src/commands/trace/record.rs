@@ -69,6 +69,7 @@ fn options(job: &TraceRecord) -> RecordOptions {
         machines: choices.machines.map(|m| m as usize),
         strategy: choices.witness_strategy.unwrap_or(DistributionStrategy::Fine),
         distribution: choices.distribution.clone(),
+        calls: choices.calls,
         paper: choices.check == Some(WitnessCondition::Paper),
     };
     RecordOptions {

@@ -1,0 +1,151 @@
+//! `trodden record --copies K` of a program that `trodden instrument --watch` made: copies that watch for a part of the paths each notice
+//! together what the one program notices.
+
+mod place;
+
+use place::{Place, trodden};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
+use trodden_profile::Profile;
+use trodden_unit::Identity;
+
+/// Recursion of two functions through each other, and `longjmp` over frames of both and out of a loop.
+const JUMPS: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+static jmp_buf back;
+static int odd(int n);
+__attribute__((noinline)) static int even(int n) {
+    int s = 0;
+    for (int i = 0; i < n; i++) { if (i % 3 == 1) s += odd(n - i - 2); else if (i & 4) s ^= n; else s++; }
+    return s;
+}
+__attribute__((noinline)) static int odd(int n) {
+    if (n == 5) longjmp(back, n);
+    return n < 1 ? 1 : n & 1 ? even(n - 1) : even(n - 3) + 1;
+}
+__attribute__((noinline)) static int caught(int n) {
+    int k = setjmp(back);
+    if (k == 0) return even(n);
+    return k > 4 ? -1 : k;
+}
+int main(void) {
+    int s = 0;
+    for (int i = 0; i < 14; i++) { if (i & 1) s += caught(i); else s ^= caught(i + 1); }
+    printf("%d\n", s);
+    return s & 7;
+}
+"#;
+
+/// Exceptions through a function that cleans up, recursion, and a process that goes on beside its parent.
+const THROWS: &str = r#"
+#include <cstdio>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
+struct Guard { int *n; ~Guard() { ++*n; } };
+__attribute__((noinline)) int deep(int n) {
+    if (n % 11 == 7) throw std::runtime_error("seven");
+    if (n < 2) return n;
+    return n & 1 ? deep(n - 1) + deep(n / 2) : deep(n - 2);
+}
+__attribute__((noinline)) int guarded(int n, int *g) { Guard guard{g}; return deep(n) + deep(n + 1); }
+__attribute__((noinline)) int caught(int n, int *g) {
+    try { return guarded(n, g); } catch (const std::exception &e) { return e.what()[0] & 1 ? n : -n; }
+}
+int main() {
+    int g = 0, s = 0;
+    pid_t pid = fork();
+    for (int i = 0; i < (pid ? 40 : 9); i++) s += caught(i, &g);
+    if (pid == 0) _exit(s & 3);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    std::printf("%d %d %d\n", s, g, WEXITSTATUS(status));
+    return 0;
+}
+"#;
+
+fn record(place: &Place, options: &str) -> Output {
+    let mut command = place.command(trodden());
+    command.args(["record", "--no-store", "-o", "run.trodden"]).args(options.split_whitespace()).args(["--", "./watch"]);
+    command.output().unwrap()
+}
+
+/// What was noticed: the image, and the executions of paths by function; and whether each has a time.
+type Noticed = (Identity, BTreeMap<(String, u64), u64>);
+
+fn noticed(place: &Place) -> Noticed {
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    assert_eq!(profile.images.len(), 1);
+    let mut counts = BTreeMap::new();
+    for (_, unit, function) in profile.functions() {
+        for (path, count) in unit.counts_of(function) {
+            assert!(unit.first_seen(function, path).is_some(), "{} {path}", function.name);
+            counts.insert((function.name.clone(), path), count);
+        }
+    }
+    (profile.images[0].identity, counts)
+}
+
+/// The lines that say what matches.
+fn matches(output: &Output) -> BTreeSet<String> {
+    String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches ")).map(str::to_owned).collect()
+}
+
+fn watch(place: &Place, expression: &str, action: &str) {
+    let made = place.command(trodden()).args(["instrument", "prog", "-o", "watch", "--watch", expression, "--action", action]).output();
+    let made = made.unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
+fn copies_notice_together_what_one_program_notices() {
+    for (file, source, expressions) in [
+        ("jumps.c", JUMPS, ["8 | 12-13 | 17-18", "even|odd|caught: exit", "odd: 12 !13"]),
+        ("throws.cc", THROWS, ["8-10 | 12", "deep: 9 !10", "caught: 14"]),
+    ] {
+        let place = Place::with(&[(file, source)]);
+        let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
+        compile(&format!("-O1 -g {file} -o prog"));
+        let mut divided = 0;
+        for expression in expressions {
+            watch(&place, expression, "report");
+            let one = record(&place, "");
+            let (truth, lines) = (noticed(&place), matches(&one));
+            assert!(!truth.1.is_empty() && lines.len() == truth.1.len(), "{expression}: {truth:?} {lines:?}");
+            for copies in [1, 2, 3, 64] {
+                let several = record(&place, &format!("--copies {copies}"));
+                let said = String::from_utf8_lossy(&several.stderr).into_owned();
+                assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{expression}: {said}");
+                assert_eq!((noticed(&place), matches(&several)), (truth.clone(), lines.clone()), "{expression}, {copies} copies: {said}");
+                divided += usize::from(said.contains("functions are divided") || said.contains("1 function is divided"));
+            }
+        }
+        assert!(divided > 2, "{file}: {divided}");
+    }
+}
+
+#[test]
+fn what_copies_would_not_do_alike_is_refused() {
+    let place = Place::with(&[("jumps.c", JUMPS)]);
+    place.cc("-O1 -g jumps.c -o prog");
+    watch(&place, "odd: 12", "abort");
+    let refused = |command: &mut Command, text: &str| {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
+    };
+    let options = ["record", "--no-store", "-o", "run.trodden", "--copies", "2"];
+    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "does `abort` at a match");
+    refused(
+        place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
+        "--weights is for copies that count all paths",
+    );
+    refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
+    // The variable decides, as it does for the program itself.
+    let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
+    assert!(matches(&counted).is_empty() && !noticed(&place).1.is_empty(), "{counted:?}");
+    let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
+    assert!(status.success());
+    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
+}
