@@ -11,7 +11,6 @@
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
 mod additions;
-mod addresses;
 mod attributes;
 mod block_properties;
 mod bounds;
@@ -23,16 +22,15 @@ mod describe;
 mod emit;
 mod entry;
 mod error;
-mod events;
 mod flags;
 mod handle_map;
 mod hoisting;
 mod identical_phis;
-mod interesting;
 mod line_graphs;
 mod llvm;
 mod module_context;
 mod no_return;
+mod observe;
 mod options;
 mod passes;
 mod phis;
@@ -43,8 +41,6 @@ mod residual;
 mod sample;
 mod segments;
 mod shape;
-mod sleds;
-mod stream;
 mod supergraph;
 mod transform;
 mod trip_count;

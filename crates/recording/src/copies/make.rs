@@ -17,9 +17,8 @@ use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStra
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, with_estimates};
 use trodden_profile::{Profile, has_usual_numbers};
-use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
-use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitCache, UnitMap};
+use trodden_unit::{Frame, FunctionParts, Identity, Image, Observation, Settings, UnitCache, UnitMap};
 
 /// How names of folders of copies begin; their numbers follow.
 pub const COPY: &str = "copy-";
@@ -294,13 +293,16 @@ impl PathPartition {
 fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
-        if let Some(choice) = special(map) {
-            let (source, what) = (&map.source, choice.spelling());
-            let remedy = match choice {
-                // Copies are divided by the ends of paths, where the others count as well: their sum would be counted several times.
-                ExperimentChoice::Interesting => "record it without --copies, or give the program that counts all paths",
-                _ => "build it with default parameters",
-            };
+        let observation = map.experiment.observation();
+        let remedy = match observation {
+            Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
+            // Copies are divided by the ends of paths, where the others count as well: their sum would be counted several times.
+            Observation::InterestingPaths(_) => Some("record it without --copies, or give the program that counts all paths"),
+            Observation::SegmentCounts(_) => Some("give the program that counts all paths, with --divide segments:SET"),
+            _ => Some("build it with default parameters"),
+        };
+        if let Some(remedy) = remedy {
+            let (source, what) = (&map.source, observation.observed().kind().option);
             bail!("the unit of {source} is built with {what}, which copies cannot share: {remedy}");
         }
         for function in &map.functions {
@@ -332,24 +334,6 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         }
     }
     Ok(all.unwrap_or_default())
-}
-
-/// What a unit is built with that copies cannot share.
-fn special(map: &UnitMap) -> Option<ExperimentChoice> {
-    let made = Settings::from(&map.experiment);
-    let refused = [
-        ExperimentChoice::Bursts,
-        ExperimentChoice::Addresses,
-        ExperimentChoice::EdgeProfile,
-        ExperimentChoice::Coverage,
-        ExperimentChoice::Events,
-        ExperimentChoice::Part,
-        ExperimentChoice::Watched,
-        ExperimentChoice::Interesting,
-        ExperimentChoice::Stream,
-        ExperimentChoice::Trace,
-    ];
-    refused.into_iter().find(|choice| choice.is_made(&made))
 }
 
 /// A profile to divide by.

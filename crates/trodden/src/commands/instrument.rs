@@ -20,8 +20,8 @@ use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{ExperimentScheme, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
-use trodden_unit::{Image, Settings, UnitMap};
+use trodden_unit::experiment::{ExperimentScheme, InputKind, PluginRequest, SettingsFile, exclusions};
+use trodden_unit::{Image, Observation, Settings, UnitMap};
 
 /// By how many per cent the code of a unit may grow so that callees need not read their contexts.
 const GROWTH: u32 = 50;
@@ -40,7 +40,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let defaults = defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
     let Some(made) = variant::make(context(), program, output, &request, &defaults)? else {
-        if request.experiment.observation() == Observation::Trace {
+        if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
             note(format_args!("{} has room for a witness in each block, and counts nothing", output.display()));
             return Ok(ExitCode::SUCCESS);
         }

@@ -8,10 +8,15 @@
 //! A function is described on a copy of the module, because its blocks have to be split for that ([`crate::shape`]),
 //! and its code must stay as it is. Probes are carried over by the places of instructions in their blocks.
 
+use super::Observer;
 use crate::describe::{EdgeSite, FunctionCfg};
-use crate::flags::set_option;
+use crate::emit;
+use crate::error::Error;
+use crate::flags::{code_generation_flags, set_option};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::options::PluginOptions;
 use crate::shape::predecessors;
+use crate::unit::Unit;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -21,26 +26,70 @@ use trodden_unit::{EdgeKind, Identity};
 /// Named metadata without which LLVM emits no pseudo probes.
 const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 
+/// The observer of addresses: notes the probes of each function, which are put in later.
+#[derive(Default)]
+pub struct BlockAddresses {
+    probes: Vec<FunctionProbes>,
+}
+
+impl Observer for BlockAddresses {
+    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
+        let pseudo_probes = PseudoProbes::from_function(function);
+        let planned = unit.plan(self, function)?;
+        self.probes.push(pseudo_probes.probes(function, &planned.cfg));
+        unit.finish_code(&[function]);
+        unit.enter(planned);
+        Ok(())
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+/// Describes a copy of the module, and marks the blocks of the module itself.
+///
+/// # Errors
+/// The assembler is not LLVM's, or a function cannot be described.
+pub fn mark(module: Module, options: PluginOptions, merge_tails: bool, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
+        return Err(Error::ForeignAssembler);
+    }
+    if !merge_tails {
+        forbid_tail_merging();
+    }
+    let copy = ModuleCopy::from_module(module);
+    let (mut work, _) = Unit::begin(copy.module, options)?;
+    let mut observer = BlockAddresses::default();
+    let (chosen, skipped) = work.choose(&observer);
+    work.map.skipped = skipped;
+    chosen.iter().try_for_each(|function| observer.observe(&mut work, *function))?;
+    insert(module, unit, &observer.probes);
+    let (_, frame) = work.finish(None, unit, bitcode)?;
+    emit::sections(module, unit, 0, false, &frame);
+    Ok(())
+}
+
 /// Where the instructions of a function stand: block and place in it.
-pub struct PseudoProbes(IndexMap<Value, (usize, usize)>);
+struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
 /// The probes of a function: in front of which instruction each goes.
-pub struct FunctionProbes {
+struct FunctionProbes {
     /// Name of the function.
-    pub function: String,
+    function: String,
     /// Places with their probes.
-    pub at: Vec<((usize, usize), PseudoProbe)>,
+    at: Vec<((usize, usize), PseudoProbe)>,
 }
 
 /// A copy of a module, which lives as long as this.
-pub struct ModuleCopy {
+struct ModuleCopy {
     /// The copy.
-    pub module: Module,
+    module: Module,
 }
 
 impl ModuleCopy {
     /// Copies a module.
-    pub fn from_module(module: Module) -> ModuleCopy {
+    fn from_module(module: Module) -> ModuleCopy {
         ModuleCopy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
     }
 }
@@ -53,7 +102,7 @@ impl Drop for ModuleCopy {
 
 impl PseudoProbes {
     /// Of a function whose blocks are as the compiler made them.
-    pub fn from_function(function: Value) -> PseudoProbes {
+    fn from_function(function: Value) -> PseudoProbes {
         let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
             places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
@@ -62,7 +111,7 @@ impl PseudoProbes {
     }
 
     /// The probes that a described function needs.
-    pub fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
+    fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
@@ -119,12 +168,12 @@ fn has_call_before(instruction: Value) -> bool {
 }
 
 /// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their probes.
-pub fn forbid_tail_merging() {
+fn forbid_tail_merging() {
     set_option(c"-enable-tail-merge=0");
 }
 
 /// Puts the probes into the module that is to become code. They stand in the order of the unit's functions.
-pub fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
+fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
     llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
     let probe = module.intrinsic("llvm.pseudoprobe", &mut []);
     let whole = Value(llvm!(LLVMConstInt(llvm!(LLVMInt32TypeInContext(module.context())), 0, 0)));

@@ -19,16 +19,75 @@
 //! unoptimised code too, and `spent` after everything else where a path ends: what a signal handler's paths were charged with meanwhile is
 //! not forgotten.
 
+use super::{AT_PATH_ENDS, Observer, PathEnd, interesting};
 use crate::additions::{add_in_place, add_to_two_words};
+use crate::describe::FunctionCfg;
 use crate::emit::{declare_preserving, label, thread_local_with_place};
+use crate::error::Error;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::probes::ProbeCode;
+use crate::sample::PlannedFunction;
+use crate::unit::Unit;
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
 use std::mem::offset_of;
-use trodden_unit::EventSource;
+use trodden_flow::program::Choices;
 use trodden_unit::events::CELLS;
 use trodden_unit::experiment::Spelling;
+use trodden_unit::{BlockKind, EventSource, observe};
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
+
+/// The observer of paths that sums up an event for each.
+pub struct EventSums {
+    events: Events,
+    /// Only the paths of a set have sums of their own.
+    of_interesting: bool,
+}
+
+impl EventSums {
+    /// Declares what code refers to.
+    pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
+        EventSums { events: Events::declare(module, sums.event), of_interesting: sums.of.is_some() }
+    }
+}
+
+impl Observer for EventSums {
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        interesting::reason_to_skip(unit, function)
+    }
+
+    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    }
+
+    fn plan_again(&mut self, unit: &mut Unit, mut planned: PlannedFunction, _: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+        if self.of_interesting {
+            interesting::plan_again(unit, &mut planned)?;
+        }
+        Ok(planned)
+    }
+
+    /// Events are read when a path ends, and then only.
+    fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
+        AT_PATH_ENDS
+    }
+
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+        let entry = planned.function.entry();
+        // Not by a call, which would be charged to paths. Events are read between the two.
+        let base = unit.counters_in_place(planned, location);
+        let events = self.events.begin(unit.module, entry, location);
+        let at_end = match interesting::words(unit, planned) {
+            Some(words) => PathEnd::Interesting(words, Some(events)),
+            None => PathEnd::Sums(events),
+        };
+        (base, at_end)
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
 
 /// What a unit's code refers to for events.
 #[derive(Clone, Copy)]
@@ -52,7 +111,7 @@ pub struct BegunEvents {
 
 impl Events {
     /// Declares what code refers to, and defines it (linkers keep one definition in each image).
-    pub fn declare(module: Module, source: EventSource) -> Events {
+    fn declare(module: Module, source: EventSource) -> Events {
         define(module, source);
         let thread = module.add_thread_local(&format!("{EVENT_SYMBOL}_own"));
         let cost = module.add_hidden_global(&format!("{EVENT_SYMBOL}_cost"), module.i64());
@@ -87,8 +146,17 @@ impl Events {
 }
 
 impl BegunEvents {
-    /// Charges a path that ends here; its cells are at `path`. The count itself is made by the caller.
-    pub fn end(self, builder: &Builder, path: Value) {
+    /// Counts a path, whose cells are at an address; charges it, if it ends here.
+    pub fn count(self, code: &ProbeCode, builder: &Builder, path: Value, by: Value) {
+        let (_, ends) = code.edge();
+        if ends {
+            self.end(builder, path);
+        }
+        code.counters.add(builder, path, by);
+    }
+
+    /// Charges a path that ends here. The count itself is made by the caller.
+    fn end(self, builder: &Builder, path: Value) {
         let (events, module) = (self.events, builder.module);
         let now = events.read(builder);
         let own = builder.subtract(builder.subtract(now, self.begun), builder.load(module.i64(), events.thread));

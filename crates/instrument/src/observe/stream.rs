@@ -12,29 +12,137 @@
 //! are jumps to the runtime, not calls: a leaf function's red zone stays its own.
 //!
 //! Invariant: a path's event is written before its slot is cleared; counts are made one by one where paths end, not
-//! moved, merged or delayed ([`PLAIN`]).
+//! moved, merged or delayed ([`AT_PATH_ENDS`]).
 //!
 //! [`ProbeProgram::write_stream`]: trodden_flow::ProbeProgram::write_stream
 
+use super::{AT_PATH_ENDS, Observer, PathEnd, interesting};
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
-use crate::llvm::{Builder, Module, Value, llvm};
-use crate::no_return::returns_twice;
+use crate::error::Error;
+use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::no_return::{NoReturnAnalysis, returns_twice};
+use crate::options::PluginOptions;
+use crate::probes;
+use crate::sample::{CountedPaths, PlannedFunction};
+use crate::unit::{Unit, graph_of};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
-use trodden_unit::{BlockKind, EdgeKind};
+use std::os::unix::ffi::OsStrExt;
+use trodden_flow::frequency::{Frequencies, branch_weights};
+use trodden_flow::numbering::NumberedPaths;
+use trodden_flow::program::operation::Operation;
+use trodden_flow::program::{Choices, StreamEdges};
+use trodden_flow::{Edge, Node, Plan, ProbeProgram};
+use trodden_unit::{BlockKind, EdgeKind, EventWords};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
     TAG_RESUME, ThreadStream,
 };
 
-/// Counts are made where paths end.
-pub const PLAIN: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
+/// The observer of the sequence of paths and calls.
+pub struct PathStream {
+    streams: Streams,
+    /// Which calls may not come back, or are events of their own: which call a function was called from is known by the event before.
+    no_return: NoReturnAnalysis,
+}
+
+impl PathStream {
+    /// Declares what code refers to.
+    pub fn begin(module: Module, options: &PluginOptions) -> PathStream {
+        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(true);
+        PathStream { streams: Streams::declare(module), no_return }
+    }
+}
+
+impl Observer for PathStream {
+    /// Where frames may be cut off and control comes back, a stream has to say so, whatever functions it is of.
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
+    }
+
+    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    }
+
+    /// A stream has all paths of the functions that are named, and events at their calls.
+    fn plan_again(&mut self, unit: &mut Unit, planned: PlannedFunction, prepared: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+        let with_calls = FunctionCfg::new(planned.function, prepared, &self.no_return, &mut unit.positions);
+        plan_events(unit, planned, with_calls)
+    }
+
+    fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
+        AT_PATH_ENDS
+    }
+
+    fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
+        probes::write_stream(program, edges(cfg));
+    }
+
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+        match planned.program.at_entry().contains(&Operation::EnterCall) {
+            true => {
+                let counters = unit.context.counters;
+                let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
+                (counters, PathEnd::Stream(stream))
+            }
+            false => (unit.counters_of_thread(planned, location), PathEnd::Word),
+        }
+    }
+
+    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEnd, location: Option<LLVMMetadataRef>) {
+        if let PathEnd::Stream(stream) = at_end {
+            stream.resume_where_control_comes_back(planned.function, &planned.cfg, location);
+        }
+    }
+
+    fn forget_unused(&self, unit: &Unit) {
+        self.streams.forget_unused();
+        if let Some(pattern) = &unit.options.recorder {
+            emit::default_output(unit.module, pattern.as_bytes());
+        }
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+/// The program that writes a function's events: of the graph that has its calls besides, cut where the function itself is.
+fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
+    let besides = cfg.edges_besides(&own.cfg);
+    if besides.is_empty() && cfg.blocks == own.cfg.blocks {
+        return Ok(PlannedFunction { cfg, ..own });
+    }
+    let graph = graph_of(own.function, &cfg)?;
+    let (frequencies, measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
+    let edges: Vec<Edge> = graph.edges().filter(|edge| besides.binary_search_by_key(edge, |call| call.0).is_err()).collect();
+    let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
+    let options = &unit.options.plan;
+    let (dag, numbering) = Plan::cut_at(&graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
+    let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
+    let program = ProbeProgram::from_plan(&graph, &plan);
+    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, besides }));
+    Ok(PlannedFunction { cfg, graph, program, frequencies, measured, counted, ..own })
+}
+
+/// What the unit's map says of the words of a function that has more events than paths.
+pub fn described(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
+    let NumberedPaths { dag, numbering } = planned.program.paths();
+    let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));
+    EventWords {
+        first_word,
+        words: numbering.paths(),
+        calls: counted.besides.clone(),
+        up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
+        dag: dag.edges().to_vec(),
+        values: numbering.values().to_vec(),
+    }
+}
 
 /// What a program that writes a stream has to know of a function's edges.
-pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
+fn edges(cfg: &FunctionCfg) -> StreamEdges {
     let are = |is: fn(EdgeKind) -> bool| cfg.edges.iter().map(|e| is(e.kind)).collect();
     StreamEdges {
         leaves: are(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
@@ -43,7 +151,7 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
 }
 
 /// Whether control may come back to a function while frames above it are gone: it catches exceptions, or calls what returns twice.
-pub fn catches(function: Value) -> bool {
+fn catches(function: Value) -> bool {
     // Who only cleans up goes on unwinding.
     let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
