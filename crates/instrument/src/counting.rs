@@ -21,8 +21,7 @@
 
 use crate::additions::{add_in_place, add_to_word};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::observe::PathEnd;
-use crate::observe::interesting::Words;
+use crate::path_end::{KnownTest, PathEnd, Unknown};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::weights::{mark_unlikely, weigh_successors};
 use llvm_sys::core::*;
@@ -73,35 +72,6 @@ pub enum Flushing {
     Jumping,
     /// In one go, where blocks have to stay what they are.
     Straight,
-}
-
-/// What it takes to count unknown paths only.
-#[derive(Clone, Copy)]
-pub struct Unknown<'a> {
-    /// The runtime's function that counts, in whatever region is the thread's.
-    pub count: Value,
-    /// The thread-local bias by which is counted here.
-    pub bias: Value,
-    /// Address of the counters by that bias, where it is computed once for all of the function's counts.
-    pub copies: Option<Value>,
-    /// How a path is looked up. None where no path is known: all are counted then.
-    pub known: Option<KnownTest<'a>>,
-}
-
-/// How it is found whether a path is known.
-#[derive(Clone, Copy)]
-pub enum KnownTest<'a> {
-    /// A byte for each of the function's paths, by its number: 1 for those that are known.
-    Bytes(Value),
-    /// Known paths have words of their own. The bits of the sum that are the path's number.
-    Words(Words<'a>, u64),
-}
-
-impl Unknown<'_> {
-    /// Has the runtime count at an address of the template.
-    fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
-        builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, self.count]);
-    }
 }
 
 impl Counters<'_> {
@@ -268,7 +238,7 @@ impl Maker<'_> {
 
         // The template's address is computed here alone, so that counting costs nothing for it.
         let builder = self.at_end(first);
-        unknown.jump_to_runtime(&builder, own(&builder, self.counters.base));
+        jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
         self.check_others(&builder, left, first, check);
 
         let builder = self.at_end(again);
@@ -392,4 +362,9 @@ impl Maker<'_> {
         let done = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 1, c"".as_ptr())));
         builder.or(done, builder.equal(before, key))
     }
+}
+
+/// Has the runtime count at an address of the template.
+fn jump_to_runtime(builder: &Builder, unknown: Unknown, counter: Value) {
+    builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
 }

@@ -9,12 +9,13 @@
 //! block by block in topological order.
 
 mod loops;
+mod path_ends;
 
 use crate::counting::{self, Counters, DeferredCount, Lookup};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Builder, Value};
 use crate::module_context::ModuleContext;
-use crate::observe::PathEnd;
+use crate::path_end::PathEnd;
 use crate::places::{InsertionPlace, Places};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
@@ -31,7 +32,7 @@ use trodden_unit::EdgeKind;
 
 /// The path register's value at some point.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Register {
+enum Register {
     /// It is known.
     Constant(i64),
     /// It is computed.
@@ -126,14 +127,14 @@ fn erase_unused(made: &[Value]) {
 }
 
 /// The code of a function's probes, while it is made.
-pub struct ProbeCode<'a> {
+struct ProbeCode<'a> {
     context: ModuleContext,
     cfg: &'a FunctionCfg,
     graph: &'a Graph,
     program: &'a ProbeProgram,
     places: &'a Places,
     /// Where the function counts, and how.
-    pub counters: Counters<'a>,
+    counters: Counters<'a>,
     /// Iterations that are counted at last, since blocks are split for that.
     flushes: RefCell<Vec<TripCountFlush>>,
     /// Counts that need blocks of their own.
@@ -209,7 +210,7 @@ impl ProbeCode<'_> {
     }
 
     /// The register as a value.
-    pub fn value(&self, register: Register) -> Value {
+    fn value(&self, register: Register) -> Value {
         match register {
             Register::Constant(c) => self.context.module.constant(c),
             Register::Computed(value) => value,
@@ -289,7 +290,7 @@ impl ProbeCode<'_> {
     }
 
     /// The register and an increment.
-    pub fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {
+    fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {
         match register {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
             Register::Computed(value) => {
@@ -300,29 +301,14 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// `count[register + increment] += by`
-    fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        self.counters.at_end.count(self, builder, register, increment, by);
-    }
-
     /// Counts later, in blocks of its own.
-    pub fn defer_count(&self, builder: &Builder, register: Register, increment: i64, by: Value, lookup: Lookup) {
+    fn defer_count(&self, builder: &Builder, register: Register, increment: i64, by: Value, lookup: Lookup) {
         let path = self.value(self.plus(builder, register, increment));
         self.waiting.borrow_mut().push(DeferredCount::at(builder, path, by, lookup));
     }
 
-    /// The edge whose code is made, and whether what is counted there is the end of a path, not that it came to a call.
-    pub fn edge(&self) -> (Edge, bool) {
-        (self.edge, self.path_ends)
-    }
-
-    /// The location of all of the code.
-    pub fn location(&self) -> Option<LLVMMetadataRef> {
-        self.location
-    }
-
     /// The address of `count[register + increment]`, in an array of words or of cells.
-    pub fn address(&self, builder: &Builder, cells: LLVMTypeRef, register: Register, increment: i64) -> Value {
+    fn address(&self, builder: &Builder, cells: LLVMTypeRef, register: Register, increment: i64) -> Value {
         let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         match register {

@@ -11,14 +11,14 @@
 //! whether the path that begins is.
 
 use crate::bounds;
-use crate::counting::{Counters, Flushing, KnownTest, Unknown};
+use crate::counting::{Counters, Flushing};
 use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
+use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
-use crate::observe::PathEnd;
-use crate::observe::interesting::Words;
+use crate::path_end::{KnownTest, PathEnd, Unknown};
 use crate::places;
 use crate::probes;
 use crate::sample::copies::{Copies, Lines};

@@ -11,6 +11,7 @@ mod check;
 pub mod codegen;
 mod debug_information;
 pub mod edge_profile;
+mod event_words;
 pub mod events;
 pub mod experiment;
 pub mod frame;

@@ -1,6 +1,5 @@
 //! Where a function's counts are kept while the program runs: storage classes, part of a [`crate::UnitMap`].
 
-use crate::map::FunctionMap;
 use crate::observe::{EventWords, InterestingWords, LabelWords, SegmentWords};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -23,30 +22,6 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// The words of a function that counts here, as a range.
-    pub fn range(&self, function: &FunctionMap) -> Range<u64> {
-        match self {
-            Storage::Array => function.first_counter..function.first_counter.saturating_add(function.counters),
-            Storage::Table(table) => table.range(),
-            Storage::Interesting(words) => words.range(),
-            Storage::Labels(words) => words.range(),
-            Storage::Segments(words) => words.range(),
-            Storage::Events(words) => words.range(),
-        }
-    }
-
-    /// Whether what is said of the words is such as the function has.
-    pub(crate) fn is_sound(&self, function: &FunctionMap) -> bool {
-        match self {
-            Storage::Array => true,
-            Storage::Table(table) => table.slots > 0,
-            Storage::Interesting(words) => words.is_sound(function),
-            Storage::Labels(words) => words.is_sound(function),
-            Storage::Segments(words) => words.is_sound(function),
-            Storage::Events(words) => function.has_sound_events(words),
-        }
-    }
-
     /// The words that count executions whose path is not known, as a range.
     pub fn unattributed(&self) -> Range<u64> {
         match self {

@@ -8,13 +8,11 @@
 //! A function is described on a copy of the module, because its blocks have to be split for that ([`crate::shape`]),
 //! and its code must stay as it is. Probes are carried over by the places of instructions in their blocks.
 
-use super::Observer;
+use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};
-use crate::emit;
 use crate::error::Error;
-use crate::flags::{code_generation_flags, set_option};
+use crate::flags::set_option;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::options::PluginOptions;
 use crate::shape::predecessors;
 use crate::unit::Unit;
 use indexmap::{IndexMap, IndexSet};
@@ -35,7 +33,7 @@ pub struct BlockAddresses {
 impl Observer for BlockAddresses {
     fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
         let pseudo_probes = PseudoProbes::from_function(function);
-        let planned = unit.plan(self, function)?;
+        let planned = plan_function(unit, self, function)?;
         self.probes.push(pseudo_probes.probes(function, &planned.cfg));
         unit.finish_code(&[function]);
         unit.enter(planned);
@@ -47,27 +45,11 @@ impl Observer for BlockAddresses {
     }
 }
 
-/// Describes a copy of the module, and marks the blocks of the module itself.
-///
-/// # Errors
-/// The assembler is not LLVM's, or a function cannot be described.
-pub fn mark(module: Module, options: PluginOptions, merge_tails: bool, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
-    if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
-        return Err(Error::ForeignAssembler);
+impl BlockAddresses {
+    /// Puts the probes into the module that is to become code.
+    pub fn insert_into(&self, module: Module, unit: Identity) {
+        insert(module, unit, &self.probes);
     }
-    if !merge_tails {
-        forbid_tail_merging();
-    }
-    let copy = ModuleCopy::from_module(module);
-    let (mut work, _) = Unit::begin(copy.module, options)?;
-    let mut observer = BlockAddresses::default();
-    let (chosen, skipped) = work.choose(&observer);
-    work.map.skipped = skipped;
-    chosen.iter().try_for_each(|function| observer.observe(&mut work, *function))?;
-    insert(module, unit, &observer.probes);
-    let (_, frame) = work.finish(None, unit, bitcode)?;
-    emit::sections(module, unit, 0, false, &frame);
-    Ok(())
 }
 
 /// Where the instructions of a function stand: block and place in it.
@@ -82,14 +64,14 @@ struct FunctionProbes {
 }
 
 /// A copy of a module, which lives as long as this.
-struct ModuleCopy {
+pub struct ModuleCopy {
     /// The copy.
-    module: Module,
+    pub module: Module,
 }
 
 impl ModuleCopy {
     /// Copies a module.
-    fn from_module(module: Module) -> ModuleCopy {
+    pub fn from_module(module: Module) -> ModuleCopy {
         ModuleCopy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
     }
 }
@@ -168,7 +150,7 @@ fn has_call_before(instruction: Value) -> bool {
 }
 
 /// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their probes.
-fn forbid_tail_merging() {
+pub fn forbid_tail_merging() {
     set_option(c"-enable-tail-merge=0");
 }
 

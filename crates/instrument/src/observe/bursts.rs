@@ -1,6 +1,6 @@
 //! Counts in bursts: what becomes of a function depends on the others, so all are planned before any is changed ([`crate::sample`]).
 
-use super::Observer;
+use super::{Observer, plan_function};
 use crate::emit;
 use crate::error::Error;
 use crate::llvm::Value;
@@ -17,7 +17,7 @@ impl Observer for CountsInBursts {
     }
 
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: LLVMTargetMachineRef) -> Result<(), Error> {
-        let planned = functions.iter().map(|f| unit.plan(self, *f)).collect::<Result<Vec<_>, _>>()?;
+        let planned = functions.iter().map(|f| plan_function(unit, self, *f)).collect::<Result<Vec<_>, _>>()?;
         let tier = sample::SampleTier::new(unit.context, &planned, unit.options.choices.trip_counts);
         for mut planned in planned {
             let function = planned.function;

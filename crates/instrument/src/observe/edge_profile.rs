@@ -1,12 +1,12 @@
-//! Counts of all paths of a unit that LLVM's edge counters were taken out of: where these were is noted, and what no path can say is counted
-//! in words of its own ([`crate::placeholders`]).
+//! Counts of all paths of a unit that LLVM's edge counters were taken out of: where these were is noted, and what no path can say is
+//! counted in words of its own ([`crate::placeholders`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
-use crate::observe::PathEnd;
 use crate::options::{PluginOptions, Threads};
+use crate::path_end::PathEnd;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, Taking};
 use crate::sample::PlannedFunction;
 use crate::unit::Unit;

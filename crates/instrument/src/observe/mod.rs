@@ -1,8 +1,8 @@
 //! What each kind of observation does to the code of a unit: one module for each, under the name that it has in [`trodden_unit::observe`].
 //!
 //! An [`Observer`] says which functions are observed, by which paths they are planned, which passes their programs admit, and what is done
-//! at a function's entry. Of that, [`PathEnd`] says what is done where a path ends. What a method does by default is right for counts of all
-//! paths. A new kind is a module, and a line of [`begin`]; if it does something else where paths end, also a variant of [`PathEnd`].
+//! at a function's entry and where its paths end ([`PathEnd`]). What a method does by default is right for counts of all paths. A new kind
+//! is a module, and a line of [`begin`].
 
 pub mod addresses;
 pub mod bursts;
@@ -18,26 +18,23 @@ pub mod sums;
 pub mod unknown;
 pub mod watched;
 
-use crate::counting::{Lookup, Unknown};
 use crate::describe::FunctionCfg;
 use crate::error::Error;
-use crate::llvm::{Block, Builder, Module, Value};
+use crate::llvm::{Block, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::PluginOptions;
+use crate::path_end::PathEnd;
 use crate::places;
-use crate::probes::{self, ProbeCode, Register};
+use crate::probes;
 use crate::sample::PlannedFunction;
-use crate::segments::SegmentCode;
-use crate::unit::Unit;
-use interesting::Words;
+use crate::shape::prepare;
+use crate::unit::{Unit, choose, graph_of, verify_plan};
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use stream::StreamCode;
-use sums::BegunEvents;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::program::Choices;
 use trodden_flow::{Graph, Plan, ProbeProgram};
-use trodden_unit::{BlockKind, CountTable, EdgeProfile, Observation};
+use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
 /// Begins the observation of a unit: declares what its code refers to.
 ///
@@ -86,7 +83,7 @@ pub trait Observer {
     /// # Errors
     /// As of [`Observer::observe_all`].
     fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
-        let mut planned = unit.plan(self.as_dyn(), function)?;
+        let mut planned = plan_function(unit, self.as_dyn(), function)?;
         self.insert(unit, &mut planned);
         unit.finish_code(&[function]);
         unit.enter(planned);
@@ -179,68 +176,51 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
     observer.inserted(planned, base, at_end, location);
 }
 
-/// What is done where a path ends.
-#[derive(Clone, Copy)]
-pub enum PathEnd<'a> {
-    /// Its word in an array is incremented.
-    Word,
-    /// Its cell in a table is incremented, which is looked for.
-    Table(CountTable),
-    /// Events are charged to its cells in an array, and its count is incremented.
-    Sums(BegunEvents),
-    /// The word of an interesting path, or that of all others, is incremented; events are charged to it, if any are summed up.
-    Interesting(Words<'a>, Option<BegunEvents>),
-    /// It is counted if it is unknown.
-    Unknown(Unknown<'a>),
-    /// It is appended to a stream.
-    Stream(StreamCode),
-    /// The context that it is for callees is passed on, and the segment that ends with it is counted.
-    Segment(SegmentCode<'a>),
-    /// Its word in an array is incremented; the unit's first of two words in which hits of probes are counted, if they are.
-    Part(Option<u64>),
+/// Describes a function and plans its probes.
+///
+/// # Errors
+/// As of [`Observer::observe_all`].
+pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, Error> {
+    if unit.map.producer.is_empty() {
+        unit.map.producer = unit.positions.producer(function).unwrap_or_default();
+    }
+    let position = unit.positions.of_function(function);
+    // Before the function's blocks change: whether its callers have all acquired regions.
+    let open = observer.may_be_first(unit, function);
+    observer.before_description(unit, function);
+    let prepared = prepare(unit.module, function);
+    let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
+    observer.described(unit, function, &cfg);
+    let graph = graph_of(function, &cfg)?;
+    let name = function.name();
+    let (frequencies, measured) = unit.frequencies(&name, &cfg, &graph, observer.measured_edges(unit, &name, &cfg));
+    let plan = observer.plan(unit, &name, &cfg, &graph, &frequencies)?;
+    let planned = PlannedFunction {
+        program: ProbeProgram::from_plan(&graph, &plan),
+        function,
+        position,
+        cfg,
+        graph,
+        frequencies,
+        measured,
+        open,
+        counted: None,
+    };
+    let planned = observer.plan_again(unit, planned, &prepared)?;
+    verify_plan(&planned)?;
+    Ok(planned)
 }
 
-impl PathEnd<'_> {
-    /// Counts a path: its number is the sum of register and increment.
-    pub fn count(&self, code: &ProbeCode, builder: &Builder, register: Register, increment: i64, by: Value) {
-        match *self {
-            PathEnd::Word | PathEnd::Stream(_) | PathEnd::Part(_) => {
-                let address = code.address(builder, builder.module.i64(), register, increment);
-                code.counters.add(builder, address, by);
-            }
-            PathEnd::Table(_) | PathEnd::Unknown(_) => code.defer_count(builder, register, increment, by, Lookup::Decided),
-            PathEnd::Sums(events) => {
-                let address = code.address(builder, events.cells, register, increment);
-                events.count(code, builder, address, by);
-            }
-            PathEnd::Interesting(words, events) => interesting::count(words, events, code, builder, register, increment, by),
-            PathEnd::Segment(segments) => segments::count(segments, code, builder, register, increment),
+/// The functions to observe, and those that are not, with the reasons.
+pub fn choose_functions(unit: &mut Unit, observer: &dyn Observer) -> (Vec<Value>, Vec<Skipped>) {
+    let (described, mut skipped) = choose(unit.module);
+    let mut chosen = Vec::new();
+    for function in described {
+        match observer.reason_to_skip(unit, function) {
+            None => chosen.push(function),
+            Some(reason) => skipped.push(Skipped { name: function.name(), reason: reason.into() }),
         }
     }
-
-    /// Whether a path that is counted often may have code of its own: where that is an addition to a word.
-    pub fn may_count_split(&self) -> bool {
-        !matches!(self, PathEnd::Table(_) | PathEnd::Sums(_) | PathEnd::Interesting(..))
-    }
-
-    /// Whether events are charged to paths.
-    pub fn has_events(&self) -> bool {
-        matches!(self, PathEnd::Sums(_) | PathEnd::Interesting(_, Some(_)))
-    }
-
-    /// The stream to which it is appended.
-    pub fn stream(&self) -> StreamCode {
-        match self {
-            PathEnd::Stream(stream) => *stream,
-            _ => unreachable!("a program that appends paths is of a stream build"),
-        }
-    }
+    unit.chosen = chosen.iter().copied().collect();
+    (chosen, skipped)
 }
-
-/// Passes after which each iteration of a loop is counted when it ends.
-pub fn each_iteration(choices: Choices) -> Choices {
-    Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
-}
-
-/// Counts are made where paths end, each by itself.
-pub const AT_PATH_ENDS: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };

@@ -1,13 +1,14 @@
 //! One copy's part: a function is planned by what this copy counts of it, and not at all if that is nothing. Of a copy of a residual build
 //! each function is as in that build.
 
+use super::Observer;
 use super::unknown::UnknownPaths;
-use super::{Observer, PathEnd, each_iteration};
 use crate::describe::FunctionCfg;
 use crate::error::Error;
 use crate::llvm::{Module, Value};
+use crate::path_end::PathEnd;
 use crate::sample::PlannedFunction;
-use crate::unit::Unit;
+use crate::unit::{Unit, each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::Choices;

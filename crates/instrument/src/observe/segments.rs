@@ -1,21 +1,22 @@
 //! Interprocedural segments: functions give callees their contexts, and count their first paths by contexts. What [`crate::segments`]
 //! decides, done to a function.
 
-use super::interesting::RESTARTS;
-use super::{AT_PATH_ENDS, Observer, PathEnd};
+use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
 use crate::emit;
 use crate::entry;
 use crate::error::Error;
-use crate::llvm::{Builder, Value};
+use crate::interesting::RESTARTS;
+use crate::llvm::Value;
+use crate::path_end::PathEnd;
 use crate::places;
-use crate::probes::{self, ProbeCode, Register};
+use crate::probes;
 use crate::sample::PlannedFunction;
 use crate::segments::hand_over::ContextWords;
-use crate::segments::{FunctionOnSegments, SegmentCode, SegmentPlan, declare_context, name_for_others};
+use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
-use crate::unit::{Unit, verify_plan};
+use crate::unit::{AT_PATH_ENDS, Unit, verify_plan};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -103,7 +104,7 @@ impl Observer for SegmentCounts {
 impl SegmentCounts {
     /// Plans a function by the numbering in which segments name its paths; none if it is not the one that they run through.
     fn plan_segments(&mut self, unit: &mut Unit, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
-        let mut planned = unit.plan(self, function)?;
+        let mut planned = plan_function(unit, self, function)?;
         let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
             let reason = "it has another shape than the function of its name that segments run through";
             unit.map.skipped.push(Skipped { name: function.name(), reason: reason.into() });
@@ -229,13 +230,4 @@ fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32
     let number = set.function(&unit.map.source, name, version)?;
     let function = &set.functions()[number as usize];
     (function.edges.len() == cfg.edges.len()).then_some((number, function))
-}
-
-/// Passes a path on as a context, and counts the segment that ends with it.
-pub fn count(segments: SegmentCode, code: &ProbeCode, builder: &Builder, register: Register, increment: i64) {
-    let sum = code.plus(builder, register, increment);
-    let known = if let Register::Constant(known) = sum { Some(known) } else { None };
-    let (edge, _) = code.edge();
-    let word = segments.path_ends(builder, (edge, code.location()), (known, code.value(sum)), code.counters.base);
-    word.into_iter().for_each(|word| code.counters.add(builder, word, builder.module.constant(1)));
 }

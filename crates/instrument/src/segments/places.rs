@@ -10,8 +10,8 @@
 
 use super::displaced::DisplacedHash;
 use super::transition::{TransitionTables, slot_of};
+use crate::interesting::Words;
 use crate::llvm::{Builder, Value};
-use crate::observe::interesting::Words;
 use llvm_sys::LLVMIntPredicate;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Edge;

@@ -2,8 +2,8 @@
 //!
 //! Dense ones are found by the number itself, others by a perfect hash. All versions of a function share its tables.
 
+use crate::interesting::constant_table;
 use crate::llvm::{Builder, Value};
-use crate::observe::interesting::constant_table;
 use llvm_sys::prelude::LLVMTypeRef;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

@@ -1,56 +1,22 @@
-//! What a function's probes are to be: its description, its frequencies, the plan of its paths, and when each is counted.
+//! What a function is planned by: its frequencies, the plan of its paths, and when each is counted.
 
 use super::{Error, Unit};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Value, llvm};
-use crate::observe::{Observer, each_iteration};
 use crate::options::Threads;
 use crate::sample::PlannedFunction;
-use crate::shape::prepare;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::core::*;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::verify::verify_numbering;
-use trodden_flow::program::{Choices, DominantCounting};
-use trodden_flow::{Graph, Node, Plan, ProbeProgram};
+use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::{Graph, Node, Plan};
 use trodden_unit::shape;
 
 impl Unit {
-    /// Describes a function and plans its probes.
-    pub fn plan(&mut self, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, Error> {
-        if self.map.producer.is_empty() {
-            self.map.producer = self.positions.producer(function).unwrap_or_default();
-        }
-        let position = self.positions.of_function(function);
-        // Before the function's blocks change: whether its callers have all acquired regions.
-        let open = observer.may_be_first(self, function);
-        observer.before_description(self, function);
-        let prepared = prepare(self.module, function);
-        let cfg = FunctionCfg::new(function, &prepared, &self.no_return, &mut self.positions);
-        observer.described(self, function, &cfg);
-        let graph = graph_of(function, &cfg)?;
-        let name = function.name();
-        let (frequencies, measured) = self.frequencies(&name, &cfg, &graph, observer.measured_edges(self, &name, &cfg));
-        let plan = observer.plan(self, &name, &cfg, &graph, &frequencies)?;
-        let planned = PlannedFunction {
-            program: ProbeProgram::from_plan(&graph, &plan),
-            function,
-            position,
-            cfg,
-            graph,
-            frequencies,
-            measured,
-            open,
-            counted: None,
-        };
-        let planned = observer.plan_again(self, planned, &prepared)?;
-        verify_plan(&planned)?;
-        Ok(planned)
-    }
-
-    /// How often each edge is executed, and whether that was measured: by weights that were given, or else by paths. Where it was, what was never executed is still
-    /// distinguished by what is likely.
-    fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, of_paths: Option<&[u64]>) -> (Frequencies, bool) {
+    /// How often each edge is executed, and whether that was measured: by weights that were given, or else by paths. Where it was, what
+    /// was never executed is still distinguished by what is likely.
+    pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, of_paths: Option<&[u64]>) -> (Frequencies, bool) {
         // Executions for each that was estimated. A hundred times as much or as little changes at most 0.2 % of three programs'
         // instructions (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
@@ -71,8 +37,8 @@ impl Unit {
         Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_of(self.in_tables))
     }
 
-    /// The passes that a program of counts in arrays and tables admits, of those that were chosen. Iterations pay in loops that are known to
-    /// iterate often, in tight ones, and where the program counts them; most loops do not iterate often.
+    /// The passes that a program of counts in arrays and tables admits, of those that were chosen. Iterations pay in loops that are known
+    /// to iterate often, in tight ones, and where the program counts them; most loops do not iterate often.
     pub fn passes(&self, planned: &PlannedFunction) -> Choices {
         let PlannedFunction { program, measured, .. } = planned;
         let choices = self.options.choices;
@@ -119,3 +85,11 @@ pub(super) fn is_local(function: Value) -> bool {
 pub fn verify_plan(planned: &PlannedFunction) -> Result<(), Error> {
     verify_numbering(&planned.program).map_err(|what| Error::Wrong { function: planned.function.name(), what })
 }
+
+/// Passes after which each iteration of a loop is counted when it ends.
+pub fn each_iteration(choices: Choices) -> Choices {
+    Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
+}
+
+/// Counts are made where paths end, each by itself.
+pub const AT_PATH_ENDS: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };

@@ -4,15 +4,17 @@ use super::Unit;
 use super::planning::is_local;
 use crate::counting::{Counters, Flushing};
 use crate::entry;
+use crate::interesting;
 use crate::llvm::Value;
-use crate::observe::{PathEnd, interesting, stream};
 use crate::options::Threads;
-use crate::sample::PlannedFunction;
+use crate::path_end::PathEnd;
+use crate::sample::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
 use llvm_sys::prelude::LLVMMetadataRef;
+use trodden_flow::Node;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::program::Cells;
-use trodden_unit::{CountTable, FunctionMap, LabelWords, Storage, shape};
+use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, shape};
 
 impl Unit {
     /// Enters a function into the map.
@@ -73,7 +75,7 @@ impl Unit {
             }),
             Cells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),
             Cells::Paths | Cells::Preferential(_) => match &planned.counted {
-                Some(counted) => Storage::Events(stream::described(planned, counted, self.map.counters)),
+                Some(counted) => Storage::Events(event_words(planned, counted, self.map.counters)),
                 None => Storage::Array,
             },
         }
@@ -109,5 +111,19 @@ impl Unit {
     /// The same, never by a call.
     pub fn counters_in_place(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
         entry::counters_of_thread(self.context, planned.function, location, planned.open)
+    }
+}
+
+/// What the unit's map says of the words of a function that has more events than paths.
+fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
+    let NumberedPaths { dag, numbering } = planned.program.paths();
+    let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));
+    EventWords {
+        first_word,
+        words: numbering.paths(),
+        calls: counted.besides.clone(),
+        up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
+        dag: dag.edges().to_vec(),
+        values: numbering.values().to_vec(),
     }
 }

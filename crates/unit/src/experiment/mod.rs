@@ -15,16 +15,20 @@
 //! [`crate::MAP_VERSION`].
 
 mod axes;
+mod error;
 pub mod exclusions;
 mod inputs;
 mod request;
+mod rule;
 mod settings;
 pub mod spelling;
 
-pub use axes::*;
-pub use exclusions::{Choice, Excluded, Relation, Rule};
+pub use axes::{DominantIteration, ExperimentScheme, OutputDestination, ProbePlacement, Reach, Threads, TripCounts};
+pub use error::ExperimentError;
+pub(crate) use error::identity;
 pub use inputs::{InputError, InputFolder, InputKind};
 pub use request::{EXPERIMENT_VARIABLE, PluginRequest, RequestError, UnitAction};
+pub use rule::{Choice, Excluded, Relation, Rule};
 pub use settings::{DEFAULT_MAX_PATHS, Keep, Settings, SettingsFile, Timing};
 pub use spelling::{Spelling, SpellingError};
 
@@ -34,7 +38,6 @@ pub(crate) use settings::DEFAULT_TIME_LIMIT_S;
 use crate::observe::{self, CopyPart, InterestingPaths, Observation};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// What a build is to observe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,23 +47,6 @@ pub struct Experiment {
     destination: OutputDestination,
     threads: Threads,
     placement: ProbePlacement,
-}
-
-/// Why settings are no experiment.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExperimentError {
-    /// The settings contradict each other, or lack something.
-    #[error(transparent)]
-    Excluded(#[from] Excluded),
-    /// A file has not been read yet.
-    #[error("{key} names the file {file}, which has no identity yet: resolve the settings first \
-        (`Settings::resolve`)", file = file.display())]
-    Unresolved {
-        /// The setting's key.
-        key: &'static str,
-        /// The file.
-        file: PathBuf,
-    },
 }
 
 impl Default for Experiment {
@@ -202,15 +188,6 @@ impl Experiment {
         let mut settings = Settings::from(self);
         let stored = |kind: InputKind| Some((kind, kind.of(&mut settings).as_ref()?.stored()?));
         InputKind::ALL.into_iter().filter_map(stored).collect()
-    }
-}
-
-/// The identity of a file that settings name.
-pub(crate) fn identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
-    match input {
-        None => Ok(None),
-        Some(SettingsFile::Stored(identity)) => Ok(Some(*identity)),
-        Some(SettingsFile::File(file)) => Err(ExperimentError::Unresolved { key, file: file.into() }),
     }
 }
 

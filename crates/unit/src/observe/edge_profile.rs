@@ -1,4 +1,5 @@
-//! LLVM's edge profile: the compiler has its own counters inserted, and trodden notes where they were and counts paths, of which they follow.
+//! LLVM's edge profile: the compiler has its own counters inserted, and trodden notes where they were and counts paths, of which they
+//! follow.
 
 use super::{Admission, Kind, Observation, Observe, Observed};
 use crate::experiment::Settings;

@@ -2,10 +2,10 @@
 //! set names.
 
 use super::{Admission, Kind, Observation, Observed};
+use crate::Identity;
 use crate::experiment::{
     Choice, DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, Relation, Rule, Settings, SettingsFile, identity,
 };
-use crate::{FunctionMap, Identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
@@ -122,9 +122,9 @@ impl InterestingWords {
         self.range().end.saturating_sub(1)
     }
 
-    /// Whether words and paths are such as the function has.
-    pub(crate) fn is_sound(&self, function: &FunctionMap) -> bool {
-        let is_known = |&(word, path): &(u64, u64)| word < self.words.saturating_sub(1) && path < function.counters;
+    /// Whether words and paths are such as a function with so many paths has.
+    pub(crate) fn is_sound(&self, paths: u64) -> bool {
+        let is_known = |&(word, path): &(u64, u64)| word < self.words.saturating_sub(1) && path < paths;
         self.words > 0 && self.paths.is_sorted_by(|a, b| a.0 < b.0) && self.paths.iter().all(is_known)
     }
 }

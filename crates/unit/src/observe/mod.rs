@@ -5,7 +5,7 @@
 //! experiment what its counters hold ([`Observed`]).
 //!
 //! What a kind does to code is in the module of the same name in `trodden-instrument`, what makes its counts inexact in that of
-//! `trodden-profile`. A new kind is a module, and a line of [`kinds`]; [`Observe`] has its spelling if it needs no file.
+//! `trodden-profile`. A new kind is a module, and a line of [`kinds`]; its spelling is a value of [`Observe`].
 
 mod addresses;
 mod bursts;
@@ -20,6 +20,7 @@ mod stream;
 mod sums;
 mod unknown;
 mod watched;
+mod words;
 
 pub use addresses::BlockAddresses;
 pub use bursts::CountsInBursts;
@@ -34,11 +35,11 @@ pub use stream::{EventWords, PathStream};
 pub use sums::EventSums;
 pub use unknown::{Recognition, UnknownPaths};
 pub use watched::WatchedPaths;
+pub use words::Observe;
 
+use crate::Identity;
 use crate::events::CELLS;
 use crate::experiment::{ExperimentError, ExperimentScheme, Rule, Settings};
-use crate::{Identity, spell};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use trodden_flow::NumberingScheme;
 
@@ -217,34 +218,4 @@ pub(crate) fn of_settings(settings: &Settings) -> Result<Observation, Experiment
     let kind = asked(settings).find(|kind| !restricts(kind));
     let observation = kind.map(|kind| (kind.read)(settings)).transpose()?.flatten();
     Ok(observation.unwrap_or(Observation::EveryPath(EveryPath)))
-}
-
-/// What is observed of paths, as far as a word says it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Observe {
-    /// How often each was taken.
-    #[default]
-    Counts,
-    /// That, in a form of which LLVM's edge profile can be made.
-    EdgeProfile,
-    /// That, in a form of which the counters of source-based coverage can be computed.
-    Coverage,
-    /// That, and the test vectors of decisions (MC/DC).
-    Mcdc,
-    /// The sequence of paths and calls.
-    Stream,
-    /// Nothing: blocks are marked.
-    Addresses,
-    /// Nothing: blocks have sleds for witnesses, and an execution is followed from outside.
-    Trace,
-}
-
-spell! { Observe:
-    Observe::Counts => "counts", "How often each path is taken";
-    Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
-    Observe::Coverage => "coverage", "That, in a form of which the counters of source-based coverage can be computed";
-    Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
-    Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
-    Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
-    Observe::Trace => "trace", "Nothing: blocks have sleds for the witnesses of `trodden trace`";
 }

@@ -4,8 +4,8 @@
 //! perfect hash and all others share one. It names callers by unit and linkage name, and needs no file of the build.
 
 use super::{Admission, Kind, Observation, Observed};
+use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
-use crate::{FunctionMap, Identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
@@ -151,9 +151,8 @@ impl SegmentWords {
         Some((context, key & ((1 << bits) - 1))).filter(|(_, path)| *path < paths)
     }
 
-    /// Whether words, contexts and pairs are such as the function has.
-    pub(crate) fn is_sound(&self, function: &FunctionMap) -> bool {
-        let paths = function.counters;
+    /// Whether words, contexts and pairs are such as a function with so many paths has.
+    pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let pairs = self.interesting.iter().all(|(context, path)| *context as usize <= self.contexts.len() && *path < paths);
         let rows = (self.contexts.len() as u64 + 1).saturating_mul(paths.max(1).next_power_of_two());
         let words = match self.keys.len() as u64 {

@@ -2,14 +2,13 @@
 //!
 //! A stream has an event where control comes to a call of a function that the unit defines, though that call always returns. Counting
 //! builds have no such prefixes, so they have no part in the function's path numbers. The graph of the events is the function's with one
-//! more [`EdgeKind::Reach`] edge for each block that makes such a call, cut at the same edges; its paths have numbers of their own
-//! ([`EventWords`]).
+//! more [`Reach`](crate::EdgeKind::Reach) edge for each block that makes such a call, cut at the same edges; its paths have numbers of
+//! their own ([`EventWords`]).
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, Kind, Observation, Observe, Observed};
+use crate::Identity;
 use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
-use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, shape};
-use crate::{Identity, Storage};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{DagEdge, Edge, Node};
 
@@ -105,63 +104,5 @@ impl EventWords {
     /// The edge of the graph of the events that is this one of the function's.
     pub fn edge_of_events(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
-    }
-}
-
-impl FunctionMap {
-    /// The words of its events, if it is of a stream build and has more events than paths.
-    pub fn event_words(&self) -> Option<&EventWords> {
-        match &self.storage {
-            Storage::Events(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) => None,
-        }
-    }
-
-    /// The function as its events describe it: with a path for each event.
-    #[must_use]
-    pub fn of_events(&self) -> FunctionMap {
-        let Some(words) = self.event_words() else { return self.clone() };
-        let mut edges: Vec<FlowEdge> = Vec::with_capacity(self.edges.len() + words.calls.len());
-        let mut own = self.edges.iter();
-        for (edge, from) in &words.calls {
-            edges.extend(own.by_ref().take(edge.index().saturating_sub(edges.len())).cloned());
-            edges.push(FlowEdge { from: *from, to: self.exit(), kind: EdgeKind::Reach, cases: Vec::new() });
-        }
-        edges.extend(own.cloned());
-        let mut blocks = self.blocks.clone();
-        for (block, up_to_calls) in &words.up_to_calls {
-            blocks[block.index()].up_to_calls = *up_to_calls;
-        }
-        FunctionMap {
-            shape: shape(&blocks, &edges),
-            first_counter: words.first_word,
-            counters: words.words,
-            storage: Storage::Array,
-            dag: words.dag.clone(),
-            values: words.values.clone(),
-            cuts: self.cuts.iter().map(|(edge, reason)| (words.edge_of_events(*edge), *reason)).collect(),
-            blocks,
-            edges,
-            ..self.clone()
-        }
-    }
-
-    /// Whether what the map says of its events agrees with its blocks and edges.
-    pub(crate) fn has_sound_events(&self, words: &EventWords) -> bool {
-        let is_block = |block: Node| block.index() < self.blocks.len();
-        let edges = self.edges.len() + words.calls.len();
-        words.calls.is_sorted_by(|a, b| a.0 < b.0)
-            && words.calls.iter().all(|(edge, block)| edge.index() < edges && is_block(*block))
-            && words.up_to_calls.iter().all(|(block, _)| is_block(*block))
-            && words.dag.len() == words.values.len()
-    }
-}
-
-impl UnitMap {
-    /// The unit as events of its streams describe it: see [`FunctionMap::of_events`].
-    #[must_use]
-    pub fn of_events(&self) -> UnitMap {
-        let functions = self.functions.iter().map(FunctionMap::of_events).collect();
-        UnitMap { functions, counters: self.counters_in_regions(), ..self.clone() }
     }
 }
