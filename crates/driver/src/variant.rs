@@ -28,8 +28,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_profile::whole_file::{self, Access};
 use trodden_text::words::plural;
-use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Observation, PluginRequest};
-use trodden_unit::{Frame, Identity, Image, UnitCache};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
+use trodden_unit::observe::CoverageCounts;
+use trodden_unit::{Frame, Identity, Image, Observation, UnitCache};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// Prefix of the user's files while they are being written.
@@ -46,15 +47,15 @@ pub const WRITES_NOTHING: &str =
 /// Fails if the program was built without these counters, or is not instrumented.
 pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     let option = match wanted {
-        Observation::EdgeProfile => "--pgo",
-        Observation::Coverage { mcdc: false } => "--coverage",
-        Observation::Coverage { mcdc: true } => "--coverage=mcdc",
+        Observation::EdgeProfileCounts(_) => "--pgo",
+        Observation::CoverageCounts(CoverageCounts { mcdc: false }) => "--coverage",
+        Observation::CoverageCounts(CoverageCounts { mcdc: true }) => "--coverage=mcdc",
         _ => return Ok(()),
     };
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let mut built = image.frames.iter().filter_map(|frame| Some(frame.map().ok()?.experiment.observation()));
-    let has = |built| built == wanted || (built == Observation::Coverage { mcdc: true } && option == "--coverage");
+    let has = |built| built == wanted || (built == Observation::CoverageCounts(CoverageCounts { mcdc: true }) && option == "--coverage");
     ensure!(built.any(has), "{} was built without {option}. Build it with `trodden build {option}`", program.display());
     Ok(())
 }

@@ -20,12 +20,9 @@
 //! the next one too if the comparison still says so.
 
 use crate::additions::{add_in_place, add_to_word};
-use crate::events::BegunEvents;
-use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::segments::SegmentCode;
+use crate::path_end::{KnownTest, PathEnd, Unknown};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
-use crate::stream::StreamCode;
 use crate::weights::{mark_unlikely, weigh_successors};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -60,24 +57,12 @@ pub struct Counters<'a> {
     pub base: Value,
     /// The function's first one, if it counts in an array.
     pub first: u64,
-    /// The table, if it counts in one.
-    pub table: Option<CountTable>,
     /// Increments are atomic, since other threads make them too.
     pub atomic: bool,
-    /// What is summed up besides.
-    pub events: Option<BegunEvents>,
-    /// Only unknown paths are counted, and what waits is looked up.
-    pub unknown: Option<Unknown<'a>>,
-    /// Only interesting paths have words of their own.
-    pub words: Option<Words<'a>>,
-    /// The first of the unit's two words in which hits of probes are counted.
-    pub hits: Option<u64>,
     /// How iterations are counted.
     pub flushing: Flushing,
-    /// Nothing is counted: events are written instead.
-    pub stream: Option<StreamCode>,
-    /// Segments are counted in the place of paths.
-    pub segments: Option<SegmentCode<'a>>,
+    /// What is done where a path ends.
+    pub at_end: PathEnd<'a>,
 }
 
 /// How the iterations of a loop are counted when it is left.
@@ -89,68 +74,22 @@ pub enum Flushing {
     Straight,
 }
 
-/// What it takes to count unknown paths only.
-#[derive(Clone, Copy)]
-pub struct Unknown<'a> {
-    /// The runtime's function that counts, in whatever region is the thread's.
-    pub count: Value,
-    /// The thread-local bias by which is counted here.
-    pub bias: Value,
-    /// Address of the counters by that bias, where it is computed once for all of the function's counts.
-    pub copies: Option<Value>,
-    /// How a path is looked up. None where no path is known: all are counted then.
-    pub known: Option<KnownTest<'a>>,
-}
-
-/// How it is found whether a path is known.
-#[derive(Clone, Copy)]
-pub enum KnownTest<'a> {
-    /// A byte for each of the function's paths, by its number: 1 for those that are known.
-    Bytes(Value),
-    /// Known paths have words of their own. The bits of the sum that are the path's number.
-    Words(Words<'a>, u64),
-}
-
-impl Unknown<'_> {
-    /// Has the runtime count at an address of the template.
-    fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
-        builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, self.count]);
-    }
-}
-
 impl Counters<'_> {
     /// An array of the thread's own.
     pub fn own(base: Value, first: u64) -> Self {
-        Counters {
-            base,
-            first,
-            table: None,
-            atomic: false,
-            events: None,
-            unknown: None,
-            words: None,
-            hits: None,
-            flushing: Flushing::Straight,
-            stream: None,
-            segments: None,
-        }
-    }
-
-    /// Whether a count needs blocks of its own.
-    pub fn need_blocks(&self) -> bool {
-        self.table.is_some() || self.unknown.is_some()
+        Counters { base, first, atomic: false, flushing: Flushing::Straight, at_end: PathEnd::Word }
     }
 
     /// Whether a path that is counted often may have code of its own: where that is an addition to a word of one thread.
     pub fn may_count_split(&self) -> bool {
-        self.table.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
+        self.at_end.may_count_split() && !self.atomic
     }
 
     /// Adds to the word at an address.
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
-        match self.events {
-            Some(_) => add_in_place(builder, address, by, self.atomic),
-            None => add_to_word(builder, address, by, self.atomic),
+        match self.at_end.has_events() {
+            true => add_in_place(builder, address, by, self.atomic),
+            false => add_to_word(builder, address, by, self.atomic),
         }
     }
 }
@@ -264,12 +203,10 @@ impl Maker<'_> {
     }
 
     fn make(&self, block: Block) {
-        if let Some(unknown) = self.counters.unknown {
-            return self.if_unknown(block, unknown);
-        }
-        match self.counters.table {
-            Some(table) => self.in_table(block, table),
-            None => self.in_array(block),
+        match self.counters.at_end {
+            PathEnd::Unknown(unknown) => self.if_unknown(block, unknown),
+            PathEnd::Table(table) => self.in_table(block, table),
+            _ => self.in_array(block),
         }
     }
 
@@ -301,7 +238,7 @@ impl Maker<'_> {
 
         // The template's address is computed here alone, so that counting costs nothing for it.
         let builder = self.at_end(first);
-        unknown.jump_to_runtime(&builder, own(&builder, self.counters.base));
+        jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
         self.check_others(&builder, left, first, check);
 
         let builder = self.at_end(again);
@@ -425,4 +362,9 @@ impl Maker<'_> {
         let done = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 1, c"".as_ptr())));
         builder.or(done, builder.equal(before, key))
     }
+}
+
+/// Has the runtime count at an address of the template.
+fn jump_to_runtime(builder: &Builder, unknown: Unknown, counter: Value) {
+    builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
 }

@@ -87,7 +87,7 @@ impl Events {
 }
 
 impl BegunEvents {
-    /// Charges a path that ends here; its cells are at `path`. The count itself is made by the caller.
+    /// Charges a path that ends here. The count itself is made by the caller.
     pub fn end(self, builder: &Builder, path: Value) {
         let (events, module) = (self.events, builder.module);
         let now = events.read(builder);

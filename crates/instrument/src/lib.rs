@@ -1,7 +1,7 @@
 //! The compiler plugin. clang loads it (`-fpass-plugin=`) and calls it once per module, after the optimiser and just
 //! before code generation.
 //!
-//! The order of work is [`unit::instrument`]. This crate alone knows LLVM; it reaches it through LLVM-C, whose
+//! The order of work is [`module::instrument`]. This crate alone knows LLVM; it reaches it through LLVM-C, whose
 //! functions resolve at load time against the libLLVM that clang has loaded, so nothing of LLVM is needed to build it.
 //! It decides nothing about paths: it turns functions into [`trodden_flow::Graph`]s ([`describe`]) and carries out
 //! [`trodden_flow::Plan`]s ([`probes`]).
@@ -11,7 +11,6 @@
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
 mod additions;
-mod addresses;
 mod attributes;
 mod block_properties;
 mod bounds;
@@ -31,10 +30,13 @@ mod identical_phis;
 mod interesting;
 mod line_graphs;
 mod llvm;
+mod module;
 mod module_context;
 mod no_return;
+mod observe;
 mod options;
 mod passes;
+mod path_end;
 mod phis;
 mod placeholders;
 mod places;
@@ -43,7 +45,6 @@ mod residual;
 mod sample;
 mod segments;
 mod shape;
-mod sleds;
 mod stream;
 mod supergraph;
 mod transform;
@@ -87,9 +88,9 @@ pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
 
 /// Instruments the module in place; false lets LLVM go on to generate its code, true means that there is none to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
-    let outcome = std::panic::catch_unwind(|| unit::instrument(llvm::Module::new(module), machine.cast()));
+    let outcome = std::panic::catch_unwind(|| module::instrument(llvm::Module::new(module), machine.cast()));
     let message = match outcome {
-        Ok(Ok(outcome)) => return outcome == unit::UnitOutcome::NoCode,
+        Ok(Ok(outcome)) => return outcome == module::UnitOutcome::NoCode,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "internal error (see the message above); please report it with the source file that is being compiled".into(),
     };

@@ -12,8 +12,8 @@ use trodden_flow::dag::Entries;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
-    DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, OutputDestination, Paths, PluginRequest,
-    Reach, RequestError, TripCounts, UnitAction,
+    DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, OutputDestination, PluginRequest, Reach,
+    RequestError, TripCounts, UnitAction,
 };
 use trodden_unit::{Experiment, FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights};
 
@@ -38,10 +38,6 @@ pub struct PluginOptions {
     pub reach_all: bool,
     /// Count it at calls of functions that the unit defines, too.
     pub reach_calls: bool,
-    /// Have an event at those calls, whether it is counted there or not.
-    pub reach_events: bool,
-    /// Write a stream of paths and calls instead of counting.
-    pub stream: bool,
     /// Where the flight recorder of a stream build writes if no variable says so when it runs: a pattern of files.
     pub recorder: Option<OsString>,
     /// Keep the unit's bitcode, so that other variants can be made of it.
@@ -64,8 +60,6 @@ pub struct PluginOptions {
     pub properties: Option<PathBuf>,
     /// Change the code as this plan says, and count nothing.
     pub apply: Option<Rc<TransformationPlan>>,
-    /// What is put into the code.
-    pub tier: CountingTier,
     /// Slots of the tables of functions with more than [`PluginOptions::array_paths`] paths; 0: there are no tables, and such functions are
     /// cut.
     pub table_slots: u64,
@@ -73,21 +67,6 @@ pub struct PluginOptions {
     pub array_paths: u64,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub placeholders: bool,
-}
-
-/// What is put into the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountingTier {
-    /// Probes that count every path.
-    Full,
-    /// Probes that count while the image's switch is on; see [`crate::sample`].
-    Sample,
-    /// Probes that count every path but the known ones; see [`crate::residual`].
-    Residual,
-    /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
-    Addresses,
-    /// Nothing: blocks have sleds for witnesses; see [`crate::sleds`].
-    Sleds,
 }
 
 /// What cannot be followed.
@@ -136,12 +115,10 @@ impl PluginOptions {
     fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
         let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
-        let (part, stream) = (experiment.part(), experiment.observation() == Observation::Stream);
-        let (interesting, time_limit_s) = match experiment.paths() {
-            Paths::Interesting { set, time_limit_s, .. } => {
-                (Some(read(folder, InputKind::Interesting, set, KnownPaths::from_bytes)?), time_limit_s)
-            }
-            _ => (None, 0),
+        let part = experiment.part();
+        let (interesting, time_limit_s) = match experiment.interesting() {
+            Some(paths) => (Some(read(folder, InputKind::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
+            None => (None, 0),
         };
         // The paths that are not counted: known ones, or all but those that are watched for.
         let known = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
@@ -159,9 +136,6 @@ impl PluginOptions {
             choices: choices(&experiment),
             reach_all: placement.reach == Reach::All,
             reach_calls: experiment.segments().is_some() || placement.reach == Reach::Calls,
-            // Which call a function was called from is known by the event before.
-            reach_events: stream,
-            stream,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
             weights: placement.weights.map(|set| read(folder, InputKind::Weights, set, Weights::from_bytes)).transpose()?,
@@ -173,7 +147,6 @@ impl PluginOptions {
             count_hits: part.is_some_and(|part| part.count_hits),
             properties,
             apply,
-            tier: tier(&experiment),
             table_slots,
             array_paths,
             placeholders: experiment.has_edge_profile() || experiment.has_coverage(),
@@ -199,17 +172,7 @@ impl PluginOptions {
     }
 }
 
-/// What an experiment puts into the code.
-fn tier(experiment: &Experiment) -> CountingTier {
-    match experiment.observation() {
-        Observation::Addresses { .. } => CountingTier::Addresses,
-        Observation::Trace => CountingTier::Sleds,
-        _ if experiment.is_sampled() => CountingTier::Sample,
-        _ if experiment.is_residual() => CountingTier::Residual,
-        _ => CountingTier::Full,
-    }
-}
-
+/// The passes that an experiment chooses.
 fn choices(experiment: &Experiment) -> Choices {
     let placement = experiment.placement();
     Choices {

@@ -9,16 +9,17 @@
 //! block by block in topological order.
 
 mod loops;
+mod path_ends;
 
 use crate::counting::{self, Counters, DeferredCount, Lookup};
 use crate::describe::FunctionCfg;
-use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Value};
 use crate::module_context::ModuleContext;
+use crate::path_end::PathEnd;
 use crate::places::{InsertionPlace, Places};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
-use llvm_sys::prelude::LLVMMetadataRef;
+use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use loops::{IterationNumber, TripCountFlush};
 use std::cell::RefCell;
 use trodden_flow::frequency::Frequencies;
@@ -32,7 +33,9 @@ use trodden_unit::EdgeKind;
 /// The path register's value at some point.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Register {
+    /// It is known.
     Constant(i64),
+    /// It is computed.
     Computed(Value),
 }
 
@@ -64,7 +67,7 @@ pub fn insert(
 ) -> Vec<(Value, Value)> {
     let (graph, location) = (program.graph(), crate::debug::no_line(context.module, function));
     let places = Places::make(context.module, cfg, program, location);
-    let mut work = Work {
+    let mut work = ProbeCode {
         context,
         cfg,
         graph,
@@ -100,7 +103,7 @@ pub fn insert(
     if !waiting.is_empty() {
         counting::make(context.module, counters, &waiting, location);
     }
-    if counters.segments.is_some() {
+    if let PathEnd::Segment(_) = counters.at_end {
         erase_unused(&work.made.into_inner());
     }
     places.into_replaced()
@@ -123,12 +126,14 @@ fn erase_unused(made: &[Value]) {
     made.iter().rev().filter(|value| value.users().next().is_none()).for_each(|value| value.erase());
 }
 
-struct Work<'a> {
+/// The code of a function's probes, while it is made.
+struct ProbeCode<'a> {
     context: ModuleContext,
     cfg: &'a FunctionCfg,
     graph: &'a Graph,
     program: &'a ProbeProgram,
     places: &'a Places,
+    /// Where the function counts, and how.
     counters: Counters<'a>,
     /// Iterations that are counted at last, since blocks are split for that.
     flushes: RefCell<Vec<TripCountFlush>>,
@@ -153,11 +158,11 @@ struct Work<'a> {
     holding: Vec<(Value, Block)>,
 }
 
-impl Work<'_> {
+impl ProbeCode<'_> {
     /// The register at the beginning of a node.
     fn arriving(&mut self, node: Node) -> Register {
         if node == self.graph.entry() {
-            let start = self.counters.segments.and_then(|s| s.start);
+            let start = if let PathEnd::Segment(segments) = self.counters.at_end { segments.start } else { None };
             return start.map_or(Register::Constant(0), Register::Computed);
         }
         if let Some(which) = self.program.loops().iter().position(|l| l.head == node) {
@@ -204,6 +209,7 @@ impl Work<'_> {
         }
     }
 
+    /// The register as a value.
     fn value(&self, register: Register) -> Value {
         match register {
             Register::Constant(c) => self.context.module.constant(c),
@@ -233,9 +239,9 @@ impl Work<'_> {
 
     /// Appends a path to the stream. If the call ends behind it, as the following operations say, one word says both.
     fn emit(&mut self, code: &Builder, register: Register, increment: i64, following: &[Operation]) -> Register {
-        let stream = self.counters.stream.expect("a program that emits is of a stream build");
+        let (stream, words) = (self.counters.at_end.stream(), self.context.module.i64());
         let call_ends = following.iter().find(|o| **o != Operation::NoteCall) == Some(&Operation::LeaveCall);
-        self.appended = Some(stream.path(code, self.address(code, register, increment), call_ends));
+        self.appended = Some(stream.path(code, self.address(code, words, register, increment), call_ends));
         register
     }
 
@@ -251,17 +257,14 @@ impl Work<'_> {
                 self.in_register[edge.index()] = self.count_split(code, register, increment, dominant);
             }
             Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
-            Operation::Check { increment } => {
-                let path = self.value(self.plus(code, register, increment));
-                self.waiting.borrow_mut().push(DeferredCount::at(code, path, one, Lookup::Needed));
-            }
+            Operation::Check { increment } => self.defer_count(code, register, increment, one, Lookup::Needed),
             Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
             Operation::NoteCall => {
                 let path = self.appended.expect("a path is appended before it is noted");
-                self.counters.stream.expect("a program that notes calls is of a stream build").note(code, path);
+                self.counters.at_end.stream().note(code, path);
             }
-            Operation::LeaveCall => self.counters.stream.expect("a program that leaves calls is of a stream build").leave(code),
+            Operation::LeaveCall => self.counters.at_end.stream().leave(code),
             _ => return without_code(operation, register),
         }
         register
@@ -279,13 +282,14 @@ impl Work<'_> {
 
     /// Counts hits of an edge's probes.
     fn count_hits(&self, builder: &Builder, hits: Hits) {
-        let (Some(first), module) = (self.counters.hits, self.context.module) else { return };
+        let (PathEnd::Part(Some(first)), module) = (self.counters.at_end, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
             self.counters.add(builder, address, module.constant(by as i64));
         }
     }
 
+    /// The register and an increment.
     fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {
         match register {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
@@ -297,34 +301,16 @@ impl Work<'_> {
         }
     }
 
-    /// `count[register + increment] += by`
-    fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        let module = self.context.module;
-        if let Some(segments) = self.counters.segments {
-            let sum = self.plus(builder, register, increment);
-            let known = if let Register::Constant(known) = sum { Some(known) } else { None };
-            let word = segments.path_ends(builder, (self.edge, self.location), (known, self.value(sum)), self.counters.base);
-            return word.into_iter().for_each(|word| self.counters.add(builder, word, module.constant(1)));
-        }
-        if self.counters.need_blocks() {
-            let path = self.value(self.plus(builder, register, increment));
-            return self.waiting.borrow_mut().push(DeferredCount::at(builder, path, by, Lookup::Decided));
-        }
-        if let Some(words) = self.counters.words {
-            return self.count_word(builder, self.plus(builder, register, increment), words, by);
-        }
-        let address = self.address(builder, register, increment);
-        if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
-            events.end(builder, address);
-        }
-        self.counters.add(builder, address, by);
+    /// Counts later, in blocks of its own.
+    fn defer_count(&self, builder: &Builder, register: Register, increment: i64, by: Value, lookup: Lookup) {
+        let path = self.value(self.plus(builder, register, increment));
+        self.waiting.borrow_mut().push(DeferredCount::at(builder, path, by, lookup));
     }
 
-    /// The address of `count[register + increment]`, in an array.
-    fn address(&self, builder: &Builder, register: Register, increment: i64) -> Value {
+    /// The address of `count[register + increment]`, in an array of words or of cells.
+    fn address(&self, builder: &Builder, cells: LLVMTypeRef, register: Register, increment: i64) -> Value {
         let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
-        let cells = self.counters.events.map_or(module.i64(), |e| e.cells);
         match register {
             Register::Constant(c) => builder.offset(cells, base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
@@ -387,23 +373,6 @@ impl Work<'_> {
             let value = |from: Block| self.in_register_from(from, block).unwrap_or_else(|| self.context.module.constant(0));
             number.add_incoming(&predecessors(block).into_iter().map(|from| (value(from), from)).collect::<Vec<_>>());
         }
-    }
-
-    /// Counts in the word of an interesting path, or in that of all others.
-    fn count_word(&self, builder: &Builder, register: Register, words: Words, by: Value) {
-        let module = self.context.module;
-        let first = self.counters.first;
-        let address = match register {
-            Register::Constant(c) => {
-                let word = first + words.of_constant(c);
-                builder.offset(module.i64(), self.counters.base, module.constant(word as i64))
-            }
-            Register::Computed(value) => {
-                let base = builder.offset(module.i64(), self.counters.base, module.constant(first as i64));
-                builder.offset(module.i64(), base, words.of(builder, value))
-            }
-        };
-        self.counters.add(builder, address, by);
     }
 }
 

@@ -11,13 +11,14 @@
 //! whether the path that begins is.
 
 use crate::bounds;
-use crate::counting::{Counters, Flushing, KnownTest, Unknown};
+use crate::counting::{Counters, Flushing};
 use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
+use crate::path_end::{KnownTest, PathEnd, Unknown};
 use crate::places;
 use crate::probes;
 use crate::sample::copies::{Copies, Lines};
@@ -63,8 +64,8 @@ fn insert_versions(
     let blocks = places::block_properties(&cfg, program.graph());
     probes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_test(context.module, planned);
-    let unknown = Some(Unknown { count, bias: emit::direct_bias(context.module), copies: None, known });
-    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
+    let at_end = PathEnd::Unknown(Unknown { count, bias: emit::direct_bias(context.module), copies: None, known });
+    let counters = Counters { at_end, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
@@ -99,8 +100,8 @@ fn insert_into_one(context: ModuleContext, count: Value, planned: &PlannedFuncti
     let goes_on = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
     let copies = (known.is_none() && goes_on).then(|| entry::direct_counters_of_thread(context, *function, bias, location));
-    let unknown = Some(Unknown { count, bias, copies, known });
-    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
+    let at_end = PathEnd::Unknown(Unknown { count, bias, copies, known });
+    let counters = Counters { at_end, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);
 }
 

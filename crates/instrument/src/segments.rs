@@ -46,7 +46,7 @@ use trodden_flow::program::Cells;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_selective::contexts::ContextNumbering;
-use trodden_unit::experiment::SegmentNumbering;
+use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
 

@@ -12,7 +12,7 @@
 //! are jumps to the runtime, not calls: a leaf function's red zone stays its own.
 //!
 //! Invariant: a path's event is written before its slot is cleared; counts are made one by one where paths end, not
-//! moved, merged or delayed ([`PLAIN`]).
+//! moved, merged or delayed ([`AT_PATH_ENDS`](crate::unit::AT_PATH_ENDS)).
 //!
 //! [`ProbeProgram::write_stream`]: trodden_flow::ProbeProgram::write_stream
 
@@ -23,15 +23,12 @@ use crate::no_return::returns_twice;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
+use trodden_flow::program::StreamEdges;
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
     TAG_RESUME, ThreadStream,
 };
-
-/// Counts are made where paths end.
-pub const PLAIN: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
 
 /// What a program that writes a stream has to know of a function's edges.
 pub fn edges(cfg: &FunctionCfg) -> StreamEdges {

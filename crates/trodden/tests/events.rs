@@ -213,6 +213,37 @@ fn refused(stderr: &[u8]) {
     assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");
 }
 
+/// Only the paths of a set have sums of their own, under the numbers of all builds; all others of a function have one together.
+#[test]
+fn interesting_paths_alone_have_sums() {
+    let place = Place::with(&[("timed.c", TIMED)]);
+    place.cc("--trodden=events=tsc -O2 -g timed.c -o timed");
+    let (_, all) = place.record("timed");
+    for scheme in ["known-table", "ppp", "pspp", "ball-larus"] {
+        let mut command = place.command(trodden());
+        let arguments = ["instrument", "timed", "-o", "chosen", "--interesting", "touch:timed.c:13", "--events", "tsc", "--scheme", scheme];
+        let output = place::with_choices(&mut command, arguments).output().unwrap();
+        assert!(output.status.success(), "{scheme}: {output:?}");
+        let (_, profile) = place.record("chosen");
+        check_squares(&profile);
+        let names: Vec<&str> = profile.functions().map(|(_, _, function)| function.name.as_str()).collect();
+        assert_eq!(names, ["choose"], "{scheme}");
+        let (_, unit, choose) = profile.functions().next().unwrap();
+        let (_, whole, same) = all.functions().find(|(_, _, function)| function.name == "choose").unwrap();
+        let counts: Vec<(u64, u64)> = unit.counts_of(choose).collect();
+        if scheme == "ball-larus" {
+            assert_eq!(counts, whole.counts_of(same).collect::<Vec<_>>());
+            continue;
+        }
+        // Seven of eight calls take the path in line 13; the eighth multiplies 4000 times, and is counted with its ticks as another one.
+        let [(path, 700)] = counts[..] else { panic!("{scheme}: {counts:?}") };
+        assert_eq!((whole.counts_of(same).find(|(id, _)| *id == path), unit.unattributed(choose)), (Some((path, 700)), 100));
+        let others = unit.counts.events_of(choose.unattributed().start);
+        assert!(others.mean(100) > 1000.0 && unit.events_of(choose, path).squares > 0, "{scheme}: {:?}", unit.counts.events);
+        assert_eq!(unit.counts.events.len(), 2, "{scheme}: {:?}", unit.counts.events);
+    }
+}
+
 #[test]
 fn what_cannot_be_counted_is_no_profile() {
     let place = Place::with(&[("prog.c", "int main(int n, char **w) { return n > 1 ? 5 : 4; }\n")]);

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use trodden_unit::Experiment;
-use trodden_unit::experiment::{InputFolder, Paths, PluginRequest};
+use trodden_unit::experiment::{InputFolder, PluginRequest};
 
 /// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then. It iterates 1,000 times, with
 /// two arguments 2,000.
@@ -96,7 +96,7 @@ fn what_a_store_has_lost_is_named_with_the_remedy() {
     let place = recorded();
     place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
     place.trodden("record --no-store -o interesting.trodden -- ./interesting");
-    let Paths::Interesting { set, .. } = experiment(&place, "interesting").paths() else { panic!("no interesting paths") };
+    let set = experiment(&place, "interesting").interesting().expect("interesting paths").set;
     std::fs::remove_file(InputFolder::at(place.path("store/inputs")).path(set)).unwrap();
     let error = refused(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
     assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");

@@ -2,9 +2,9 @@
 //!
 //! Readers index arrays by what a map says, so every map that comes from outside passes here first. Time: O(n log n) for n functions.
 
-use crate::SegmentWords;
 use crate::map::{FunctionMap, UnitMap};
-use crate::storage::{InterestingWords, Storage};
+use crate::storage::Storage;
+use std::ops::Range;
 
 impl UnitMap {
     /// Checks counters, words and tables of all functions.
@@ -34,18 +34,7 @@ impl UnitMap {
 /// Checks that each function's table or words lie within the unit's words and overlap no other's.
 fn check_storage(map: &UnitMap) -> Result<(), String> {
     let words = map.counters_in_regions();
-    let mut ranges = Vec::new();
-    for function in &map.functions {
-        let (from, to) = match &function.storage {
-            Storage::Table(table) => (table.first_word, table.cells().end),
-            Storage::Interesting(words) => (words.first_word, words.range().end),
-            Storage::Labels(labels) => (labels.range().start, labels.range().end),
-            Storage::Segments(segments) => (segments.range().start, segments.range().end),
-            Storage::Events(events) => (events.range().start, events.range().end),
-            Storage::Array => (function.first_counter, function.unattributed().end),
-        };
-        ranges.push((from, to, &function.name));
-    }
+    let mut ranges: Vec<_> = map.functions.iter().map(|f| (range(f).start, range(f).end, &f.name)).collect();
     ranges.sort();
     let mut end = 0;
     for (from, to, name) in ranges {
@@ -54,33 +43,33 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         }
         end = end.max(to);
     }
-    let is_bad = |f: &&FunctionMap| match &f.storage {
-        Storage::Table(table) => table.slots == 0 || f.first_counter < words,
-        Storage::Interesting(interesting) => !is_sound(interesting, f.counters) || f.first_counter < words,
-        Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
-        Storage::Segments(segments) => !is_sound_of_segments(segments, f.counters) || f.first_counter < words,
-        Storage::Events(events) => !f.has_sound_events(events) || f.first_counter < words,
-        Storage::Array => false,
-    };
+    let is_bad = |f: &&FunctionMap| !is_sound(f) || f.counts_elsewhere() && f.first_counter < words;
     match map.functions.iter().find(is_bad) {
         Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),
         None => Ok(()),
     }
 }
 
-/// Whether words and paths are such as a function with so many paths has.
-fn is_sound(interesting: &InterestingWords, paths: u64) -> bool {
-    let known = |&(word, path): &(u64, u64)| word < interesting.words.saturating_sub(1) && path < paths;
-    interesting.words > 0 && interesting.paths.is_sorted_by(|a, b| a.0 < b.0) && interesting.paths.iter().all(known)
+/// The words of a function, as a range.
+fn range(function: &FunctionMap) -> Range<u64> {
+    match &function.storage {
+        Storage::Array => function.first_counter..function.first_counter.saturating_add(function.counters),
+        Storage::Table(table) => table.range(),
+        Storage::Interesting(words) => words.range(),
+        Storage::Labels(words) => words.range(),
+        Storage::Segments(words) => words.range(),
+        Storage::Events(words) => words.range(),
+    }
 }
 
-/// Whether words, contexts and pairs are such as a function with so many paths has.
-fn is_sound_of_segments(segments: &SegmentWords, paths: u64) -> bool {
-    let pairs = segments.interesting.iter().all(|(context, path)| *context as usize <= segments.contexts.len() && *path < paths);
-    let rows = (segments.contexts.len() as u64 + 1).saturating_mul(paths.max(1).next_power_of_two());
-    let words = match segments.keys.len() as u64 {
-        0 => segments.words == 0 || segments.words == rows,
-        keys => segments.words == keys + 1 && segments.keys.iter().all(|key| *key < rows || *key == u64::MAX),
-    };
-    pairs && words
+/// Whether what is said of a function's words is such as it has.
+fn is_sound(function: &FunctionMap) -> bool {
+    match &function.storage {
+        Storage::Array => true,
+        Storage::Table(table) => table.slots > 0,
+        Storage::Interesting(words) => words.is_sound(function.counters),
+        Storage::Labels(words) => words.is_sound(function.dag.len()),
+        Storage::Segments(words) => words.is_sound(function.counters),
+        Storage::Events(words) => function.has_sound_events(words),
+    }
 }

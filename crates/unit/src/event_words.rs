@@ -1,11 +1,8 @@
-//! Words of stream builds: what the events of a function are called, which are more than its paths.
-//!
-//! A stream has an event where control comes to a call of a function that the unit defines, though that call always returns. Counting
-//! builds have no such prefixes, so they have no part in the function's path numbers. The graph of the events is the function's with one
-//! more [`EdgeKind::Reach`] edge for each block that makes such a call, cut at the same edges; its paths have numbers of their own.
+//! Functions and units as the events of streams describe them ([`EventWords`]).
 
 use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, shape};
-use crate::storage::{EventWords, Storage};
+use crate::observe::EventWords;
+use crate::storage::Storage;
 use trodden_flow::Node;
 
 impl FunctionMap {

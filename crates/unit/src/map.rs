@@ -4,12 +4,12 @@
 //! inside a [`crate::frame`]. A change of these types is a new [`MAP_VERSION`].
 
 use crate::edge_profile::EdgeProfile;
-use crate::events::{CELLS, EventSource};
+use crate::events::EventSource;
 use crate::experiment::Experiment;
 use crate::line_graphs::LineGraphs;
+use crate::observe::{CounterWords, InterestingWords, LabelWords, SegmentWords};
 use crate::position::Position;
-use crate::segment_words::SegmentWords;
-use crate::storage::{CountTable, InterestingWords, LabelWords, Storage};
+use crate::storage::{CountTable, Storage};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
 
@@ -285,21 +285,14 @@ impl UnitMap {
     /// elsewhere; several where events are summed up; two where it is noted when they were counted first; none where blocks are only
     /// marked. `None` if they are more than can be.
     pub fn words(&self) -> Option<u64> {
-        if self.experiment.marks_addresses() {
-            return Some(0);
-        }
-        let each = match (self.events(), self.has_times()) {
-            (Some(_), _) => CELLS,
-            (None, true) => 2,
-            (None, false) => 1,
-        };
+        let each = self.experiment.observation().observed().words().each();
         self.counters_in_regions().checked_mul(each)
     }
 
     /// Whether behind the counters there are as many words for when each was counted first
     /// ([`trodden_wire::FunctionRecord`]): of the residual tier.
     pub fn has_times(&self) -> bool {
-        self.experiment.is_residual()
+        self.experiment.observation().observed().words() == CounterWords::CountAndTime
     }
 
     /// What is summed up for each path besides its count, if anything.
@@ -378,18 +371,12 @@ impl FunctionMap {
 
     /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
     pub fn is_partial(&self) -> bool {
-        matches!(self.storage, Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_))
+        self.storage.is_partial()
     }
 
     /// The counters of executions whose path is not known, as a range.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
-        match &self.storage {
-            Storage::Array | Storage::Events(_) => 0..0,
-            Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
-            Storage::Interesting(words) => words.others()..words.range().end,
-            // What such words hold besides is dropped when they are read.
-            Storage::Labels(_) | Storage::Segments(_) => 0..0,
-        }
+        self.storage.unattributed()
     }
 
     /// The node that stands for the exit.

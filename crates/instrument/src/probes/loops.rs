@@ -1,6 +1,6 @@
 //! Loops that are counted by trip count: the number of iterations, and the counts when the loop is left.
 
-use super::{Register, Work};
+use super::{ProbeCode, Register};
 use crate::counting::Flushing;
 use crate::llvm::{Block, Builder, Value, llvm};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
@@ -36,7 +36,7 @@ pub(super) struct TripCountFlush {
     increment: i64,
 }
 
-impl Work<'_> {
+impl ProbeCode<'_> {
     /// The register where a loop that is counted by iterations is entered; makes the number of its iterations.
     pub(super) fn enter_loop(&mut self, which: LoopId) -> Register {
         let (module, counted_loop) = (self.context.module, self.program.loop_of(which));

@@ -3,10 +3,14 @@
 use super::Unit;
 use super::planning::is_local;
 use crate::counting::{Counters, Flushing};
+use crate::entry;
 use crate::interesting;
 use crate::llvm::Value;
 use crate::options::Threads;
+use crate::path_end::PathEnd;
 use crate::sample::{CountedPaths, PlannedFunction};
+use crate::unoptimised;
+use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::Node;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::program::Cells;
@@ -14,13 +18,13 @@ use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, sha
 
 impl Unit {
     /// Enters a function into the map.
-    pub(super) fn enter(&mut self, planned: PlannedFunction) {
+    pub fn enter(&mut self, planned: PlannedFunction) {
         let storage = self.storage(&planned);
         self.enter_with(planned, storage);
     }
 
     /// The same, where it counts there.
-    pub(super) fn enter_with(&mut self, planned: PlannedFunction, storage: Storage) {
+    pub fn enter_with(&mut self, planned: PlannedFunction, storage: Storage) {
         let PlannedFunction { function, position, cfg, program, counted, .. } = planned;
         let (blocks, edges, program) = match counted {
             Some(counted) => (counted.blocks, counted.edges, counted.program),
@@ -60,7 +64,7 @@ impl Unit {
     }
 
     /// Where the next function's counts are kept.
-    fn storage(&self, planned: &PlannedFunction) -> Storage {
+    pub fn storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
             Cells::Interesting(cells) => Storage::Interesting(interesting::described(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
@@ -69,43 +73,57 @@ impl Unit {
                 with_hits: self.options.count_hits,
                 labels: labels.clone(),
             }),
-            Cells::Paths if self.options.in_table(planned.program.paths().numbering.paths()) => {
-                Storage::Table(CountTable { first_word: self.map.counters, slots: self.options.table_slots })
-            }
+            Cells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),
             Cells::Paths | Cells::Preferential(_) => match &planned.counted {
-                Some(counted) => Storage::Events(self.event_words(planned, counted)),
+                Some(counted) => Storage::Events(event_words(planned, counted, self.map.counters)),
                 None => Storage::Array,
             },
         }
     }
 
-    /// The words of the next function's events.
-    fn event_words(&self, planned: &PlannedFunction, counted: &CountedPaths) -> EventWords {
-        let NumberedPaths { dag, numbering } = planned.program.paths();
-        let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));
-        EventWords {
-            first_word: self.map.counters,
-            words: numbering.paths(),
-            calls: counted.besides.clone(),
-            up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
-            dag: dag.edges().to_vec(),
-            values: numbering.values().to_vec(),
-        }
+    /// Where a path of the next function is counted if all of its paths are, each as such.
+    pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEnd<'static> {
+        if self.is_in_table(planned) { PathEnd::Table(self.table()) } else { PathEnd::Word }
+    }
+
+    fn is_in_table(&self, planned: &PlannedFunction) -> bool {
+        self.options.in_table(planned.program.paths().numbering.paths())
+    }
+
+    fn table(&self) -> CountTable {
+        CountTable { first_word: self.map.counters, slots: self.options.table_slots }
     }
 
     /// Where and how the next function counts, for the probes.
-    pub(super) fn counters(&self, base: Value, planned: &PlannedFunction) -> Counters<'static> {
-        let (table, hits) = match self.storage(planned) {
-            Storage::Array | Storage::Interesting(_) | Storage::Segments(_) | Storage::Events(_) => (None, None),
-            Storage::Labels(labels) => (None, labels.hits()),
-            Storage::Table(table) => (Some(table), None),
-        };
-        Counters {
-            table,
-            atomic: self.options.experiment.threads() == Threads::Atomic,
-            hits,
-            flushing: Flushing::Jumping,
-            ..Counters::own(base, self.map.counters)
+    pub fn counters<'a>(&self, base: Value, at_end: PathEnd<'a>) -> Counters<'a> {
+        let atomic = self.options.experiment.threads() == Threads::Atomic;
+        Counters { atomic, flushing: Flushing::Jumping, at_end, ..Counters::own(base, self.map.counters) }
+    }
+
+    /// Address of the thread's counters, computed at a function's entry: by a call in code that is not optimised.
+    pub fn counters_of_thread(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
+        match unoptimised::is_unoptimised(planned.function) {
+            true => unoptimised::counters_of_thread(self.module, planned.function, location),
+            false => self.counters_in_place(planned, location),
         }
+    }
+
+    /// The same, never by a call.
+    pub fn counters_in_place(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
+        entry::counters_of_thread(self.context, planned.function, location, planned.open)
+    }
+}
+
+/// What the unit's map says of the words of a function that has more events than paths.
+fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
+    let NumberedPaths { dag, numbering } = planned.program.paths();
+    let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));
+    EventWords {
+        first_word,
+        words: numbering.paths(),
+        calls: counted.besides.clone(),
+        up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
+        dag: dag.edges().to_vec(),
+        values: numbering.values().to_vec(),
     }
 }

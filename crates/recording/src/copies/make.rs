@@ -17,9 +17,8 @@ use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStra
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, with_estimates};
 use trodden_profile::{Profile, has_usual_numbers};
-use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
-use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitCache, UnitMap};
+use trodden_unit::{Frame, FunctionParts, Identity, Image, Observation, Settings, UnitCache, UnitMap};
 
 /// Prefix of the names of copies' folders; the number follows.
 pub const COPY_PREFIX: &str = "copy-";
@@ -287,13 +286,16 @@ impl PathPartition {
 fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
-        if let Some(choice) = unshareable_choice(map) {
-            let (source, what) = (&map.source, choice.spelling());
-            let remedy = match choice {
-                // Copies are divided by the edges at which paths end. Uninteresting paths end there too, and would be counted repeatedly.
-                ExperimentChoice::Interesting => "record it without --copies, or pass the program that counts all paths",
-                _ => "build it with default parameters",
-            };
+        let observation = map.experiment.observation();
+        let remedy = match observation {
+            Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
+            // Copies are divided by the edges at which paths end. Uninteresting paths end there too, and would be counted repeatedly.
+            Observation::InterestingPaths(_) => Some("record it without --copies, or pass the program that counts all paths"),
+            Observation::SegmentCounts(_) => Some("pass the program that counts all paths, with --divide segments:SET"),
+            _ => Some("build it with default parameters"),
+        };
+        if let Some(remedy) = remedy {
+            let (source, what) = (&map.source, observation.observed().kind().option);
             bail!("the unit of {source} was built with {what}, which copies cannot share: {remedy}");
         }
         for function in &map.functions {
@@ -325,24 +327,6 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         }
     }
     Ok(all.unwrap_or_default())
-}
-
-/// The choice of a unit's build that copies cannot share, if any.
-fn unshareable_choice(map: &UnitMap) -> Option<ExperimentChoice> {
-    let made = Settings::from(&map.experiment);
-    let refused = [
-        ExperimentChoice::Bursts,
-        ExperimentChoice::Addresses,
-        ExperimentChoice::EdgeProfile,
-        ExperimentChoice::Coverage,
-        ExperimentChoice::Events,
-        ExperimentChoice::Part,
-        ExperimentChoice::Watched,
-        ExperimentChoice::Interesting,
-        ExperimentChoice::Stream,
-        ExperimentChoice::Trace,
-    ];
-    refused.into_iter().find(|choice| choice.is_made(&made))
 }
 
 /// A profile to base a partition on.

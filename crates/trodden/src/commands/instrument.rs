@@ -20,8 +20,8 @@ use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{ExperimentScheme, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
-use trodden_unit::{Image, Settings, UnitMap};
+use trodden_unit::experiment::{ExperimentScheme, InputKind, PluginRequest, SettingsFile, exclusions};
+use trodden_unit::{Image, Observation, Settings, UnitMap};
 
 /// Default percentage by which the code of a unit may grow so that callees need not read their contexts.
 const DEFAULT_GROWTH: u32 = 50;
@@ -37,7 +37,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let defaults = defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
     let Some(made) = variant::make(context(), program, output, &request, &defaults)? else {
-        if request.experiment.observation() == Observation::Trace {
+        if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
             note(format_args!("{} counts nothing and has a sled for a witness in each block", output.display()));
             return Ok(ExitCode::SUCCESS);
         }

@@ -8,8 +8,9 @@
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputKind};
 use super::settings::{Keep, Settings, SettingsFile};
-use super::{Experiment, ExperimentError, Observation};
+use super::{Experiment, ExperimentError};
 use crate::Identity;
+use crate::observe::Observation;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
@@ -112,7 +113,7 @@ impl PluginRequest {
 
     /// Whether nothing in a program built so counts, so that it needs no runtime.
     pub fn counts_nothing(&self) -> bool {
-        let counts = !matches!(self.experiment.observation(), Observation::Addresses { .. } | Observation::Trace);
+        let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument
     }
 }

@@ -4,6 +4,7 @@
 //! said here, so that [`Experiment::new`](super::Experiment::new) can say why it makes no sense.
 
 use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
+use crate::observe::Observe;
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 /// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
 pub const DEFAULT_MAX_PATHS: u64 = 4096;
 /// How long the most compact numbers of a function are searched for.
-pub(super) const DEFAULT_TIME_LIMIT_S: u64 = 2;
+pub(crate) const DEFAULT_TIME_LIMIT_S: u64 = 2;
 
 /// A file that a build reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -113,26 +114,6 @@ pub enum Timing {
     Always,
     /// While a switch outside the program is on: checking code, and a duplicate that counts (Arnold and Ryder's sampling framework).
     Bursts,
-}
-
-/// What is observed of paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Observe {
-    /// How often each was taken.
-    #[default]
-    Counts,
-    /// That, in a form of which LLVM's edge profile can be made.
-    EdgeProfile,
-    /// That, in a form of which the counters of source-based coverage can be computed.
-    Coverage,
-    /// That, and the test vectors of decisions (MC/DC).
-    Mcdc,
-    /// The sequence of paths and calls.
-    Stream,
-    /// Nothing: blocks are marked.
-    Addresses,
-    /// Nothing: blocks have sleds for witnesses, and an execution is followed from outside.
-    Trace,
 }
 
 /// What is kept of a unit.

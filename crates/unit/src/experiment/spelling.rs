@@ -6,7 +6,8 @@
 
 use super::Experiment;
 use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
-use super::settings::{Keep, Observe, Settings, SettingsFile, Timing};
+use super::settings::{Keep, Settings, SettingsFile, Timing};
+use crate::observe::Observe;
 use crate::{EventSource, Identity};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::ffi::{OsStr, OsString};
@@ -78,15 +79,6 @@ spell! { Reach:
 spell! { Timing:
     Timing::Always => "always", "While the program runs";
     Timing::Bursts => "bursts", "While `trodden record` asks for it";
-}
-spell! { Observe:
-    Observe::Counts => "counts", "How often each path is taken";
-    Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
-    Observe::Coverage => "coverage", "That, in a form of which the counters of source-based coverage can be computed";
-    Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
-    Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
-    Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
-    Observe::Trace => "trace", "Nothing: blocks have sleds for the witnesses of `trodden trace`";
 }
 spell! { Keep:
     Keep::Bitcode => "bitcode", "Map and bitcode";

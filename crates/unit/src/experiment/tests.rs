@@ -1,7 +1,8 @@
-//! Every choice alone, every exclusion, and spellings there and back.
+//! Every kind alone, every refusal, and spellings there and back.
 
-use super::exclusions::{EXCLUSIONS, ExperimentChoice, Relation};
+use super::exclusions::{SELECTIVE, SHARED_COUNTERS, TABLES};
 use super::*;
+use crate::observe::{Admission, EveryPath, KINDS, Kind, asked};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,95 +13,161 @@ fn settings(text: &str) -> Settings {
 
 const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
-/// A text that makes a choice, and others only where it cannot be made without.
-fn text_of(choice: ExperimentChoice) -> String {
-    match choice {
-        ExperimentChoice::Selective => format!("scheme=spp interesting={FILE}"),
-        ExperimentChoice::Optimal => format!("scheme=ppp-optimal interesting={FILE}"),
-        ExperimentChoice::TimeLimit => format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
-        ExperimentChoice::Weights => format!("weights={FILE}"),
-        ExperimentChoice::Interesting => format!("interesting={FILE}"),
-        ExperimentChoice::Segments => format!("segments={FILE}"),
-        ExperimentChoice::Unknown => format!("known={FILE}"),
-        ExperimentChoice::Watched => format!("watched={FILE}"),
-        ExperimentChoice::Part | ExperimentChoice::Origin => format!("part={FILE} origin={}", &FILE[3..]),
-        ExperimentChoice::Hits => format!("count-hits=on part={FILE} origin={}", &FILE[3..]),
-        ExperimentChoice::Events => "events=tsc".into(),
-        ExperimentChoice::EdgeProfile => "observe=edge-profile".into(),
-        ExperimentChoice::Coverage => "observe=coverage".into(),
-        ExperimentChoice::Stream => "observe=stream".into(),
-        ExperimentChoice::Recorder => "recorder=/tmp/%p observe=stream".into(),
-        ExperimentChoice::Addresses => "observe=addresses".into(),
-        ExperimentChoice::TailMerging => "tail-merging=off observe=addresses".into(),
-        ExperimentChoice::Trace => "observe=trace".into(),
-        ExperimentChoice::Bursts => "when=bursts".into(),
-        ExperimentChoice::Tables => "table-slots=8".into(),
-        ExperimentChoice::ArrayPaths => "array-paths=3 table-slots=8".into(),
-        ExperimentChoice::Atomic => "threads=atomic".into(),
-    }
+/// Settings that ask for a kind, and nothing else; none for the kind that is observed by default.
+fn text_of(kind: &Kind) -> String {
+    let texts = [
+        "events=tsc".to_owned(),
+        "observe=edge-profile".to_owned(),
+        "observe=coverage".to_owned(),
+        "observe=stream".to_owned(),
+        "observe=addresses".to_owned(),
+        "observe=trace".to_owned(),
+        "when=bursts".to_owned(),
+        format!("segments={FILE}"),
+        format!("interesting={FILE}"),
+        format!("known={FILE}"),
+        format!("watched={FILE}"),
+        format!("part={FILE} origin={}", &FILE[3..]),
+        String::new(),
+    ];
+    let asks_for = |text: &&String| match asked(&settings(text)).collect::<Vec<_>>().as_slice() {
+        [] => kind.option.contains("observe=counts"),
+        [only] => only.is(kind),
+        several => panic!("{text} asks for {several:?}"),
+    };
+    texts.iter().find(asks_for).unwrap_or_else(|| panic!("no settings ask for {kind:?}")).clone()
 }
 
-/// A setting alone, without what it needs.
-fn bare(choice: ExperimentChoice) -> String {
-    text_of(choice).split(' ').next().unwrap().to_owned()
-}
+/// One more setting for each choice that kinds may refuse.
+const SCHEMES: [&str; 4] = ["scheme=ppp", "scheme=pspp", "scheme=known-table", "scheme=spp"];
 
-#[test]
-fn every_choice_can_be_made_by_itself() {
-    for entry in EXCLUSIONS {
-        let text = text_of(entry.one);
-        assert!(entry.one.is_made(&settings(&text)), "{text}");
-        assert!(Experiment::new(&settings(&text)).is_ok(), "{text}: {:?}", Experiment::new(&settings(&text)));
+fn refusal(text: &str) -> Excluded {
+    match Experiment::new(&settings(text)) {
+        Err(ExperimentError::Excluded(refusal)) => refusal,
+        other => panic!("{text}: {other:?}"),
     }
 }
 
 #[test]
-fn every_exclusion_refuses_what_it_is_about_and_says_why() {
-    for entry in EXCLUSIONS {
-        let text = match entry.other {
-            Relation::Needs(ExperimentChoice::Part) if entry.one == ExperimentChoice::Origin => format!("origin={}", &FILE[3..]),
-            Relation::Needs(_) => bare(entry.one),
-            // What the choices need besides may be excluded, too: only they themselves are made.
-            Relation::Excludes(other) => {
-                let (one, two) = (settings(&bare(entry.one)), settings(&bare(other)));
-                one.over(two).to_string()
+fn every_kind_can_be_observed_alone_and_comes_back() {
+    for kind in KINDS {
+        let text = text_of(kind);
+        let experiment = Experiment::new(&settings(&text)).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(experiment.observation().observed().kind().is(kind), "{text}: {experiment:?}");
+    }
+}
+
+/// Pairs are refused with both names, unless one kind restricts the other.
+#[test]
+fn two_kinds_are_one_that_is_restricted_or_refused() {
+    let mut restricted = Vec::new();
+    for (at, one) in KINDS.iter().enumerate() {
+        for other in &KINDS[at + 1..] {
+            let both = settings(&text_of(one)).over(settings(&text_of(other)));
+            // Two values of one setting cannot be said at once.
+            if asked(&both).count() < 2 {
+                continue;
             }
-        };
-        let made = settings(&text);
-        let holds = |e: &exclusions::Exclusion| match e.other {
-            Relation::Excludes(other) => e.one.is_made(&made) && other.is_made(&made),
-            Relation::Needs(other) => e.one.is_made(&made) && !other.is_made(&made),
-        };
-        assert!(holds(entry), "{text} does not break {entry:?}");
-        let Err(ExperimentError::Excluded(Excluded(found))) = Experiment::new(&made) else { panic!("{text} is built: {entry:?}") };
-        assert!(holds(found), "{text}: {found:?}");
-        let said = Excluded(entry).to_string();
-        assert!(said.contains(entry.one.spelling()) && said.contains(entry.reason) && said.contains(entry.remedy), "{said}");
-    }
-}
-
-/// What is on no entry of the list is an experiment that says all that was asked for.
-#[test]
-fn all_pairs_are_excluded_or_come_back() {
-    let choices: Vec<ExperimentChoice> = EXCLUSIONS.iter().map(|e| e.one).chain([ExperimentChoice::Weights]).collect();
-    let mut built = 0;
-    for one in &choices {
-        for other in &choices {
-            let asked = settings(&text_of(*one)).over(settings(&text_of(*other)));
-            let Ok(experiment) = Experiment::new(&asked) else { continue };
-            built += 1;
-            let said = Settings::from(&experiment);
-            // Where a flight recorder writes is asked of the plugin, and no part of what is observed.
-            for choice in [one, other].into_iter().filter(|choice| **choice != ExperimentChoice::Recorder) {
-                assert_eq!(choice.is_made(&said), choice.is_made(&asked), "{choice:?}: {asked} becomes {said}");
+            match Experiment::new(&both) {
+                Ok(experiment) => restricted.push((experiment.observation().observed().kind().option, both.to_string())),
+                Err(ExperimentError::Excluded(refusal)) => {
+                    assert_eq!((refusal.one, refusal.relation, refusal.other), (one.option, Relation::Excludes, other.option));
+                    assert!(refusal.reason.contains(one.observes) && refusal.reason.contains(other.observes), "{refusal}");
+                    assert!(!refusal.remedy.is_empty());
+                }
+                Err(other) => panic!("{both}: {other}"),
             }
-            assert_eq!(Experiment::new(&said).as_ref(), Ok(&experiment), "{said}");
-            assert_eq!(said.to_string().parse(), Ok(said.clone()));
-            let bytes = postcard::to_allocvec(&experiment).unwrap();
-            assert_eq!(postcard::from_bytes::<Experiment>(&bytes), Ok(experiment));
         }
     }
-    assert!(built > choices.len(), "{built}");
+    let kinds: Vec<&str> = restricted.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, ["--events", "--stream (observe=stream)", "a copy's part (part=FILE)"], "{restricted:?}");
+}
+
+#[test]
+fn numberings_tables_and_shared_counters_are_as_each_kind_says() {
+    for kind in KINDS {
+        let text = text_of(kind);
+        for (choice, admission, more) in [(TABLES, kind.tables, "table-slots=8"), (SHARED_COUNTERS, kind.shared_counters, "threads=atomic")]
+        {
+            let both = format!("{text} {more}");
+            match admission {
+                Admission::Admitted => assert!(Experiment::new(&settings(&both)).is_ok(), "{both}"),
+                Admission::Refused { reason, remedy } => {
+                    let refusal = refusal(&both);
+                    assert_eq!((refusal.one, refusal.other, &*refusal.reason), (kind.option, choice.spelling, reason), "{both}");
+                    assert!(refusal.to_string().ends_with(remedy) && !remedy.is_empty(), "{refusal}");
+                }
+            }
+        }
+        for scheme in SCHEMES {
+            let both = format!("{text} {scheme}");
+            let is_taken = matches!(settings(scheme).scheme, Some(ExperimentScheme::Interesting(s)) if kind.numberings.contains(&s));
+            assert_eq!(Experiment::new(&settings(&both)).is_ok(), is_taken, "{both}");
+            if !is_taken {
+                let (one, other) = (refusal(&both).one, refusal(&both).other);
+                assert!([one, other].contains(&SELECTIVE.spelling), "{both}: {one}, {other}");
+            }
+        }
+    }
+    // A stream of the functions that a set names has numbers of all paths, and a part is of all paths, or of unknown ones.
+    assert_eq!(refusal(&format!("observe=stream interesting={FILE} scheme=ppp")).one, "--stream (observe=stream)");
+    let part = format!("part={FILE} origin={} known={FILE}", &FILE[3..]);
+    assert!(Experiment::new(&settings(&part)).is_ok());
+    assert_eq!(refusal(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
+}
+
+/// A setting alone, without what it needs, and with what it excludes; and a text that says all it needs.
+#[test]
+fn every_rule_refuses_what_it_is_about_and_says_why() {
+    let part = format!("part={FILE} origin={}", &FILE[3..]);
+    let cases = [
+        ("recorder=/tmp/%p".to_owned(), "recorder=/tmp/%p observe=stream".to_owned()),
+        ("tail-merging=off".to_owned(), "tail-merging=off observe=addresses".to_owned()),
+        (format!("time-limit=3 interesting={FILE} scheme=ppp"), format!("time-limit=3 interesting={FILE} scheme=ppp-optimal")),
+        (format!("part={FILE}"), part.clone()),
+        (format!("origin={}", &FILE[3..]), part.clone()),
+        ("count-hits=on".to_owned(), format!("count-hits=on {part}")),
+        (format!("count-hits=on {part} known={FILE}"), format!("{part} known={FILE}")),
+        ("array-paths=3".to_owned(), "array-paths=3 table-slots=8".to_owned()),
+    ];
+    assert_eq!(cases.len(), exclusions::rules().count());
+    for (rule, (broken, kept)) in exclusions::rules().zip(&cases) {
+        let refusal = refusal(broken);
+        assert_eq!((refusal.one, refusal.relation, refusal.other), (rule.one.spelling, rule.relation, rule.other.spelling), "{broken}");
+        let said = refusal.to_string();
+        assert!(said.contains(rule.reason) && said.ends_with(rule.remedy), "{said}");
+        assert!(Experiment::new(&settings(kept)).is_ok(), "{kept}: {:?}", Experiment::new(&settings(kept)));
+    }
+}
+
+/// What is refused by nothing is an experiment that says all that was asked for.
+#[test]
+fn what_is_built_says_what_was_asked_for() {
+    let part = format!("part={FILE} origin={}", &FILE[3..]);
+    let more = ["", "table-slots=8", "array-paths=3 table-slots=8", "threads=atomic", "scheme=ppp", "scheme=pspp", "scheme=ball-larus"];
+    let kinds = KINDS.iter().map(|kind| text_of(kind)).chain([
+        format!("observe=stream interesting={FILE}"),
+        format!("events=tsc interesting={FILE}"),
+        format!("{part} known={FILE}"),
+        format!("{part} count-hits=on"),
+        "observe=mcdc".to_owned(),
+        "tail-merging=off observe=addresses".to_owned(),
+        format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
+    ]);
+    let mut built = 0;
+    for text in kinds.flat_map(|kind| more.map(|more| format!("{kind} {more}"))) {
+        let asked = settings(&format!("weights={FILE} {text}"));
+        let Ok(experiment) = Experiment::new(&asked) else { continue };
+        built += 1;
+        let said = Settings::from(&experiment);
+        // What was asked for over what is said changes nothing.
+        assert_eq!(asked.clone().over(said.clone()), said, "{asked} becomes {said}");
+        assert_eq!(Experiment::new(&said).as_ref(), Ok(&experiment), "{said}");
+        assert_eq!(said.to_string().parse(), Ok(said.clone()));
+        let bytes = postcard::to_allocvec(&experiment).unwrap();
+        assert_eq!(postcard::from_bytes::<Experiment>(&bytes), Ok(experiment));
+    }
+    assert!(built > 2 * KINDS.len(), "{built}");
 }
 
 #[test]
@@ -114,14 +181,14 @@ fn bytes_of_what_makes_no_sense_are_no_experiment() {
 #[test]
 fn what_is_not_said_is_as_by_default() {
     let default = Experiment::default();
-    assert_eq!((default.paths(), default.observation(), default.is_sampled()), (Paths::All, Observation::Counts, false));
+    assert_eq!((default.observation(), default.is_sampled()), (Observation::EveryPath(EveryPath), false));
     assert_eq!((default.destination(), default.threads(), default.placement().max_paths), (OutputDestination::Array, Threads::Own, 4096));
     assert_eq!(default.to_string(), "scheme=ball-larus max-paths=4096 chords=on trip-counts=tight early=on reach=may-not-return");
     let known_table = Some(trodden_flow::NumberingScheme::KnownTable);
     let interesting = Experiment::new(&settings(&format!("interesting={FILE}"))).unwrap();
-    assert!(matches!(interesting.paths(), Paths::Interesting { numbering, .. } if numbering == known_table), "{interesting}");
+    assert!(interesting.interesting().is_some_and(|paths| paths.numbering == known_table), "{interesting}");
     let all = Experiment::new(&settings(&format!("interesting={FILE} scheme=ball-larus"))).unwrap();
-    assert!(matches!(all.paths(), Paths::Interesting { numbering: None, .. }), "{all}");
+    assert!(all.interesting().is_some_and(|paths| paths.numbering.is_none()), "{all}");
     assert_eq!(Experiment::new(&Settings::from(&all)), Ok(all));
 }
 

@@ -5,7 +5,6 @@
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, UnitProfile};
-use crate::sum::Sums;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trodden_flow::{Dag, DagEdgeId, Edge, Numbering, Origin};
@@ -62,19 +61,12 @@ impl ImageProfile {
     }
 }
 
-/// Adds the events of a function's words to its counters, where they stand for paths.
+/// The counters for which words of a function stand.
 ///
 /// # Errors
 /// The map is damaged.
-pub fn decode(function: &FunctionMap, words: &EventWords, counts: &[(u64, u64)], out: &mut Sums) -> Result<(), MapError> {
-    if counts.is_empty() {
-        return Ok(());
-    }
+pub fn counters(function: &FunctionMap, words: &EventWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let paths = EventPaths::new(function, words)?;
-    for (word, count) in counts {
-        if let Some(path) = paths.path(word - words.first_word) {
-            out.add(function.first_counter.saturating_add(path), *count);
-        }
-    }
-    Ok(())
+    let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));
+    Ok(of.iter().map(counter).collect())
 }

@@ -8,10 +8,13 @@
 //! A function is described on a copy of the module, because its blocks have to be split for that ([`crate::shape`]),
 //! and its code must stay as it is. Probes are carried over by the places of instructions in their blocks.
 
+use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};
+use crate::error::Error;
 use crate::flags::set_option;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
+use crate::unit::Unit;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -21,15 +24,43 @@ use trodden_unit::{EdgeKind, Identity};
 /// Named metadata without which LLVM emits no pseudo probes.
 const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 
+/// The observer of addresses: notes the probes of each function, which are put in later.
+#[derive(Default)]
+pub struct BlockAddresses {
+    probes: Vec<FunctionProbes>,
+}
+
+impl Observer for BlockAddresses {
+    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
+        let pseudo_probes = PseudoProbes::from_function(function);
+        let planned = plan_function(unit, self, function)?;
+        self.probes.push(pseudo_probes.probes(function, &planned.cfg));
+        unit.finish_code(&[function]);
+        unit.enter(planned);
+        Ok(())
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+impl BlockAddresses {
+    /// Puts the probes into the module that is to become code.
+    pub fn insert_into(&self, module: Module, unit: Identity) {
+        insert(module, unit, &self.probes);
+    }
+}
+
 /// Where the instructions of a function stand: block and place in it.
-pub struct PseudoProbes(IndexMap<Value, (usize, usize)>);
+struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
 /// The probes of a function: in front of which instruction each goes.
-pub struct FunctionProbes {
+struct FunctionProbes {
     /// Name of the function.
-    pub function: String,
+    function: String,
     /// Places with their probes.
-    pub at: Vec<((usize, usize), PseudoProbe)>,
+    at: Vec<((usize, usize), PseudoProbe)>,
 }
 
 /// A copy of a module, which lives as long as this.
@@ -53,7 +84,7 @@ impl Drop for ModuleCopy {
 
 impl PseudoProbes {
     /// Of a function whose blocks are as the compiler made them.
-    pub fn from_function(function: Value) -> PseudoProbes {
+    fn from_function(function: Value) -> PseudoProbes {
         let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
             places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
@@ -62,7 +93,7 @@ impl PseudoProbes {
     }
 
     /// The probes that a described function needs.
-    pub fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
+    fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
@@ -124,7 +155,7 @@ pub fn forbid_tail_merging() {
 }
 
 /// Puts the probes into the module that is to become code. They stand in the order of the unit's functions.
-pub fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
+fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
     llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
     let probe = module.intrinsic("llvm.pseudoprobe", &mut []);
     let whole = Value(llvm!(LLVMConstInt(llvm!(LLVMInt32TypeInContext(module.context())), 0, 0)));

@@ -1,0 +1,120 @@
+//! The whole of a module: choose, observe, describe, emit.
+
+use crate::block_properties;
+use crate::emit;
+use crate::error::Error;
+use crate::flags::code_generation_flags;
+use crate::hoisting;
+use crate::line_graphs;
+use crate::llvm::{Module, Value};
+use crate::module_context::ModuleContext;
+use crate::observe::addresses::{self, BlockAddresses, ModuleCopy};
+use crate::observe::{self, Observer, choose_functions, sleds};
+use crate::options::{PluginOptions, Threads};
+use crate::placeholders;
+use crate::transform;
+use crate::unasked;
+use crate::unit::{Unit, choose, empty_map, identity, is_emitted};
+use crate::unoptimised;
+use llvm_sys::target_machine::LLVMTargetMachineRef;
+use trodden_unit::{Identity, Observation};
+use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
+
+/// What is left to do with a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitOutcome {
+    /// To generate its code.
+    Code,
+    /// Nothing.
+    NoCode,
+}
+
+/// Instruments a module in place, or only writes what its blocks compute.
+pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
+    let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
+    line_graphs::take(module)?;
+    if options.placeholders {
+        placeholders::insert(module);
+    }
+    if !module.functions().any(is_emitted) && options.properties.is_none() {
+        return Ok(UnitOutcome::Code);
+    }
+    if let Some(plan) = &options.apply {
+        let chosen: Vec<Value> = choose(module).0;
+        transform::apply(module, machine, &chosen, plan, options.reach_all)?;
+        unasked::strip(module);
+        return Ok(UnitOutcome::Code);
+    }
+    // Lines of programs that are traced, here and for addresses, are looked up in their debug information.
+    if let Observation::TraceSleds(_) = options.experiment.observation() {
+        sleds::insert(module, choose(module).0);
+        return Ok(UnitOutcome::Code);
+    }
+    let bitcode = module.bitcode();
+    let unit = identity(&bitcode, &options);
+    if let Observation::BlockAddresses(kind) = options.experiment.observation() {
+        return mark_addresses(module, options, kind.merge_tails, unit, bitcode).map(|()| UnitOutcome::Code);
+    }
+    let (mut work, mut observer) = begin(module, options)?;
+    let (chosen, skipped) = choose_functions(&mut work, &*observer);
+    if let Some(file) = work.options.properties.clone() {
+        let properties = block_properties::of(module, &chosen, &work.no_return, work.positions);
+        std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::Properties { file, source })?;
+        return Ok(UnitOutcome::NoCode);
+    }
+    work.map.skipped = skipped;
+    observe_all(&mut work, &mut *observer, &chosen, machine)?;
+    emit::forget_unused(&[work.context.bias, work.context.counters, work.context.enter]);
+    observer.forget_unused(&work);
+    unasked::strip(module);
+    if cfg!(debug_assertions) {
+        work.verify()?;
+    }
+    work.describe(observer.edge_profile(), unit, bitcode)?;
+    Ok(UnitOutcome::Code)
+}
+
+/// Begins a unit, and its observation.
+fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), Error> {
+    let counters = emit::declare_counters(module);
+    let (bias, enter) = match options.experiment.threads() {
+        Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
+        Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
+    };
+    let context = ModuleContext { module, counters, bias, enter };
+    let mut map = empty_map(module, &options.experiment);
+    let observer = observe::begin(module, context, &options, &mut map.counters)?;
+    Ok((Unit::new(context, options, map), observer))
+}
+
+/// Makes the code that observes what each of these functions does.
+fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
+    if work.options.experiment.threads() != Threads::Own {
+        emit::shared_bias(work.module);
+    }
+    observer.observe_all(work, chosen, machine)?;
+    unoptimised::define(work.context, work.options.experiment.threads());
+    hoisting::limit(chosen);
+    observer.define(work);
+    Ok(())
+}
+
+/// Describes a copy of the module, and marks the blocks of the module itself.
+fn mark_addresses(module: Module, options: PluginOptions, merge_tails: bool, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
+        return Err(Error::ForeignAssembler);
+    }
+    if !merge_tails {
+        addresses::forbid_tail_merging();
+    }
+    let copy = ModuleCopy::from_module(module);
+    let (mut work, _) = begin(copy.module, options)?;
+    let mut observer = BlockAddresses::default();
+    let (chosen, skipped) = choose_functions(&mut work, &observer);
+    work.map.skipped = skipped;
+    chosen.iter().try_for_each(|function| observer.observe(&mut work, *function))?;
+    observer.insert_into(module, unit);
+    let (_, frame) = work.finish(None, unit, bitcode)?;
+    emit::sections(module, unit, 0, false, &frame);
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Counts in bursts: what becomes of a function depends on the others, so all are planned before any is changed ([`crate::sample`]).
+
+use super::{Observer, plan_function};
+use crate::emit;
+use crate::error::Error;
+use crate::llvm::Value;
+use crate::sample;
+use crate::unit::Unit;
+use llvm_sys::target_machine::LLVMTargetMachineRef;
+
+/// The observer of all paths, in bursts.
+pub struct CountsInBursts;
+
+impl Observer for CountsInBursts {
+    fn reason_to_skip(&self, _: &Unit, function: Value) -> Option<&'static str> {
+        sample::reason_not_to_double(function)
+    }
+
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: LLVMTargetMachineRef) -> Result<(), Error> {
+        let planned = functions.iter().map(|f| plan_function(unit, self, *f)).collect::<Result<Vec<_>, _>>()?;
+        let tier = sample::SampleTier::new(unit.context, &planned, unit.options.choices.trip_counts);
+        for mut planned in planned {
+            let function = planned.function;
+            let inserted = tier.insert(&mut planned, unit.map.counters);
+            inserted.map_err(|what| Error::Probes { function: function.name(), what })?;
+            unit.finish_code(&tier.parts(function));
+            unit.enter(planned);
+        }
+        emit::switch(unit.module);
+        Ok(())
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}

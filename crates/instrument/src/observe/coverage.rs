@@ -1,0 +1,61 @@
+//! Counts of all paths of a unit that the counters of source-based coverage were taken out of. Besides what an
+//! [edge profile](super::edge_profile) takes, it is noted where calls are: a block ends at a call that does not come back.
+
+use super::Observer;
+use super::edge_profile::take;
+use crate::describe::FunctionCfg;
+use crate::llvm::{Module, Value};
+use crate::module_context::ModuleContext;
+use crate::options::PluginOptions;
+use crate::path_end::PathEnd;
+use crate::placeholders::{CounterKind, PlaceholderError, Placeholders};
+use crate::sample::PlannedFunction;
+use crate::unit::Unit;
+use llvm_sys::prelude::LLVMMetadataRef;
+use trodden_unit::EdgeProfile;
+
+/// The observer of paths of which the counters of coverage follow.
+pub struct CoverageCounts {
+    placeholders: Option<Placeholders>,
+}
+
+impl CoverageCounts {
+    /// Takes the counters out of a module.
+    ///
+    /// # Errors
+    /// There are none, or others.
+    pub fn begin(
+        module: Module,
+        context: ModuleContext,
+        options: &PluginOptions,
+        next: &mut u64,
+    ) -> Result<CoverageCounts, PlaceholderError> {
+        let placeholders = Some(take(module, context, options, CounterKind::Coverage, next)?);
+        Ok(CoverageCounts { placeholders })
+    }
+}
+
+impl Observer for CoverageCounts {
+    fn before_description(&mut self, unit: &Unit, function: Value) {
+        self.placeholders.iter_mut().for_each(|p| p.count_computed(function, unit.context.counters));
+    }
+
+    fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
+        let Some(placeholders) = &mut self.placeholders else { return };
+        let number = unit.map.functions.len();
+        placeholders.note(function, cfg, &unit.no_return, number, &mut unit.map.counters);
+        placeholders.note_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
+    }
+
+    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEnd, _: Option<LLVMMetadataRef>) {
+        self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
+    }
+
+    fn edge_profile(&mut self) -> Option<EdgeProfile> {
+        self.placeholders.take().map(Placeholders::finish)
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}

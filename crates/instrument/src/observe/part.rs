@@ -1,0 +1,72 @@
+//! One copy's part: a function is planned by what this copy counts of it, and not at all if that is nothing. Of a copy of a residual build
+//! each function is as in that build.
+
+use super::Observer;
+use super::unknown::UnknownPaths;
+use crate::describe::FunctionCfg;
+use crate::error::Error;
+use crate::llvm::{Module, Value};
+use crate::path_end::PathEnd;
+use crate::sample::PlannedFunction;
+use crate::unit::{Unit, each_iteration};
+use llvm_sys::prelude::LLVMMetadataRef;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::program::Choices;
+use trodden_flow::{Graph, Plan, ProbeProgram};
+use trodden_unit::{FunctionPart, Storage, observe, shape};
+
+/// The observer of a copy's part.
+struct CopyPart {
+    /// Executions of its probes are counted, too.
+    count_hits: bool,
+}
+
+/// Begins a unit of a copy.
+pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
+    match part.known {
+        Some(_) => Box::new(UnknownPaths::with(module, Choices::in_registers, reason_to_skip)),
+        None => Box::new(CopyPart { count_hits: part.count_hits }),
+    }
+}
+
+/// Where a copy has no part it counts nothing, and no code is put in.
+fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
+    part_of(unit, &function.name()).is_none().then_some("other copies of the program count its paths")
+}
+
+fn part_of<'u>(unit: &'u Unit, name: &str) -> Option<&'u FunctionPart> {
+    unit.options.parts.as_ref()?.of(unit.options.experiment.part()?.origin, name)
+}
+
+impl Observer for CopyPart {
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        reason_to_skip(unit, function)
+    }
+
+    fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, graph: &Graph, _: &Frequencies) -> Result<Plan, Error> {
+        let other = || Error::OtherParts(name.to_owned());
+        let known = part_of(unit, name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
+        let (dag, _) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
+        Plan::from_part(dag, known.part.clone()).ok_or_else(other)
+    }
+
+    /// Each iteration has hits of its own.
+    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
+        if self.count_hits { each_iteration(unit.options.choices) } else { unit.passes(planned) }
+    }
+
+    fn rewrite(&self, program: &mut ProbeProgram, _: &FunctionCfg) {
+        if self.count_hits {
+            program.count_hits();
+        }
+    }
+
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+        let hits = if let Storage::Labels(labels) = unit.storage(planned) { labels.hits() } else { None };
+        (unit.counters_of_thread(planned, location), PathEnd::Part(hits))
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}

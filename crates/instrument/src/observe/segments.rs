@@ -1,0 +1,233 @@
+//! Interprocedural segments: functions give callees their contexts, and count their first paths by contexts. What [`crate::segments`]
+//! decides, done to a function.
+
+use super::{Observer, plan_function};
+use crate::describe::FunctionCfg;
+use crate::emit;
+use crate::entry;
+use crate::error::Error;
+use crate::interesting::RESTARTS;
+use crate::llvm::Value;
+use crate::path_end::PathEnd;
+use crate::places;
+use crate::probes;
+use crate::sample::PlannedFunction;
+use crate::segments::hand_over::ContextWords;
+use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
+use crate::supergraph::version::{ContextSource, SegmentVersion};
+use crate::supergraph::{OnSegments, Supergraph};
+use crate::unit::{AT_PATH_ENDS, Unit, verify_plan};
+use llvm_sys::target_machine::LLVMTargetMachineRef;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use trodden_flow::part::pspp;
+use trodden_flow::plan::probe_costs;
+use trodden_flow::program::operation::Operation;
+use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
+use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
+use trodden_unit::observe::SegmentNumbering;
+use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, observe, shape};
+
+/// A function with its plan, its number in the set, and the preferential numbering that its plan goes by, if any.
+type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
+
+/// Why a function is not counted where segments are.
+const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments)";
+
+/// The observer of segments.
+#[derive(Default)]
+pub struct SegmentCounts {
+    /// The words by which callers give callees their context.
+    context_words: Option<ContextWords>,
+}
+
+/// A function with its plan and that of its segments.
+struct OnPath {
+    planned: PlannedFunction,
+    number: u32,
+    segments: SegmentPlan,
+    entries: f64,
+}
+
+impl OnPath {
+    fn on_segments(&self) -> OnSegments<'_> {
+        let OnPath { planned, number, segments, entries } = self;
+        OnSegments { function: planned.function, number: *number, cfg: &planned.cfg, plan: segments, entries: *entries }
+    }
+}
+
+impl Observer for SegmentCounts {
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        let is_on_segments = unit.options.segments.as_ref().is_none_or(|set| set.names(&unit.map.source, &function.name()));
+        (!is_on_segments).then_some(NO_SEGMENT)
+    }
+
+    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        segments_of(unit, name, cfg).map(|(_, function)| function.edges.as_slice())
+    }
+
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
+        let set = &unit.options.segments.clone().expect("a unit that counts segments has a set of them");
+        let planned = functions.iter().filter_map(|f| self.plan_segments(unit, *f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
+        let on_paths = plan_words(unit, planned, set);
+        let all: Vec<OnSegments> = on_paths.iter().map(OnPath::on_segments).collect();
+        let supergraph = Supergraph::new(unit.module, &unit.map.source, set, &all);
+        for (at, on) in on_paths.iter().enumerate() {
+            for version in supergraph.of_function(at) {
+                self.insert_version(unit, on, version);
+            }
+            let reads_variable = supergraph.of_function(at).next().is_some_and(|own| own.context_source == ContextSource::Variable);
+            if set.functions()[on.number as usize].local && on.segments.words.words > 0 && reads_variable {
+                name_for_others(unit.module, &unit.map.source.clone(), on.planned.function);
+            }
+        }
+        let made = supergraph.inline(machine)?;
+        self.context_words.iter().for_each(|words| words.clear_where_calls_return_twice(unit.module));
+        for (on, made) in on_paths.into_iter().zip(made) {
+            let codes: Vec<Value> = made.copies.iter().copied().chain([on.planned.function]).collect();
+            unit.finish_code(&codes);
+            let words = SegmentWords { inlined: made.inlined, duplicated: made.duplicated, ..on.segments.words };
+            unit.enter_with(on.planned, Storage::Segments(words));
+        }
+        Ok(())
+    }
+
+    fn forget_unused(&self, _: &Unit) {
+        self.context_words.iter().for_each(|words| emit::forget_unused(&[words.0]));
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+impl SegmentCounts {
+    /// Plans a function by the numbering in which segments name its paths; none if it is not the one that they run through.
+    fn plan_segments(&mut self, unit: &mut Unit, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
+        let mut planned = plan_function(unit, self, function)?;
+        let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
+            let reason = "it has another shape than the function of its name that segments run through";
+            unit.map.skipped.push(Skipped { name: function.name(), reason: reason.into() });
+            return Ok(None);
+        };
+        let known = &set.functions()[number as usize];
+        let numbered = Plan::cut_as(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
+        let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(function.name()))?;
+        let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
+        let (graph, frequencies, options) = (&planned.graph, &planned.frequencies, &unit.options.plan);
+        planned.program = match (&preferential, unit.options.experiment.observation()) {
+            (Some(found), _) => {
+                let probes = match options.chords {
+                    true => Probes::on_chords(&dag, &found.values, &probe_costs(&dag, graph, frequencies)),
+                    false => Probes::direct(&found.values),
+                };
+                let plan = Plan { dag, numbering, probes, partial: None, part: None };
+                ProbeProgram::from_registers(graph, &plan, found.ending.clone())
+            }
+            (None, Observation::SegmentCounts(counts)) if counts.numbering == SegmentNumbering::PreciseSelective => {
+                selective(unit, &planned, (dag, numbering), &set.paths_of(number))
+            }
+            _ => ProbeProgram::from_plan(graph, &Plan::from_numbering(dag, numbering, graph, frequencies, options)),
+        };
+        verify_plan(&planned)?;
+        let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
+        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), AT_PATH_ENDS);
+        Ok(Some((planned, number, preferential)))
+    }
+
+    /// Makes the code of a version.
+    fn insert_version(&mut self, unit: &Unit, on: &OnPath, version: &SegmentVersion) {
+        let (module, OnPath { planned, segments, .. }) = (unit.module, on);
+        let location = crate::debug::no_line(module, version.code);
+        let words = *self.context_words.get_or_insert_with(|| declare_context(module));
+        let code = segments.begin(module, version, words, location);
+        let base = match segments.words.words {
+            0 => unit.context.counters,
+            // Those that only pass contexts acquire no region.
+            _ if version.context_source == ContextSource::None => unit.context.counters,
+            _ => entry::counters_of_thread(unit.context, version.code, location, true),
+        };
+        let counters = unit.counters(base, PathEnd::Segment(code));
+        probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);
+    }
+}
+
+/// The preferential numbering of a function's segments, where that is asked for. Where it has no more pairs than interesting ones each
+/// pair is its word anyway; if numbers do not fit, the map says that the segments are hashed.
+fn preferential_numbering(
+    unit: &mut Unit,
+    name: &str,
+    known: &SegmentFunction,
+    set: &SegmentSet,
+    (dag, numbering): (&Dag, &Numbering),
+) -> Option<ContextNumbering> {
+    let observation = unit.options.experiment.observation();
+    let is_asked = matches!(observation, Observation::SegmentCounts(c) if c.numbering == SegmentNumbering::Preferential);
+    let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::path_bits(known.paths));
+    let rows = (u64::from(contexts) + 1) << bits;
+    let pairs: Vec<(u32, u64)> = known.interesting.iter().copied().collect();
+    if !is_asked || set.counts_every() || !known.counts || contexts == 0 || pairs.is_empty() || rows <= pairs.len() as u64 + 1 {
+        return None;
+    }
+    match preferential_contexts((dag, numbering), (contexts, bits), &pairs, RESTARTS) {
+        Ok(found) => Some(found),
+        Err(why) => {
+            let reason = format!("its segments are found by a hash, not by their numbers: {why}");
+            unit.map.instead.push(Skipped { name: name.to_owned(), reason });
+            None
+        }
+    }
+}
+
+/// The program that distinguishes these paths from one another and from all others, by precise selective labels.
+///
+/// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, of paths across calls. Such a path is a context and a path: one of
+/// parallel edges, and behind these the function's graph. So the labels of that graph are its own, and a context's is a multiple of
+/// a power of two above all sums of them.
+fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
+    let mut marked = vec![false; dag.edges().len()];
+    let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
+    edges.for_each(|edge| marked[edge.index()] = true);
+    let interesting = dag.on_whole_paths(|edge| marked[edge.index()]);
+    let labels = pspp(&dag, &interesting);
+    let (graph, frequencies) = (&planned.graph, &planned.frequencies);
+    let probes = match unit.options.plan.chords {
+        true => Probes::on_chords(&dag, &labels, &probe_costs(&dag, graph, frequencies)),
+        false => Probes::direct(&labels),
+    };
+    let plan = Plan { dag, numbering, probes, partial: None, part: None };
+    ProbeProgram::from_labels(graph, &plan, interesting)
+}
+
+/// Plans where each function counts, one behind the other.
+fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
+    let (module, source, mut first_word) = (unit.module, unit.map.source.clone(), unit.map.counters);
+    let Observation::SegmentCounts(observe::SegmentCounts { set: identity, numbering }) = unit.options.experiment.observation() else {
+        unreachable!("a unit that counts segments has a set of them");
+    };
+    let mut plan = |(mut planned, number, preferential): PlannedSegments| {
+        let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
+        let source = &source;
+        let mut on =
+            FunctionOnSegments { module, source, set, number, cfg, graph, program, frequencies, identity, numbering, preferential };
+        let segments = SegmentPlan::new(&mut on, first_word);
+        let entries = on.entries();
+        first_word += segments.words.words;
+        // The program that is verified counts every path; what is not on a segment needs no code.
+        for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
+            let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
+            program.set_operations(edge, kept.collect());
+        }
+        OnPath { planned, number, segments, entries }
+    };
+    planned.into_iter().map(&mut plan).collect()
+}
+
+/// What the set says of a function, and its number there.
+fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
+    let set = unit.options.segments.as_ref()?;
+    let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+    let number = set.function(&unit.map.source, name, version)?;
+    let function = &set.functions()[number as usize];
+    (function.edges.len() == cfg.edges.len()).then_some((number, function))
+}

@@ -1,0 +1,107 @@
+//! The sequence of paths and calls: an event where a function begins, where its paths end, and at its calls ([`crate::stream`]).
+
+use super::{Observer, interesting};
+use crate::describe::FunctionCfg;
+use crate::emit;
+use crate::error::Error;
+use crate::llvm::{Block, Module, Value};
+use crate::no_return::NoReturnAnalysis;
+use crate::options::PluginOptions;
+use crate::path_end::PathEnd;
+use crate::probes;
+use crate::sample::{CountedPaths, PlannedFunction};
+use crate::stream::{Streams, catches, edges};
+use crate::unit::{AT_PATH_ENDS, Unit, graph_of};
+use llvm_sys::prelude::LLVMMetadataRef;
+use std::os::unix::ffi::OsStrExt;
+use trodden_flow::frequency::{Frequencies, branch_weights};
+use trodden_flow::program::Choices;
+use trodden_flow::program::operation::Operation;
+use trodden_flow::{Edge, Plan, ProbeProgram};
+use trodden_unit::BlockKind;
+
+/// The observer of the sequence of paths and calls.
+pub struct PathStream {
+    streams: Streams,
+    /// Which calls may not come back, or are events of their own: which call a function was called from is known by the event before.
+    no_return: NoReturnAnalysis,
+}
+
+impl PathStream {
+    /// Declares what code refers to.
+    pub fn begin(module: Module, options: &PluginOptions) -> PathStream {
+        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(true);
+        PathStream { streams: Streams::declare(module), no_return }
+    }
+}
+
+impl Observer for PathStream {
+    /// Where frames may be cut off and control comes back, a stream has to say so, whatever functions it is of.
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
+    }
+
+    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    }
+
+    /// A stream has all paths of the functions that are named, and events at their calls.
+    fn plan_again(&mut self, unit: &mut Unit, planned: PlannedFunction, prepared: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+        let with_calls = FunctionCfg::new(planned.function, prepared, &self.no_return, &mut unit.positions);
+        plan_events(unit, planned, with_calls)
+    }
+
+    fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
+        AT_PATH_ENDS
+    }
+
+    fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
+        probes::write_stream(program, edges(cfg));
+    }
+
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+        match planned.program.at_entry().contains(&Operation::EnterCall) {
+            true => {
+                let counters = unit.context.counters;
+                let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
+                (counters, PathEnd::Stream(stream))
+            }
+            false => (unit.counters_of_thread(planned, location), PathEnd::Word),
+        }
+    }
+
+    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEnd, location: Option<LLVMMetadataRef>) {
+        if let PathEnd::Stream(stream) = at_end {
+            stream.resume_where_control_comes_back(planned.function, &planned.cfg, location);
+        }
+    }
+
+    fn forget_unused(&self, unit: &Unit) {
+        self.streams.forget_unused();
+        if let Some(pattern) = &unit.options.recorder {
+            emit::default_output(unit.module, pattern.as_bytes());
+        }
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+/// The program that writes a function's events: of the graph that has its calls besides, cut where the function itself is.
+fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
+    let besides = cfg.edges_besides(&own.cfg);
+    if besides.is_empty() && cfg.blocks == own.cfg.blocks {
+        return Ok(PlannedFunction { cfg, ..own });
+    }
+    let graph = graph_of(own.function, &cfg)?;
+    let (frequencies, measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
+    let edges: Vec<Edge> = graph.edges().filter(|edge| besides.binary_search_by_key(edge, |call| call.0).is_err()).collect();
+    let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
+    let options = &unit.options.plan;
+    let (dag, numbering) = Plan::cut_at(&graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
+    let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
+    let program = ProbeProgram::from_plan(&graph, &plan);
+    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, besides }));
+    Ok(PlannedFunction { cfg, graph, program, frequencies, measured, counted, ..own })
+}

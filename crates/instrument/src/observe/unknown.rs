@@ -1,0 +1,144 @@
+//! Unknown paths: all but the known ones are counted, by the runtime the first time ([`crate::residual`] makes the code).
+
+use super::Observer;
+use crate::describe::FunctionCfg;
+use crate::emit;
+use crate::error::Error;
+use crate::interesting::{InterestingRequest, plan_unknown};
+use crate::llvm::{Block, Module, Value};
+use crate::residual;
+use crate::sample::{self, PlannedFunction};
+use crate::unit::Unit;
+use trodden_flow::program::Choices;
+use trodden_flow::residual::ResidualInput;
+use trodden_flow::{NumberingScheme, Plan, ProbeProgram, ResidualPlan};
+use trodden_selective::plan::{NoInterestingPlan, Wish};
+use trodden_unit::observe::Recognition;
+use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, shape};
+use trodden_wire::UNTESTED_SYMBOL;
+
+/// The observer of unknown paths.
+pub struct UnknownPaths {
+    /// The runtime's function that counts.
+    count: Value,
+    /// Whether the function that is planned may become several versions.
+    versions: bool,
+    /// The passes that programs admit, of those that were chosen.
+    passes: fn(Choices) -> Choices,
+    /// Why a function is not observed, besides.
+    skip: fn(&Unit, Value) -> Option<&'static str>,
+}
+
+impl UnknownPaths {
+    /// Begins a unit. To count an unknown path takes a comparison besides, so iterations are kept in registers.
+    pub fn begin(module: Module) -> UnknownPaths {
+        UnknownPaths::with(module, Choices::in_registers, |_, _| None)
+    }
+
+    /// Begins a unit of a kind that counts alike: its passes, and why it does not observe a function.
+    pub fn with(module: Module, passes: fn(Choices) -> Choices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
+        UnknownPaths { count: emit::declare_count(module), versions: false, passes, skip }
+    }
+}
+
+impl Observer for UnknownPaths {
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        // It would be reported itself.
+        let is_callback = function.name() == UNTESTED_SYMBOL;
+        (self.skip)(unit, function).or(is_callback.then_some("it is called at untested paths"))
+    }
+
+    fn before_description(&mut self, _: &Unit, function: Value) {
+        self.versions = sample::reason_not_to_double(function).is_none();
+    }
+
+    /// No function acquires a region at its entry.
+    fn may_be_first(&self, _: &Unit, _: Value) -> bool {
+        true
+    }
+
+    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        known_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    }
+
+    fn plan_again(&mut self, unit: &mut Unit, mut planned: PlannedFunction, _: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+        let name = planned.function.name();
+        if let Some(known) = known_of(unit, &name, &planned.cfg).cloned() {
+            let preferential = preferential_program(unit, &planned, &known)?;
+            let region = || residual_program(unit, &planned, &known, self.versions);
+            planned.program = preferential.or_else(region).ok_or(Error::OtherPaths(name))?;
+        }
+        Ok(planned)
+    }
+
+    fn passes(&self, unit: &Unit, _: &PlannedFunction) -> Choices {
+        (self.passes)(unit.options.choices)
+    }
+
+    fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
+        let passes = self.passes(unit, planned);
+        residual::insert(unit.context, self.count, planned, unit.map.counters, passes);
+    }
+
+    fn define(&self, unit: &Unit) {
+        emit::define_direct_bias(unit.module);
+    }
+
+    fn forget_unused(&self, _: &Unit) {
+        emit::forget_unused(&[self.count]);
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+/// What is known of a function's paths.
+fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
+    let known = unit.options.known.as_ref()?;
+    let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+    known.of(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+}
+
+/// The program that recognises known paths by preferential numbering, where that is asked for. If their numbers do not fit, the map
+/// says that they are recognised by their region.
+fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
+    let observed = unit.options.experiment.observation();
+    let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.by == Recognition::Preferential);
+    if !is_asked || known.known.is_empty() {
+        return Ok(None);
+    }
+    let name = planned.function.name();
+    let numbered = Plan::cut_as(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
+    let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(name.clone()))?;
+    let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
+    let request = InterestingRequest {
+        graph: &planned.graph,
+        frequencies: &planned.frequencies,
+        wish: Wish { scheme: NumberingScheme::Ppp, ids: &ids, excluded: &[] },
+        options: &unit.options.plan,
+        time_limit_s: 0,
+    };
+    match plan_unknown(&request, dag, numbering) {
+        Ok(program) => Ok(Some(program)),
+        Err(NoInterestingPlan::Wrong(what)) => Err(Error::Wrong { function: name, what }),
+        Err(why) => {
+            let reason = format!("its tested paths are recognised by their region, not by their numbers: {why}");
+            unit.map.instead.push(Skipped { name, reason });
+            Ok(None)
+        }
+    }
+}
+
+/// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
+/// the code, if there may be any. None if the function has other paths.
+fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
+    let PlannedFunction { graph, frequencies, .. } = planned;
+    let (dag, numbering) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
+    let excluded = planned.cfg.excluded();
+    let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
+    let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, single, excluded: &excluded });
+    let probes = residual.probes(&dag, &numbering, graph, frequencies);
+    let plan = Plan { dag, numbering, probes, partial: None, part: None };
+    Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })
+}

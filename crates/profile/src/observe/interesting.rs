@@ -1,0 +1,52 @@
+//! Words of functions that distinguish only their interesting paths, to path numbers.
+//!
+//! Which path a word counts is in the map ([`trodden_unit::InterestingWords`]). What the other words counted is added up in the last one.
+
+use super::{Inexact, InexactFinder, Tally};
+use trodden_unit::experiment::Spelling;
+use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
+
+/// The counters for which words of a function stand.
+pub fn counters(function: &FunctionMap, words: &InterestingWords, of: &[u64]) -> Vec<Option<u64>> {
+    let counter = |word: &u64| match words.paths.binary_search_by_key(&(word - words.first_word), |path| path.0) {
+        Ok(at) => function.first_counter.saturating_add(words.paths[at].1),
+        Err(_) => words.others(),
+    };
+    of.iter().map(|word| Some(counter(word))).collect()
+}
+
+/// Functions that distinguish only their interesting paths.
+#[derive(Default)]
+pub struct Finder {
+    scheme: String,
+    /// With executions of other paths.
+    interesting: Tally,
+    /// With paths that are counted as others.
+    aliases: Tally,
+    unproven: u64,
+}
+
+impl InexactFinder for Finder {
+    fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
+        let Some(words) = function.interesting() else { return };
+        self.scheme = map.experiment.scheme().name().to_owned();
+        self.interesting.add(unattributed);
+        self.unproven += u64::from(!words.proven);
+        let (StorageAliases::Exactly(aliases) | StorageAliases::Drawn { aliases, .. }) = words.aliases;
+        if aliases > 0 {
+            self.aliases.add(aliases);
+        }
+    }
+
+    fn reasons(&mut self) -> Vec<Inexact> {
+        let scheme = || self.scheme.clone();
+        let Tally { functions, sum } = self.interesting;
+        let Tally { functions: aliased, sum: aliases } = self.aliases;
+        let all = [
+            (functions > 0, Inexact::Interesting { scheme: scheme(), functions, executions: sum }),
+            (aliased > 0, Inexact::Aliases { scheme: scheme(), functions: aliased, aliases }),
+            (self.unproven > 0, Inexact::Unproven(self.unproven)),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| reason).collect()
+    }
+}

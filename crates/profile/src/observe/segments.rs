@@ -1,0 +1,18 @@
+//! Interprocedural segments: a function's paths are counted as ends of segments ([`crate::segments`]), and not by themselves.
+
+use super::{Inexact, InexactFinder};
+use trodden_unit::{FunctionMap, UnitMap};
+
+/// Functions that count segments.
+#[derive(Default)]
+pub struct Finder(u64);
+
+impl InexactFinder for Finder {
+    fn function(&mut self, _: &UnitMap, function: &FunctionMap, _: u64) {
+        self.0 += u64::from(function.segment_words().is_some());
+    }
+
+    fn reasons(&mut self) -> Vec<Inexact> {
+        if self.0 > 0 { vec![Inexact::Segments(self.0)] } else { Vec::new() }
+    }
+}

@@ -1,0 +1,73 @@
+//! Tables of functions with many paths, which several kinds of observation admit: keys and counts, region by region, since in which cell a
+//! path is counted depends on what its thread counted before.
+
+use super::{Inexact, InexactFinder, Tally};
+use crate::sum::Sums;
+use std::ops::Range;
+use trodden_unit::{FunctionMap, Storage, UnitMap};
+
+/// Functions whose tables were full, with executions of unknown paths.
+#[derive(Default)]
+pub struct Finder(Tally);
+
+impl InexactFinder for Finder {
+    fn function(&mut self, _: &UnitMap, function: &FunctionMap, unattributed: u64) {
+        if unattributed > 0 && matches!(function.storage, Storage::Table(_)) {
+            self.0.add(unattributed);
+        }
+    }
+
+    fn reasons(&mut self) -> Vec<Inexact> {
+        match self.0 {
+            Tally { functions: 0, .. } => Vec::new(),
+            Tally { functions, sum } => vec![Inexact::TableFull { functions, executions: sum }],
+        }
+    }
+}
+
+/// Tables of a unit.
+#[derive(Default)]
+pub struct Tables {
+    /// By their first word.
+    cells: Vec<Cells>,
+    /// The last key: where it is in the file, and what it is.
+    key: Option<(u64, u64)>,
+    /// Counts by counter.
+    pub sums: Sums,
+    /// Cells that make no sense.
+    pub damaged: u64,
+}
+
+/// The cells of one function.
+struct Cells {
+    words: Range<u64>,
+    first_counter: u64,
+    counters: u64,
+}
+
+impl Tables {
+    /// Those of a unit.
+    pub fn new(map: &UnitMap) -> Tables {
+        let cells = |f: &FunctionMap| Some(Cells { words: f.table()?.cells(), first_counter: f.first_counter, counters: f.counters });
+        let mut cells: Vec<Cells> = map.functions.iter().filter_map(cells).collect();
+        cells.sort_by_key(|c| c.words.start);
+        Tables { cells, ..Tables::default() }
+    }
+
+    /// Whether the word is one of a cell's; it is read then.
+    pub fn word(&mut self, index: u64, offset: u64, value: u64) -> bool {
+        let at = self.cells.partition_point(|c| c.words.end <= index);
+        let Some(cells) = self.cells.get(at).filter(|c| c.words.contains(&index)) else { return false };
+        if (index - cells.words.start).is_multiple_of(2) {
+            self.key = Some((offset, value));
+            return true;
+        }
+        match self.key {
+            Some((place, path)) if place + 8 == offset && (1..=cells.counters).contains(&path) => {
+                self.sums.add(cells.first_counter + path - 1, value);
+            }
+            _ => self.damaged += 1,
+        }
+        true
+    }
+}

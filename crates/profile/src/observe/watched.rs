@@ -1,0 +1,18 @@
+//! Watched paths: no other is counted. Times of first executions are as of [unknown paths](super::unknown).
+
+use super::{Inexact, InexactFinder};
+use trodden_unit::UnitMap;
+
+/// Units that count watched paths only.
+#[derive(Default)]
+pub struct Finder(u64);
+
+impl InexactFinder for Finder {
+    fn unit(&mut self, map: &UnitMap) {
+        self.0 += u64::from(map.experiment.is_watched());
+    }
+
+    fn reasons(&mut self) -> Vec<Inexact> {
+        if self.0 > 0 { vec![Inexact::Watched(self.0)] } else { Vec::new() }
+    }
+}

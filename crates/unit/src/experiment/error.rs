@@ -1,0 +1,32 @@
+//! Why settings are no experiment.
+
+use super::rule::Excluded;
+use super::settings::SettingsFile;
+use crate::Identity;
+use std::path::PathBuf;
+
+/// Why settings are no experiment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExperimentError {
+    /// The settings contradict each other, or lack something.
+    #[error(transparent)]
+    Excluded(#[from] Excluded),
+    /// A file has not been read yet.
+    #[error("{key} names the file {file}, which has no identity yet: resolve the settings first \
+        (`Settings::resolve`)", file = file.display())]
+    Unresolved {
+        /// The setting's key.
+        key: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// The identity of a file that settings name.
+pub(crate) fn identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
+    match input {
+        None => Ok(None),
+        Some(SettingsFile::Stored(identity)) => Ok(Some(*identity)),
+        Some(SettingsFile::File(file)) => Err(ExperimentError::Unresolved { key, file: file.into() }),
+    }
+}

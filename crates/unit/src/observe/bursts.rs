@@ -1,0 +1,39 @@
+//! Counts in bursts: checking code, and a duplicate that counts all paths while a switch outside the program is on (Arnold and Ryder's
+//! sampling framework).
+
+use super::{Admission, Kind, Observation, Observed};
+use crate::experiment::{Settings, Timing};
+
+/// Counts of all paths, in bursts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CountsInBursts;
+
+pub(super) static KIND: Kind = Kind {
+    option: "--sample (when=bursts)",
+    observes: "counts in bursts, from which the counts of all paths are estimated",
+    apart: None,
+    is_asked: |settings| settings.when == Some(Timing::Bursts),
+    read: |_| Ok(Some(Observation::CountsInBursts(CountsInBursts))),
+    restricted_by: &[],
+    numberings: &[],
+    other_numberings: Admission::Refused { reason: "estimates are of the counts of all paths", remedy: "leave --scheme out" },
+    tables: Admission::Refused {
+        reason: "readings between bursts are of arrays",
+        remedy: "leave one out: long paths are cut without tables",
+    },
+    shared_counters: Admission::Refused {
+        reason: "the duplicated code counts in its own thread's memory",
+        remedy: "let each thread have counters of its own",
+    },
+    rules: &[],
+};
+
+impl Observed for CountsInBursts {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn write(&self, settings: &mut Settings) {
+        settings.when = Some(Timing::Bursts);
+    }
+}

@@ -1,0 +1,33 @@
+//! LLVM's edge profile: the compiler has its own counters inserted, and trodden notes where they were and counts paths, of which they
+//! follow.
+
+use super::{Admission, Kind, Observation, Observe, Observed};
+use crate::experiment::Settings;
+
+/// Counts of all paths, for an edge profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EdgeProfileCounts;
+
+pub(super) static KIND: Kind = Kind {
+    option: "--pgo (observe=edge-profile)",
+    observes: "an edge profile, which takes the counts of all paths of a whole run",
+    apart: None,
+    is_asked: |settings| settings.observe == Some(Observe::EdgeProfile),
+    read: |_| Ok(Some(Observation::EdgeProfileCounts(EdgeProfileCounts))),
+    restricted_by: &[],
+    numberings: &[],
+    other_numberings: Admission::Refused { reason: "an edge profile takes the counts of all paths", remedy: "leave --scheme out" },
+    tables: Admission::Admitted,
+    shared_counters: Admission::Admitted,
+    rules: &[],
+};
+
+impl Observed for EdgeProfileCounts {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn write(&self, settings: &mut Settings) {
+        settings.observe = Some(Observe::EdgeProfile);
+    }
+}

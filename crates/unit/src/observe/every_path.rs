@@ -1,0 +1,30 @@
+//! Counts of all acyclic paths (Ball and Larus): what a build observes if it is asked for nothing else.
+
+use super::{Admission, Kind, Observation, Observed};
+use crate::experiment::Settings;
+
+/// Counts of all paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EveryPath;
+
+pub(super) static KIND: Kind = Kind {
+    option: "counts of all paths (observe=counts)",
+    observes: "counts of all paths",
+    apart: None,
+    is_asked: |_| false,
+    read: |_| Ok(Some(Observation::EveryPath(EveryPath))),
+    restricted_by: &[],
+    numberings: &[],
+    other_numberings: Admission::Admitted,
+    tables: Admission::Admitted,
+    shared_counters: Admission::Admitted,
+    rules: &[],
+};
+
+impl Observed for EveryPath {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn write(&self, _: &mut Settings) {}
+}
