@@ -130,7 +130,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
 /// What is said of a function whose paths do not have the numbers by which they are given.
 fn cut_elsewhere(unit: &Unit, paths: u64) -> String {
     format!(
-        "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those of \
+        "it has {paths} paths where max-paths is {}, so they are cut into shorter ones, whose numbers are others than those of \
             the interesting paths",
         unit.options.plan.max_paths
     )

@@ -107,7 +107,7 @@ pub enum Inexact {
     Segments(u64),
     /// Tables were full.
     #[error(
-        "the tables of {} were full; the path of {} is unknown; build with a greater --table-slots, or without it",
+        "the tables of {} were full; the path of {} is unknown; build with a greater table-slots=N in TRODDEN_INSTRUMENT, or without it",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
