@@ -1,9 +1,11 @@
-//! Files of the container around inputs.
+//! Checksums around inputs: files of the container, raw files and stream files.
 //!
-//! In a corpus such a file has its sections with plain content, and whatever checksums. So mutations reach the content, and what is read
-//! has the right sizes and checksums, without which a reader would stop at once.
+//! In a corpus a file of the container has its sections with plain content, and whatever checksums. So mutations reach the content, and
+//! what is read has the right sizes and checksums, without which a reader would stop at once.
 
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD, Section, find_marker};
+use trodden_wire::RawHeader;
+use trodden_wire::layout::Layout;
 
 /// Level of compression: the fastest.
 const LEVEL: i32 = 1;
@@ -21,6 +23,16 @@ pub fn file_of(input: &[u8]) -> Vec<u8> {
         let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
         file.extend(sealed(&section[..end]));
         rest = &section[end..];
+    }
+    file
+}
+
+/// Writes a raw file or a stream file with the input's set-up, whose checksums are made to match.
+pub fn raw_file_of(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
+    let mut file = input.to_vec();
+    if let Some(header) = RawHeader::read(input) {
+        let checksum = RawHeader::checksum_of(input).unwrap_or(header.checksum);
+        RawHeader { head: FileHead::new(kind, version).to_bytes(), checksum, ..header }.write(&mut file).expect("it was read from there");
     }
     file
 }

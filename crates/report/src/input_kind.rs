@@ -39,9 +39,14 @@ pub enum InputKind {
 }
 
 /// Kinds of files with trodden's head.
-const KINDS: &[(FileKind, InputKind)] =
-    &[(FileKind::PROFILE, InputKind::Profile), (FileKind::TRACE, InputKind::Trace), (FileKind::STREAM_LOG, InputKind::StreamLogs)];
-/// How other files begin, where that is enough. The first three are those of earlier versions, which readers refuse with the remedy.
+const KINDS: &[(FileKind, InputKind)] = &[
+    (FileKind::PROFILE, InputKind::Profile),
+    (FileKind::TRACE, InputKind::Trace),
+    (FileKind::STREAM_LOG, InputKind::StreamLogs),
+    (FileKind::STREAM_FILE, InputKind::StreamFiles),
+    (FileKind::RAW_COUNTS, InputKind::RawFiles),
+];
+/// How other files begin, where that is enough. All but programs are of earlier versions, which readers refuse with the remedy.
 const BEGINNINGS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
@@ -231,6 +236,9 @@ fn of_content(path: &Path) -> Result<Option<InputKind>> {
     if let Some(kind) = FileKind::of(&beginning) {
         let only = match kind {
             FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights take",
+            FileKind::MORE_KNOWN => "only programs built with --residual take, by TRODDEN_KNOWN",
+            FileKind::BRANCHES => "only `trodden simulate --from` takes",
+            FileKind::WAITS => "belongs to a recording of waits: name its folder",
             _ => "no command takes",
         };
         bail!("{} is {}, which {only}", path.display(), kind.phrase());
@@ -324,10 +332,10 @@ mod tests {
         let mut expected = None;
         // Each outranks those before it.
         for (name, content, kind) in [
-            ("a.raw", "TRODRAW\0", InputKind::RawFiles),
-            ("a.log", "TRODWPP3", InputKind::StreamLogs),
-            ("a.stream", "", InputKind::StreamFiles),
-            ("1-2.process", "", Waits),
+            ("a.raw", &b"\x93TRODDENRAWC"[..], InputKind::RawFiles),
+            ("a.log", b"\x93TRODDENSLOG", InputKind::StreamLogs),
+            ("a.stream", b"", InputKind::StreamFiles),
+            ("1-2.process", b"", Waits),
         ] {
             assert_eq!(InputKind::of_file(path).unwrap(), expected);
             fs::write(path.join(name), content).unwrap();

@@ -1,15 +1,16 @@
 //! Opening a raw file, safely, and writing its header. The layout is in `trodden_wire`.
 //!
 //! Invariants: nothing is written to a file before it is known to be a regular file of the effective user with one name, and either empty
-//! or begun by a runtime; `RawHeader::ready` is written last, under the header's lock.
+//! or begun by a runtime; the checksum of the file's head is written last, under the header's lock.
 
 use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
+use crate::wire::head::{FileHead, HEAD_BYTES, HEAD_CHECKSUM, HeadError};
 use crate::wire::{
-    HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, SWITCH_IS_ON,
-    SWITCH_VARIABLE, region_stride,
+    Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
+    region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -48,9 +49,9 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
         header = read_header(&descriptor)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_GIVEN_UP && header.magic == [0; 8];
-            if size != 0 && header.magic != image.magic() && !given_up {
-                return Err(Failure::new(b"it is not a raw profile", CHOOSE));
+            let given_up = size == RAW_GIVEN_UP && header.head == [0; HEAD_BYTES];
+            if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
+                return Err(refusal(&header));
             }
             // Others lost what they counted before.
             let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
@@ -156,12 +157,24 @@ fn read_header(file: &Descriptor) -> Result<RawHeader, Failure> {
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
-    header.magic == image.magic() && header.ready == RAW_READY
+    FileHead::read(&header.head).is_ok_and(|head| head.kind == image.file_kind())
 }
 
+/// Why a file is refused whose head is that of no file of this kind.
+fn refusal(header: &RawHeader) -> Failure {
+    match FileHead::read(&header.head) {
+        Err(HeadError::Earlier) => OTHER_VERSION,
+        Err(HeadError::Checksum) => DAMAGED,
+        _ => Failure::new(b"it is not a raw profile", CHOOSE),
+    }
+}
+
+const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE);
+const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE);
+
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
-    if header.version != RAW_VERSION {
-        return Err(Failure::new(b"another version of trodden made it", CHOOSE));
+    if header.head != *image.file_head() {
+        return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
         return Err(Failure::new(b"it holds counts of another image", b"put %m into the name in TRODDEN_OUTPUT, or remove the file"));
@@ -173,7 +186,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
         && switch_is_sound
         && (header.switch_offset != 0) == (image.switch != 0);
     if !sound || header.region_stride != region_stride(image.region_words) {
-        return Err(Failure::new(b"its header is damaged", CHOOSE));
+        return Err(DAMAGED);
     }
     Ok(())
 }
@@ -186,10 +199,12 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
     let path_len = scratch.bytes().len() as u64;
     let end = (path_offset + path_len).next_multiple_of(PAGE);
     let has_switch = image.switch != 0;
+    let mut head = *image.file_head();
+    if let Some(checksum) = head.last_chunk_mut() {
+        *checksum = [0; HEAD_BYTES - HEAD_CHECKSUM];
+    }
     let mut header = RawHeader {
-        magic: image.magic(),
-        version: RAW_VERSION,
-        ready: 0,
+        head,
         image: identity,
         counters: image.counters,
         units: image.len(),
@@ -201,8 +216,10 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
         switch_offset: if has_switch { end } else { 0 },
+        checksum: 0,
         lost: lost.0,
     };
+    header.checksum = checksum(&header, image, scratch.bytes());
     check_room(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
     write(bytes_of(&header), 0)?;
@@ -217,9 +234,15 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
     if has_switch && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
         write(&[1], header.switch_offset)?;
     }
-    header.ready = RAW_READY;
-    write(&RAW_READY.to_le_bytes(), core::mem::offset_of!(RawHeader, ready) as u64)?;
+    header.head = *image.file_head();
+    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)?;
     Ok(header)
+}
+
+/// What [`RawHeader::checksum`] has to be.
+fn checksum(header: &RawHeader, image: &Image, path: &[u8]) -> u64 {
+    let fields = Checksum::new().add(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
+    image.units().fold(fields, |sum, unit| sum.add(bytes_of(&unit))).add(path).value()
 }
 
 /// The bytes of one of the structures of `trodden_wire`.

@@ -11,8 +11,10 @@ use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
+use trodden_container::{FileError, FileKind, HEAD_BYTES, expect_head};
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
-use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
+use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, LEAVES_HANDLER, MemoryAccess, VERSION, memory_access};
+use trodden_wire::layout::Layout;
 
 /// No frame of the plugin is larger.
 const LARGEST_FRAME: u64 = 1 << 28;
@@ -39,16 +41,14 @@ impl<R: Read> QemuSource<R> {
     /// It is no such stream, or of another version.
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
-        let mut hello = [0; 16];
-        bytes.exactly(&mut hello, "the beginning of the plugin's stream")?;
-        if hello[..8] != MAGIC {
-            return Err(bytes.foreign("no stream of trodden's plugin for QEMU"));
-        }
-        let version = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
-        if version != VERSION {
-            let what = format!("the plugin writes version {version}, and this program reads {VERSION}: build both again");
-            return Err(bytes.foreign(what));
-        }
+        let mut head = [0; HEAD_BYTES];
+        bytes.exactly(&mut head, "the beginning of the plugin's stream")?;
+        expect_head(&head, FileKind::BLOCKS, VERSION).map_err(|error| match error {
+            FileError::Version { found, .. } => {
+                bytes.foreign(format!("the plugin writes version {found}, and this program reads {VERSION}: build both again"))
+            }
+            other => bytes.foreign(format!("no stream of this version of trodden's plugin for QEMU ({other}): build both again")),
+        })?;
         Ok(QemuSource {
             level,
             bytes,
@@ -66,12 +66,11 @@ impl<R: Read> QemuSource<R> {
     /// Reads a frame; `false` at the end.
     fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
-        let mut header = [0; HEADER_BYTES];
+        let mut header = [0; FrameHeader::BYTES];
         if self.is_ended || !self.bytes.fill(&mut header, "a frame's header")? {
             return Ok(false);
         }
-        let [kind, thread] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
-        let size = word(&header, 8).unwrap_or(0);
+        let FrameHeader { kind, thread, bytes: size } = FrameHeader::read(&header).expect("as many bytes as a header has");
         let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= LARGEST_FRAME) else {
             return Err(self.bytes.damaged(offset, format!("a frame of kind {kind} and {size} bytes")));
         };
@@ -352,9 +351,8 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
 
 /// A block's number and the block.
 fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
-    let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
-    let behind = 24usize.checked_add(usize::try_from(count).ok()?)?;
-    let (sizes, code) = (content.get(24..behind)?, &content[behind..]);
+    let BlockHeader { number, address, instructions } = BlockHeader::read(content)?;
+    let (sizes, code) = content[BlockHeader::BYTES..].split_at_checked(usize::try_from(instructions).ok()?)?;
     // A block of which nothing can be decoded faults when it is executed.
     let block = TranslatedBlock::new(address, sizes, code, level == Level::Instructions).unwrap_or(TranslatedBlock {
         start: address,

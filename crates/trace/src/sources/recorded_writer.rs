@@ -4,39 +4,37 @@
 //! different event is described once and then named by its number, and what is left is compressed by zstd. Numbers are
 //! given in the order of first appearance.
 //!
+//! It is a file of the [container](trodden_container) whose head has flags (1: instructions; 2: no return addresses; 4: frames). Each
+//! chunk is a section with its kind as tag:
+//!
 //! ```text
-//! file      "trodrec\n" | version u32 | chunks
-//! chunk     kind u32 | packed bytes u32 | content bytes u32 | xxh3 of the packed bytes u64 | packed bytes (zstd)
-//! Head      in version 2 properties (1: instructions; 2: no return addresses; 4: frames), a byte | text: the recording's origin
-//! Instructions  see `recorded_instructions.rs`; in version 2 only, before each chunk of events
+//! Head      text: the recording's origin
+//! Instructions  see `recorded_instructions.rs`; with flag 1, before each chunk of events
 //! Events    number of new events | new events | runs: thread, number of events, their numbers
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
 //! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its
 //! own, zigzag. With frames, calls and returns have where on the stack their return address lies, if that is known: the
-//! difference from that of the thread's call or return before, which is mostly the same at a place. Version 1 is written where no
-//! property is needed. Memory grows with the number of different events.
+//! difference from that of the thread's call or return before, which is mostly the same at a place. Memory grows with the number of
+//! different events.
 
 use super::recorded_instructions::InstructionEncoder;
 use super::{Batch, BranchSource, Level, SourceNotes};
 use crate::numbers::{push_number, zigzag};
 use std::collections::HashMap;
 use std::io::{self, Write};
+use trodden_container::{FileHead, FileKind, Section};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
-/// How a recording begins.
-pub const MAGIC: [u8; 8] = *b"trodrec\n";
-/// Version of the layout of branches.
-pub const VERSION: u32 = 1;
-/// Version of the layout with properties.
-pub const VERSION_WITH_PROPERTIES: u32 = 2;
-/// The recording has instructions.
-pub const HAS_INSTRUCTIONS: u8 = 1;
-/// Its calls do not say where they return to.
-pub const LACKS_RETURN_ADDRESSES: u8 = 2;
-/// Its calls and returns say where on the stack their return address lies.
-pub const HAS_FRAMES: u8 = 4;
+/// Version of the format, of kind [`FileKind::BRANCHES`].
+pub const VERSION: u32 = 3;
+/// Flag: the recording has instructions.
+pub const HAS_INSTRUCTIONS: u64 = 1;
+/// Flag: its calls do not say where they return to.
+pub const LACKS_RETURN_ADDRESSES: u64 = 2;
+/// Flag: its calls and returns say where on the stack their return address lies.
+pub const HAS_FRAMES: u64 = 4;
 /// What a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -53,6 +51,8 @@ pub enum ChunkKind {
     Instructions = 5,
 }
 
+/// Level of compression.
+const LEVEL: i32 = 3;
 /// Events of a chunk, about.
 const CHUNK_EVENTS: usize = 1 << 18;
 /// The same with instructions, which are some ten times as many.
@@ -100,15 +100,11 @@ impl<W: Write> RecordedWriter<W> {
     /// It cannot be written.
     pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
         let instructions = (recording.level == Level::Instructions).then(InstructionEncoder::default);
-        let properties = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
+        let flags = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
             | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES }
             | if recording.knows_frames { HAS_FRAMES } else { 0 };
-        let version = if properties == 0 { VERSION } else { VERSION_WITH_PROPERTIES };
-        let mut head: Vec<u8> = (properties != 0).then_some(properties).into_iter().collect();
-        head.extend(recording.origin.as_bytes());
-        writer.write_all(&MAGIC)?;
-        writer.write_all(&version.to_le_bytes())?;
-        write_chunk(&mut writer, ChunkKind::Head, &head)?;
+        writer.write_all(&FileHead { flags, ..FileHead::new(FileKind::BRANCHES, VERSION) }.to_bytes())?;
+        write_chunk(&mut writer, ChunkKind::Head, recording.origin.as_bytes())?;
         Ok(RecordedWriter {
             writer,
             numbers: HashMap::new(),
@@ -197,12 +193,7 @@ impl<W: Write> RecordedWriter<W> {
 }
 
 fn write_chunk(writer: &mut impl Write, kind: ChunkKind, content: &[u8]) -> io::Result<()> {
-    let packed = zstd::bulk::compress(content, 3)?;
-    writer.write_all(&(kind as u32).to_le_bytes())?;
-    writer.write_all(&(packed.len() as u32).to_le_bytes())?;
-    writer.write_all(&(content.len() as u32).to_le_bytes())?;
-    writer.write_all(&xxhash_rust::xxh3::xxh3_64(&packed).to_le_bytes())?;
-    writer.write_all(&packed)
+    writer.write_all(&Section { tag: kind as u32, ..Section::default() }.to_bytes(content, LEVEL))
 }
 
 /// Tags of events that are no branches; a branch's tag is its kind's number, with bit 3 if it was taken, bit 5 if its frame is known.
