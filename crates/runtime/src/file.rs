@@ -42,11 +42,13 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
-    let mut header = read_header(&descriptor)?;
+    // One of them, since there may be little stack.
+    let mut header = RawHeader::default();
+    read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
         let _lock = HeaderLock::take(&descriptor)?;
         // Another process may have completed it meanwhile.
-        header = read_header(&descriptor)?;
+        read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
             let given_up = size == RAW_GIVEN_UP && header.head == [0; HEAD_BYTES];
@@ -55,7 +57,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
             }
             // Others lost what they counted before.
             let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
-            header = write_header(&descriptor, image, identity, lost, scratch).inspect_err(|_| mark_given_up(&descriptor))?;
+            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_given_up(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
@@ -148,12 +150,11 @@ impl Drop for HeaderLock<'_> {
 }
 
 /// Reads what there is of the header; zeros for the rest.
-fn read_header(file: &Descriptor) -> Result<RawHeader, Failure> {
-    let mut header = RawHeader::default();
+fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure> {
     // SAFETY: a RawHeader is plain integers without padding; the slice is the header's only borrow.
-    let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut header).cast::<u8>(), size_of::<RawHeader>()) };
-    system::read_at(file, bytes, 0).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))?;
-    Ok(header)
+    let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
+    bytes.fill(0);
+    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
@@ -192,7 +193,14 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
 }
 
 /// Writes the header of an empty (or unfinished) file; the caller has its lock.
-fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: LostThreads, scratch: &mut Text) -> Result<RawHeader, Failure> {
+fn write_header(
+    file: &Descriptor,
+    image: &Image,
+    identity: Identity,
+    lost: LostThreads,
+    scratch: &mut Text,
+    header: &mut RawHeader,
+) -> Result<(), Failure> {
     find_path(image.address(), scratch);
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
@@ -203,7 +211,7 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
     if let Some(checksum) = head.last_chunk_mut() {
         *checksum = [0; HEAD_BYTES - HEAD_CHECKSUM];
     }
-    let mut header = RawHeader {
+    *header = RawHeader {
         head,
         image: identity,
         counters: image.counters,
@@ -219,10 +227,10 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
         checksum: 0,
         lost: lost.0,
     };
-    header.checksum = checksum(&header, image, scratch.bytes());
+    header.checksum = checksum(header, image, scratch.bytes());
     check_room(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
-    write(bytes_of(&header), 0)?;
+    write(bytes_of(header), 0)?;
     let mut offset = units_offset;
     for unit in image.units() {
         write(bytes_of(&unit), offset)?;
@@ -235,8 +243,7 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
         write(&[1], header.switch_offset)?;
     }
     header.head = *image.file_head();
-    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)?;
-    Ok(header)
+    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
 }
 
 /// What [`RawHeader::checksum`] has to be.

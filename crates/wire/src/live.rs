@@ -19,7 +19,8 @@
 //!
 //! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, then `CHUNK_CURRENT`, and `CHUNK_FULL` once
 //!   nothing in it changes any more. Of a flight recorder, which overwrites full chunks, and of a chunk that is being filled, a reader
-//!   believes the events only if the header is the same after they were read. [`ChunkHeader::fields_checksum`] covers the header.
+//!   believes the events only if the header is the same after they were read, and of a chunk that is being filled only what two readings
+//!   have up to where they differ. [`ChunkHeader::fields_checksum`] covers the header.
 //! - Chunks of a thread are ordered by `sequence`, from 0 and without gaps: a missing number is a loss.
 //! - Whoever drains the file stores `CHUNK_FREE` in the state of a full chunk once its events are safe elsewhere.
 //! - The slots of the shadow stack end with the first 0. Those of a running thread are of a later moment than its events.

@@ -318,17 +318,19 @@ impl LiveStream {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
         for _ in 0..READINGS {
-            let kept = self.unchanged(&seen)?;
-            if let Some((last, newest)) = kept.last()
+            let mut kept = self.unchanged(&seen)?;
+            if let Some((last, newest)) = kept.last_mut()
                 && seen.last().is_some_and(|seen| seen.sequence == last.sequence)
             {
-                // What comes before a gap is not the end.
-                let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
-                let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let frames = self.frames(last)?;
                 let mut again = Vec::new();
                 self.read_events(last, &mut again)?;
                 let is_running = again != *newest || self.chunk(last.place.0, last.place.1)?.as_ref() != Some(last);
+                // A reading that goes on while events are written may lack one of them and have the next.
+                newest.truncate(newest.iter().zip(&again).take_while(|(one, other)| one == other).count());
+                // What comes before a gap is not the end.
+                let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
+                let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
                 return Ok(LiveThread { key, frames, events, earlier, is_running });
             }
