@@ -296,7 +296,7 @@ impl Raw {
             header.ok_or_else(|| self.damaged(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
         let units = self.part("units", header.units_offset, header.units, RawUnit::BYTES, MOST_UNITS)?;
         let path = self.part("bytes of a path", header.path_offset, header.path_len, 1, LONGEST_PATH)?;
-        if Checksum::new().add(&bytes[RawHeader::CHECKED]).add(&units).add(&path).value() != header.checksum {
+        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
             return Err(self.damaged(HEAD_BYTES as u64, what.into()));
         }

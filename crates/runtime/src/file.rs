@@ -202,9 +202,30 @@ fn write_header(
     header: &mut RawHeader,
 ) -> Result<(), Failure> {
     find_path(image.address(), scratch);
+    fill_header(header, image, identity, lost, scratch.bytes());
+    check_room(file, header.regions_offset, header.regions_offset)?;
+    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
+    write(bytes_of(header), 0)?;
+    let mut offset = header.units_offset;
+    for unit in image.units() {
+        write(bytes_of(&unit), offset)?;
+        offset += size_of::<RawUnit>() as u64;
+    }
+    write(scratch.bytes(), header.path_offset)?;
+    // The page of the switch as well, which others write.
+    make_room(file, 0, header.regions_offset)?;
+    if header.switch_offset != 0 && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
+        write(&[1], header.switch_offset)?;
+    }
+    header.head = *image.file_head();
+    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
+}
+
+/// What a new file begins with, but for the checksum of its head.
+fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
-    let path_len = scratch.bytes().len() as u64;
+    let path_len = path.len() as u64;
     let end = (path_offset + path_len).next_multiple_of(PAGE);
     let has_switch = image.switch != 0;
     let mut head = *image.file_head();
@@ -227,29 +248,13 @@ fn write_header(
         checksum: 0,
         lost: lost.0,
     };
-    header.checksum = checksum(header, image, scratch.bytes());
-    check_room(file, header.regions_offset, header.regions_offset)?;
-    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
-    write(bytes_of(header), 0)?;
-    let mut offset = units_offset;
-    for unit in image.units() {
-        write(bytes_of(&unit), offset)?;
-        offset += size_of::<RawUnit>() as u64;
-    }
-    write(scratch.bytes(), path_offset)?;
-    // The page of the switch as well, which others write.
-    make_room(file, 0, header.regions_offset)?;
-    if has_switch && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
-        write(&[1], header.switch_offset)?;
-    }
-    header.head = *image.file_head();
-    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
+    header.checksum = checksum(header, image, path);
 }
 
 /// What [`RawHeader::checksum`] has to be.
 fn checksum(header: &RawHeader, image: &Image, path: &[u8]) -> u64 {
-    let fields = Checksum::new().add(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
-    image.units().fold(fields, |sum, unit| sum.add(bytes_of(&unit))).add(path).value()
+    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
+    image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
 /// The bytes of one of the structures of `trodden_wire`.

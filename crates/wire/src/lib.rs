@@ -136,7 +136,7 @@ pub struct KnownHeader {
 /// A sum that detects every change of a single word, and almost all other damage. Of words of eight bytes, lowest byte first, the last one
 /// padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
-    Checksum::new().add(bytes).value()
+    Checksum::new().add_bytes(bytes).value()
 }
 
 /// A [`checksum`] of several pieces, as of their concatenation.
@@ -151,7 +151,7 @@ impl Checksum {
     }
 
     /// Appends a piece. The length of all but the last one is a multiple of 8.
-    pub fn add(self, bytes: &[u8]) -> Checksum {
+    pub fn add_bytes(self, bytes: &[u8]) -> Checksum {
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         bytes.chunks(8).fold(self, |sum, bytes| sum.add_word(word(bytes)))
     }
@@ -303,7 +303,7 @@ impl RawHeader {
         };
         let units = part(header.units_offset, header.units.checked_mul(size_of::<RawUnit>() as u64)?)?;
         let path = part(header.path_offset, header.path_len)?;
-        Some(Checksum::new().add(bytes.get(RawHeader::CHECKED)?).add(units).add(path).value())
+        Some(Checksum::new().add_bytes(bytes.get(RawHeader::CHECKED)?).add_bytes(units).add_bytes(path).value())
     }
 }
 
@@ -451,7 +451,7 @@ mod tests {
         let bytes: [u8; 27] = core::array::from_fn(|i| (i * 37) as u8);
         let sum = checksum(&bytes);
         assert_ne!(checksum(&bytes[..26]), sum);
-        assert_eq!(Checksum::new().add(&bytes[..8]).add(&bytes[8..]).value(), sum);
+        assert_eq!(Checksum::new().add_bytes(&bytes[..8]).add_bytes(&bytes[8..]).value(), sum);
         for one in 0..27 * 8 {
             for other in one..27 * 8 {
                 let mut changed = bytes;

@@ -13,7 +13,7 @@
 //! - *Region*: written by the holder of its lock ([`region_lock_byte`]) alone.
 //! - *Counters* (raw files): aligned words that are written whole and never decrease, so that a reader sees each of them as it was at some
 //!   moment of the reading. Words of no unit stay 0.
-//! - *Switch* (raw files): a byte that anybody may write.
+//! - *Switch* (raw files): a byte that other processes may write.
 //!
 //! # Chunks of stream files ([`ChunkHeader`])
 //!
@@ -22,7 +22,7 @@
 //!   believes the events only if the header is the same after they were read, and of a chunk that is being filled only what two readings
 //!   have up to where they differ. [`ChunkHeader::fields_checksum`] covers the header.
 //! - Chunks of a thread are ordered by `sequence`, from 0 and without gaps: a missing number is a loss.
-//! - Whoever drains the file stores `CHUNK_FREE` in the state of a full chunk once its events are safe elsewhere.
+//! - A recorder that drains the file stores `CHUNK_FREE` in the state of a full chunk once its events are safe elsewhere.
 //! - The slots of the shadow stack end with the first 0. Those of a running thread are of a later moment than its events.
 //!
 //! # Recordings of waits ([`waits`](crate::waits))

@@ -270,7 +270,7 @@ fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Ch
         .collect()
 }
 
-/// Words of chunks whose headers are damaged, so that nobody knows which thread wrote them.
+/// Number of words in chunks whose headers are damaged: which thread wrote them is unknown.
 fn damaged_words(live: &LiveStream) -> Result<u64, ProfileError> {
     let damaged = live.damaged_chunks()?;
     for offset in &damaged {

@@ -2,8 +2,8 @@
 //! before each atomic operation, each wait, and each word that a reader reads.
 //!
 //! `lock.rs` and `chunks.rs` are compiled as they are. What they use of the rest of the runtime is in `model.rs`: atomics that yield, a
-//! futex, thread ids, regions in memory. Operations are sequentially consistent here; the weaker orders of `chunks.rs` are those of x86-64, which
-//! reorders no stores.
+//! futex, thread ids, regions in memory. Operations are sequentially consistent here; the weaker orders of `chunks.rs` are those of
+//! x86-64, which does not reorder stores.
 
 mod chunk_protocol;
 #[path = "../../src/chunks.rs"]
