@@ -70,7 +70,7 @@ impl Drop for Region {
 
 /// The event at a place of a stream.
 fn event(sequence: u64, at: usize) -> u32 {
-    (sequence as u32) << 8 | at as u32 + 1
+    ((sequence as u32) << 8) + at as u32 + 1
 }
 
 /// Writes a stream as instrumented code does, of each chunk the first events only; gives how many events were lost.
