@@ -1,9 +1,11 @@
-//! Turns inputs into container files with valid checksums.
+//! Makes the checksums of inputs valid: of container files, raw files and stream files.
 //!
-//! In the corpus, such a file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before the file is
-//! read, it gets the right sizes and checksums, without which a reader would reject it at once.
+//! In the corpus, a container file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before the
+//! file is read, it gets the right sizes and checksums, without which a reader would reject it at once.
 
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD, Section, find_marker};
+use trodden_wire::RawHeader;
+use trodden_wire::layout::Layout;
 
 /// The fastest level of compression.
 const LEVEL: i32 = 1;
@@ -21,6 +23,16 @@ pub fn file_of(input: &[u8]) -> Vec<u8> {
         let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
         file.extend(seal(&section[..end]));
         rest = &section[end..];
+    }
+    file
+}
+
+/// Returns a raw file or a stream file whose checksums match the rest of the input.
+pub fn raw_file_of(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
+    let mut file = input.to_vec();
+    if let Some(header) = RawHeader::read(input) {
+        let checksum = RawHeader::checksum_of(input).unwrap_or(header.checksum);
+        RawHeader { head: FileHead::new(kind, version).to_bytes(), checksum, ..header }.write(&mut file).expect("it was read from there");
     }
     file
 }

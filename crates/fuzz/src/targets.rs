@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use trodden_analysis::expression::Expression;
+use trodden_container::FileKind;
 use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
 use trodden_profile::stream::{LiveStream, StreamLog};
@@ -17,6 +18,8 @@ use trodden_profile::{FunctionPaths, Profile, RawProfile};
 use trodden_trace::block_file::{TraceBlockKind, Writer};
 use trodden_trace::{PARTIAL_TRACE_FORMAT, PartialTrace, TRACE_FORMAT, ThreadNumber, TraceFile};
 use trodden_unit::{Frame, UnitMap};
+use trodden_wire::RAW_VERSION;
+use trodden_wire::stream::STREAM_VERSION;
 
 /// A fuzz target.
 pub struct Target {
@@ -108,10 +111,14 @@ fn profiles(folder: &Path, input: &[u8]) -> io::Result<bool> {
 
 fn raw(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.raw");
-    fs::write(&file, input)?;
-    let Ok(raw) = RawProfile::read(&file) else { return Ok(false) };
-    assert!(raw.units.iter().all(|u| u.counts.iter().all(|c| c.0 < u.counters && c.1 != 0)));
-    Ok(true)
+    let mut is_read = false;
+    for bytes in [input, &sealed::raw_file_of(input, FileKind::RAW_COUNTS, RAW_VERSION)] {
+        fs::write(&file, bytes)?;
+        let raw = RawProfile::read(&file);
+        is_read = raw.is_ok();
+        assert!(raw.iter().flat_map(|raw| &raw.units).all(|u| u.counts.iter().all(|c| c.0 < u.counters && c.1 != 0)));
+    }
+    Ok(is_read)
 }
 
 fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
@@ -170,7 +177,7 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
 
 fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.stream");
-    fs::write(&file, input)?;
+    fs::write(&file, sealed::raw_file_of(input, FileKind::STREAM_FILE, STREAM_VERSION))?;
     let stream = LiveStream::open(&file, false);
     if let Ok(stream) = &stream {
         let _ = (stream.lost_threads(), stream.is_cut(), stream.threads());

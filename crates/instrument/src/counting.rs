@@ -144,7 +144,8 @@ pub fn make(module: Module, counters: Counters, waiting: &[DeferredCount], locat
     for count in waiting {
         let block = count.place.block();
         let rest = split_off_behind(module, count.place);
-        count.place.erase();
+        // SAFETY: each waiting count has a place of its own; what is made from here on goes by blocks.
+        unsafe { count.place.erase() };
         let maker = Maker { module, counters, count: *count, location, rest };
         for (start, path) in maker.split(block) {
             Maker { count: DeferredCount { path, ..*count }, ..maker }.make(start);
@@ -199,7 +200,8 @@ impl Maker<'_> {
         let from = predecessors(self.rest).into_iter();
         number.add_incoming(&from.map(|b| (if b == more.block() { more } else { before }, b)).collect::<Vec<_>>());
         choice.replace_uses(number);
-        choice.erase();
+        // SAFETY: each waiting count has a register of its own, which is read here only.
+        unsafe { choice.erase() };
     }
 
     fn make(&self, block: Block) {

@@ -1,8 +1,9 @@
 //! Thin names for what the plugin uses of LLVM-C.
 //!
 //! Handles are copies of pointers into the module that clang handed over; the module outlives the plugin's call, and
-//! nothing here keeps a handle beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other
-//! handle to it.
+//! nothing here keeps a handle beyond it. Within it the module only grows, except where code says otherwise: deleting an
+//! instruction ([`Value::erase`]) is unsafe, and the few places that delete a function or a global variable just made it,
+//! or replaced all its uses and drop the handle.
 
 mod builder;
 mod module;
@@ -17,11 +18,18 @@ use std::ffi::{CStr, CString, c_char, c_uint};
 pub use builder::Builder;
 pub use module::Module;
 
-/// Calls a function of LLVM-C.
+/// Calls a function of LLVM-C, which has two demands on its arguments:
+///
+/// - *Handles are live.* They come from LLVM itself, for the module being compiled, and nothing in safe code ends their life
+///   while it keeps a copy (see the module's documentation). LLVM's own passes, which do, run on modules of which no handle
+///   is kept (`passes.rs`).
+/// - *Values are of the kind that the function takes.* The caller has asked for it (`is`, `opcode`, `LLVMIsA...`), or made the
+///   value itself. Where it is wrong, LLVM's builds with assertions abort.
+///
+/// Pointers to arrays go with their lengths, and live until the call returns.
 macro_rules! llvm {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: the arguments are live handles of the module being compiled (see the module's documentation), of the
-        // kinds the function takes.
+        // SAFETY: as the documentation of the macro says.
         unsafe { $function($($argument),*) }
     };
 }
@@ -286,7 +294,11 @@ impl Value {
     }
 
     /// Deletes an instruction without uses.
-    pub fn erase(self) {
+    ///
+    /// # Safety
+    /// No copy of the handle is given to LLVM afterwards. Copies may still be compared with each other; with handles of
+    /// instructions that are made later only if a match does no harm, since these may come to lie in the same place.
+    pub unsafe fn erase(self) {
         llvm!(LLVMInstructionEraseFromParent(self.0));
     }
 

@@ -15,7 +15,8 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
         let new = Builder::phi_like(module, phi, phi);
         new.add_incoming(&entries(phi.incoming()));
         phi.replace_uses(new);
-        phi.erase();
+        // SAFETY: the old node is given back only to be found by comparison, in lists of what to replace.
+        unsafe { phi.erase() };
         replaced.push((phi, new));
     }
     replaced

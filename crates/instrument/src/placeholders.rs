@@ -190,7 +190,8 @@ impl Placeholders {
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
                 let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
                     // A table of virtual functions.
-                    call.erase();
+                    // SAFETY: the call is one of the list that is consumed here, and becomes no note.
+                    unsafe { call.erase() };
                     continue;
                 };
                 Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
@@ -288,7 +289,10 @@ impl Placeholders {
             self.fixed.entry(update.block().function()).or_default().extend(placeholders);
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
-        erased.into_iter().for_each(Value::erase);
+        for update in erased {
+            // SAFETY: no placeholder is before an instruction that is erased (`first_behind`), and `computed` has the others.
+            unsafe { update.erase() };
+        }
         functions.into_iter().for_each(fall_through::restore);
     }
 
@@ -321,12 +325,14 @@ impl Placeholders {
             if llvm!(LLVMGetAtomicRMWBinOp(update.0)) == LLVMAtomicRMWBinOpOr {
                 let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
-                update.erase();
+                // SAFETY: the list was taken out of `computed`, and no placeholder is before it any more.
+                unsafe { update.erase() };
                 continue;
             }
             let offset = builder.subtract(builder.number_of(address), builder.number_of(counters));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
-            update.erase();
+            // SAFETY: as above.
+            unsafe { update.erase() };
         }
         for Note { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
@@ -335,7 +341,8 @@ impl Placeholders {
             for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
-            call.erase();
+            // SAFETY: as above, of `notes`.
+            unsafe { call.erase() };
         }
     }
 
@@ -427,14 +434,18 @@ impl Placeholders {
     pub fn resolve(&mut self, base: Value) {
         if let Some(stand_in) = self.base.take() {
             stand_in.replace_uses(base);
-            stand_in.erase();
+            // SAFETY: `base` held it, and has given it away; no instruction uses it any more.
+            unsafe { stand_in.erase() };
         }
     }
 
     /// The notes. Functions that are not instrumented count nothing.
     pub fn finish(self) -> EdgeProfile {
-        self.computed.into_values().flatten().for_each(Value::erase);
-        self.notes.into_values().flatten().for_each(|n| n.call.erase());
+        let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
+        for instruction in computed.chain(notes.map(|note| note.call)) {
+            // SAFETY: the placeholders end here, and nothing else keeps handles to what they stand for.
+            unsafe { instruction.erase() };
+        }
         self.profile
     }
 }

@@ -245,7 +245,8 @@ impl Places {
         let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
         merged.add_incoming(&values);
         instruction.replace_uses(merged);
-        instruction.erase();
+        // SAFETY: what still holds the handle looks it up in `replaced`, by comparison.
+        unsafe { instruction.erase() };
         self.replaced.push((instruction, merged));
     }
 

@@ -123,7 +123,10 @@ fn starts_behind_cuts(program: &ProbeProgram) -> Vec<Register> {
 
 /// Takes values out that nothing uses. Those that use others come later in the list.
 fn erase_unused(made: &[Value]) {
-    made.iter().rev().filter(|value| value.users().next().is_none()).for_each(|value| value.erase());
+    for value in made.iter().rev().filter(|value| value.users().next().is_none()) {
+        // SAFETY: the list is the last that holds the value, which no instruction uses; it is read once.
+        unsafe { value.erase() };
+    }
 }
 
 /// The code of a function's probes, while it is made.

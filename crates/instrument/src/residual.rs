@@ -298,7 +298,8 @@ impl Several<'_> {
             if !end.is_void() {
                 end.replace_uses(stand_in);
             }
-            end.erase();
+            // SAFETY: the graph and the copies name the stand-ins now (`instead`, `replace_originals`).
+            unsafe { end.erase() };
         }
     }
 
@@ -346,7 +347,10 @@ impl Several<'_> {
             std::iter::once(i).chain(copies).map(now).collect::<Vec<_>>()
         };
         let several = instructions.map(versions_of).filter(|all| all.len() > 1).collect();
-        olds.iter().for_each(|old| old.erase());
+        for old in olds {
+            // SAFETY: `now` gave the new node wherever an old one was kept, and nothing is made after this.
+            unsafe { old.erase() };
+        }
         several
     }
 

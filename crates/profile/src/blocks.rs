@@ -20,12 +20,8 @@ use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 const OTHER_KINDS: &[(FileKind, &str)] = &[
     (FileKind::TRACE, "it is a trace, of which `trodden import` makes a profile; `trodden report` shows a trace as it is"),
     (FileKind::STREAM_LOG, "it is a log of a stream: `trodden info`, `show`, `patterns` and `segments` take logs"),
-];
-/// How others begin, which do not have trodden's head.
-const OTHER_BEGINNINGS: &[(&[u8], &str)] = &[
-    (&trodden_wire::RAW_MAGIC, "it is a raw file of counts, of which `trodden import` makes a profile"),
-    (b"TRODSTR", "it is a stream file, of which `trodden import` makes a run"),
-    (b"\x7fELF", "it is a program: `trodden record -- PROGRAM` makes a profile"),
+    (FileKind::RAW_COUNTS, "it is a raw file of counts, of which `trodden import` makes a profile"),
+    (FileKind::STREAM_FILE, "it is a stream file, of which `trodden import` makes a run"),
 ];
 /// Maps by unit, shared by all profiles that are read with it: thousands of runs of one program have its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
@@ -272,8 +268,8 @@ impl BlockReader {
         let have = length.min(FILE_HEAD) as usize;
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what };
-        if let Some((_, what)) = OTHER_BEGINNINGS.iter().find(|(begin, _)| head.starts_with(begin)) {
-            return Err(foreign((*what).to_owned()));
+        if head.starts_with(b"\x7fELF") {
+            return Err(foreign("it is a program: `trodden record -- PROGRAM` makes a profile".into()));
         }
         match FileHead::read(&head[..have]) {
             Ok(head) if head.kind != FileKind::PROFILE => {

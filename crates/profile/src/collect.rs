@@ -11,9 +11,10 @@ use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::raw::{RawFile, RawProblem, RawProfile};
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trodden_container::FileKind;
 use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitCache, UnitMap};
 
 /// A profile, and the problems found on the way.
@@ -112,8 +113,7 @@ impl CollectProblem {
 
 /// Whether a file is what a counted program wrote, by its first bytes.
 pub fn is_raw_file(file: &Path) -> bool {
-    let mut magic = [0; 8];
-    std::fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
+    crate::raw::begins_as(file, FileKind::RAW_COUNTS)
 }
 
 /// The raw files (`*.raw`) in a folder, by name. None if there is no such folder.

@@ -17,19 +17,17 @@ use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trodden_container::{FileError, FileHead, FileKind, HEAD_BYTES, HeadError, expect_head};
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
-use trodden_wire::stream::{REGION_WORDS, STREAM_MAGIC};
-use trodden_wire::{LostReason, LostThreads, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
+use trodden_wire::stream::{REGION_WORDS, STREAM_VERSION};
+use trodden_wire::{Checksum, LostReason, LostThreads, RAW_GIVEN_UP, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// More units than any image has; a file with more is damaged.
 const MOST_UNITS: u64 = 1 << 22;
 /// Longer than any path.
 const LONGEST_PATH: u64 = 1 << 16;
-/// Bytes at the beginning that have the version in every version of the format.
-const VERSION_END: usize = offset_of!(RawHeader, version) + 4;
-const COUNTS: &str = "raw file of counts";
 /// Bytes read at a time; a multiple of 8.
 const CHUNK: usize = 1 << 17;
 
@@ -115,9 +113,6 @@ pub enum RawProblem {
     /// Damaged cells of tables.
     #[error("{0} cells of tables hold counts of no path: the file was overwritten, its counts are unreliable")]
     Cells(u64),
-    /// The path of the image cannot be read.
-    #[error("the path of the image lies outside the file")]
-    NoPath,
 }
 
 fn why_lost(reasons: &[LostReason]) -> String {
@@ -186,15 +181,9 @@ impl RawFile {
             return Err(ProfileError::io(path, "read")(io::Error::other("it is no regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let file = Raw::new(path, file, RAW_MAGIC)?;
-        let header = file.header()?;
-        let units = file.units(&header)?;
-        let mut problems = Vec::new();
-        let image_path = file.image_path(&header).unwrap_or_else(|| {
-            problems.push(RawProblem::NoPath);
-            PathBuf::new()
-        });
-        Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems })
+        let file = Raw::new(path, file)?;
+        let RawSetup { header, units, image_path } = file.setup(FileKind::RAW_COUNTS)?;
+        Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
     /// Calls `visit` with the place of a unit and its word, for every word of every region that is not zero, region by region, ascending
@@ -264,20 +253,36 @@ pub(crate) struct Raw {
     pub path: PathBuf,
     pub file: File,
     length: u64,
-    /// First bytes of such a file.
-    magic: [u8; 8],
+}
+
+/// What a program writes to such a file before anything else, and never changes.
+pub(crate) struct RawSetup {
+    pub header: RawHeader,
+    /// Units in link order.
+    pub units: Vec<RawUnit>,
+    /// Path of the image as the process saw it; empty if unknown.
+    pub image_path: PathBuf,
+}
+
+/// Whether a file begins as one of that kind does, of whatever version, damaged or not.
+pub(crate) fn begins_as(path: &Path, kind: FileKind) -> bool {
+    let mut beginning = [0; HEAD_BYTES];
+    File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::of(&beginning[..have]) == Some(kind))
 }
 
 impl Raw {
-    pub(crate) fn new(path: &Path, file: File, magic: [u8; 8]) -> Result<Raw, ProfileError> {
+    pub(crate) fn new(path: &Path, file: File) -> Result<Raw, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(Raw { path: path.to_owned(), file, length, magic })
+        Ok(Raw { path: path.to_owned(), file, length })
     }
 
-    pub(crate) fn header(&self) -> Result<RawHeader, ProfileError> {
-        const SIZE: usize = size_of::<RawHeader>();
-        let mut bytes = [0; SIZE];
-        let have = self.length.min(SIZE as u64) as usize;
+    /// Reads and checks the header, the units and the path.
+    ///
+    /// # Errors
+    /// The file is of another kind or version, not set up, or damaged.
+    pub(crate) fn setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
+        let mut bytes = [0; RawHeader::BYTES];
+        let have = self.length.min(RawHeader::BYTES as u64) as usize;
         self.exact(&mut bytes[..have], 0)?;
         if self.length == RAW_GIVEN_UP && bytes[0] == 0 {
             return Err(ProfileError::GivenUp(self.path.to_owned()));
@@ -285,67 +290,80 @@ impl Raw {
         if bytes.iter().all(|b| *b == 0) {
             return Err(ProfileError::NotReady(self.path.to_owned()));
         }
-        if bytes[..8] != self.magic {
-            let (expected, what) = match bytes[..8] == STREAM_MAGIC {
-                true => (
-                    COUNTS,
-                    "it is a stream of paths, of a program built with --stream: record that with --whole-program or --last N".to_owned(),
-                ),
-                false if self.magic == RAW_MAGIC => (COUNTS, "it does not begin with TRODRAW".to_owned()),
-                false => ("stream file", "it does not begin with TRODSTR: was the program built with --stream?".to_owned()),
-            };
-            return Err(ProfileError::Foreign { path: self.path.to_owned(), expected, what });
+        self.check_head(&bytes[..have], kind)?;
+        let header = RawHeader::read(&bytes[..have]);
+        let header =
+            header.ok_or_else(|| self.damaged(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
+        let units = self.part("units", header.units_offset, header.units, RawUnit::BYTES, MOST_UNITS)?;
+        let path = self.part("bytes of a path", header.path_offset, header.path_len, 1, LONGEST_PATH)?;
+        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
+            let what = "the checksum of its header, its units and the path of its image does not match";
+            return Err(self.damaged(HEAD_BYTES as u64, what.into()));
         }
-        let header = RawHeader::read(&bytes).expect("as many bytes as a head has");
-        // The heads of other versions may be shorter.
-        if have < VERSION_END || (header.version == RAW_VERSION && have < SIZE) {
-            return Err(self.damaged(self.length, format!("the file ends within its head of {SIZE} bytes")));
-        }
-        if header.version != RAW_VERSION {
-            let (found, known) = (u64::from(header.version), u64::from(RAW_VERSION));
-            return Err(ProfileError::Version { path: self.path.to_owned(), kind: "raw file", found, known });
-        }
-        if header.ready != RAW_READY {
-            return Err(ProfileError::NotReady(self.path.to_owned()));
-        }
-        let words = if self.magic == STREAM_MAGIC { REGION_WORDS } else { header.counters };
-        let fits = header.counters < 1 << 60 && region_lost_offset(words) + 8 <= header.region_stride;
-        if !fits || header.region_stride == 0 || !header.region_stride.is_multiple_of(8) || !header.regions_offset.is_multiple_of(8) {
-            let what =
-                format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
-            return Err(self.damaged(offset_of!(RawHeader, counters) as u64, what));
-        }
-        Ok(header)
+        self.check_regions(&header, kind)?;
+        let units: Vec<RawUnit> = units.chunks_exact(RawUnit::BYTES).filter_map(RawUnit::read).collect();
+        self.check_units(&header, &units)?;
+        Ok(RawSetup { header, units, image_path: PathBuf::from(OsStr::from_bytes(&path)) })
     }
 
-    pub(crate) fn units(&self, header: &RawHeader) -> Result<Vec<RawUnit>, ProfileError> {
-        const SIZE: u64 = size_of::<RawUnit>() as u64;
-        let end = header.units.checked_mul(SIZE).and_then(|s| s.checked_add(header.units_offset));
-        if header.units > MOST_UNITS || end.is_none_or(|e| e > self.length) {
-            let what = format!("{} units from byte {} do not fit a file of {} bytes", header.units, header.units_offset, self.length);
-            return Err(self.damaged(offset_of!(RawHeader, units) as u64, what));
+    fn check_head(&self, bytes: &[u8], kind: FileKind) -> Result<(), ProfileError> {
+        let (path, is_counts) = (self.path.to_owned(), kind == FileKind::RAW_COUNTS);
+        let (version, name) = if is_counts { (RAW_VERSION, "raw file") } else { (STREAM_VERSION, "stream file") };
+        if bytes.first_chunk().is_some_and(|head| FileHead::is_unfinished(head, kind)) {
+            return Err(ProfileError::NotReady(path));
         }
-        let mut bytes = vec![0; (header.units * SIZE) as usize];
-        self.exact(&mut bytes, header.units_offset)?;
-        let units: Vec<RawUnit> = bytes.chunks_exact(SIZE as usize).filter_map(RawUnit::read).collect();
+        let foreign = |what: String| {
+            let expected = if is_counts { "raw file of counts" } else { name };
+            ProfileError::Foreign { path: path.clone(), expected, what }
+        };
+        Err(match expect_head(bytes, kind, version) {
+            Ok(_) => return Ok(()),
+            Err(FileError::Kind { found: FileKind::STREAM_FILE, .. }) => {
+                foreign("it is a stream of paths, of a program built with --stream: record that with --whole-program or --last N".into())
+            }
+            Err(FileError::Kind { found: FileKind::RAW_COUNTS, .. }) => {
+                foreign("it is a raw file of counts: was the program built with --stream?".into())
+            }
+            Err(FileError::Version { found, known, .. }) => {
+                ProfileError::Version { path, kind: name, found: found.into(), known: known.into() }
+            }
+            Err(FileError::Head(HeadError::Earlier)) => ProfileError::Earlier { path, kind: name },
+            Err(FileError::Head(error @ (HeadError::Short | HeadError::Checksum))) => self.damaged(0, error.to_string()),
+            Err(other) => foreign(other.to_string()),
+        })
+    }
+
+    /// The bytes of `count` items of some size from an offset on.
+    fn part(&self, what: &str, offset: u64, count: u64, size: usize, most: u64) -> Result<Vec<u8>, ProfileError> {
+        let length = count.checked_mul(size as u64).filter(|_| count <= most);
+        let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
+            let what = format!("{count} {what} from byte {offset} on do not fit a file of {} bytes", self.length);
+            return Err(self.damaged(HEAD_BYTES as u64, what));
+        };
+        let mut bytes = vec![0; length as usize];
+        self.exact(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    fn check_regions(&self, header: &RawHeader, kind: FileKind) -> Result<(), ProfileError> {
+        let words = if kind == FileKind::STREAM_FILE { REGION_WORDS } else { header.counters };
+        let fits = header.counters < 1 << 60 && region_lost_offset(words) + 8 <= header.region_stride;
+        if fits && header.region_stride.is_multiple_of(8) && header.regions_offset.is_multiple_of(8) {
+            return Ok(());
+        }
+        let what = format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
+        Err(self.damaged(offset_of!(RawHeader, counters) as u64, what))
+    }
+
+    fn check_units(&self, header: &RawHeader, units: &[RawUnit]) -> Result<(), ProfileError> {
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
             return Err(self.damaged(header.units_offset, "the units do not make up the image that the head names".into()));
         }
-        let overflow = |u: &RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
-        match units.iter().find(|u| overflow(u)) {
-            Some(u) => Err(self.damaged(header.units_offset, format!("unit {} lies beyond the counters", Identity(u.unit)))),
-            None => Ok(units),
-        }
-    }
-
-    pub(crate) fn image_path(&self, header: &RawHeader) -> Option<PathBuf> {
-        let end = header.path_offset.checked_add(header.path_len)?;
-        if header.path_len > LONGEST_PATH || end > self.length {
-            return None;
-        }
-        let mut bytes = vec![0; header.path_len as usize];
-        self.file.read_exact_at(&mut bytes, header.path_offset).ok()?;
-        Some(PathBuf::from(OsStr::from_bytes(&bytes)))
+        let overflow = |u: &&RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
+        units
+            .iter()
+            .find(overflow)
+            .map_or(Ok(()), |unit| Err(self.damaged(header.units_offset, format!("unit {} lies beyond the counters", Identity(unit.unit)))))
     }
 
     /// Calls `visit` with the offset and value of every whole word from `start` on that is not zero.
@@ -403,8 +421,8 @@ impl Raw {
 
 /// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
-    let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?, RAW_MAGIC)?;
-    let header = raw.header()?;
+    let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
+    let header = raw.setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
         false => Err(raw.damaged(offset_of!(RawHeader, switch_offset) as u64, "its switch is outside its head".into())),

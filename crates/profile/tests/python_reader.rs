@@ -1,9 +1,10 @@
-//! A reader of profiles that shares no code with ours, written by the handbook's page on file formats, reads the same.
+//! A reader of profiles and raw files that shares no code with ours, written by the handbook's page on file formats, reads the same.
 
 mod common;
 
-use common::profile;
+use common::{RawFile, identity, profile};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use trodden_profile::Profile;
@@ -43,4 +44,16 @@ fn the_handbook_describes_profiles() {
         assert_eq!(found["run"]["recorder"], json!(profile.run.recorder));
         assert!(!found["maps"].as_array().unwrap().is_empty());
     }
+}
+
+#[test]
+fn the_handbook_describes_raw_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 3), (identity(2), 2)]);
+    let lost = trodden_wire::region_lost_offset(file.counters()) / 8;
+    file.regions = vec![BTreeMap::from([(0, 1), (2, 1 << 40), (4, 7)]), BTreeMap::from([(0, 2), (5, 9), (lost, 4)]), BTreeMap::new()];
+    std::fs::write(&path, file.bytes()).unwrap();
+    let units = json!([[identity(1).to_string(), [3, 0, 1u64 << 40]], [identity(2).to_string(), [7, 9]]]);
+    assert_eq!(read(&path), json!({ "path": "/opt/prog", "process": 4711, "units": units, "lost": 4 }));
 }

@@ -5,9 +5,13 @@ mod common;
 use common::{RawFile, identity};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trodden_container::{FileHead, FileKind, HEAD_BYTES};
 use trodden_profile::{ProfileError, RawProblem, RawProfile};
+use trodden_wire::layout::Layout;
+use trodden_wire::{RawHeader, RawUnit};
 
 fn example() -> RawFile {
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 600), (identity(2), 3)]);
@@ -71,11 +75,12 @@ fn what_is_cut_off_is_reported_and_the_rest_read() {
 fn every_truncation_is_an_error_or_is_reported() {
     let bytes = example().bytes();
     let head = example().head().0.len();
+    let setup = RawHeader::BYTES + 2 * RawUnit::BYTES + example().image.len();
     for length in (0..head + 64).step_by(8) {
         let (_folder, path) = stored("a.raw", &bytes[..length]);
         match RawProfile::read(&path) {
-            // Without any region nothing was counted yet, and the path can be missing.
-            Ok(raw) => assert!(length >= 192 && (!raw.problems.is_empty() || length >= head || raw.regions == 0), "{length}"),
+            // Without any region nothing was counted yet.
+            Ok(raw) => assert!(length >= setup && (!raw.problems.is_empty() || length >= head || raw.regions == 0), "{length}"),
             Err(error) => assert!(error.to_string().contains("a.raw") && length < head, "{length}: {error}"),
         }
     }
@@ -114,7 +119,7 @@ fn counts_that_are_lost_are_reported() {
     let place = trodden_wire::region_lost_offset(file.counters()) / 8;
     file.regions[1].insert(place, lost.0);
     let mut bytes = file.bytes();
-    let in_head = std::mem::offset_of!(trodden_wire::RawHeader, lost);
+    let in_head = offset_of!(RawHeader, lost);
     bytes[in_head..in_head + 8].copy_from_slice(&LostThreads::default().and(LostReason::SizeLimit).0.to_le_bytes());
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
@@ -138,39 +143,73 @@ fn a_program_without_room_for_its_file_is_reported() {
 }
 
 #[test]
-fn files_of_older_versions_are_refused_by_name() {
+fn files_of_other_kinds_and_versions_are_refused_by_name() {
     let bytes = example().bytes();
-    for version in [1u32, 2] {
-        let mut bytes = bytes.clone();
-        bytes[8..12].copy_from_slice(&version.to_le_bytes());
-        let (_folder, path) = stored("a.raw", &bytes);
+    let refused = |head: &[u8]| {
+        let (_folder, path) = stored("a.raw", &[head, &bytes[head.len()..]].concat());
         let error = RawProfile::read(&path).unwrap_err();
-        assert!(matches!(error, ProfileError::Version { found, known: 3, .. } if found == u64::from(version)), "{error}");
         assert!(error.to_string().contains("a.raw"), "{error}");
+        error
+    };
+    for version in [1, 2, trodden_wire::RAW_VERSION + 1] {
+        let error = refused(&FileHead::new(FileKind::RAW_COUNTS, version).to_bytes());
+        assert!(matches!(error, ProfileError::Version { found, .. } if found == u64::from(version)), "{error}");
+    }
+    assert!(matches!(refused(b"TRODRAW\0"), ProfileError::Earlier { .. }));
+    assert!(matches!(refused(&[1]), ProfileError::Foreign { .. }));
+    for (kind, phrase) in FileKind::ALL.iter().filter(|(kind, _)| *kind != FileKind::RAW_COUNTS) {
+        let error = refused(&FileHead::new(*kind, trodden_wire::RAW_VERSION).to_bytes());
+        assert!(matches!(error, ProfileError::Foreign { .. }), "{phrase}: {error}");
+    }
+    let unfinished = FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).unfinished_bytes();
+    assert!(matches!(refused(&unfinished), ProfileError::NotReady(_)));
+    assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
+    assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
+}
+
+/// Of what the program writes before it counts, but for the word of lost threads, which changes.
+#[test]
+fn every_changed_byte_of_the_setup_is_noticed() {
+    let file = example();
+    let bytes = file.bytes();
+    let setup = RawHeader::BYTES + RawUnit::BYTES * file.units.len() + file.image.len();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.raw");
+    for at in (0..setup).filter(|at| !(offset_of!(RawHeader, lost)..RawHeader::BYTES).contains(at)) {
+        for change in [1, 0x80, 0xff] {
+            let mut changed = bytes.clone();
+            changed[at] ^= change;
+            std::fs::write(&path, &changed).unwrap();
+            let error = RawProfile::read(&path).unwrap_err().to_string();
+            assert!(error.contains("a.raw"), "byte {at} ^ {change}: {error}");
+        }
     }
 }
 
+/// What no program writes is refused even if its checksum is right.
 #[test]
-fn lies_in_the_head_are_refused() {
+fn lies_in_the_header_are_refused() {
     let bytes = example().bytes();
     let lie = |at: usize, value: u64| {
         let mut bytes = bytes.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        common::seal(&mut bytes);
         let (_folder, path) = stored("a.raw", &bytes);
-        RawProfile::read(&path)
+        match RawProfile::read(&path).unwrap_err() {
+            ProfileError::RawDamaged { offset, .. } => offset as usize,
+            other => panic!("{other}"),
+        }
     };
+    let counters = offset_of!(RawHeader, counters);
     for huge in [u64::MAX, 1 << 63, 1 << 61, 1 << 40] {
-        assert!(matches!(lie(32, huge), Err(ProfileError::RawDamaged { offset: 32, .. })), "counters");
-        assert!(matches!(lie(40, huge), Err(ProfileError::RawDamaged { offset: 40, .. })), "units");
-        assert!(matches!(lie(48, huge), Err(ProfileError::RawDamaged { offset: 40, .. })), "offset of units");
-        assert_eq!(lie(56, huge).unwrap().problems, [RawProblem::NoPath], "offset of the path");
-        assert_eq!(lie(64, huge).unwrap().problems, [RawProblem::NoPath], "length of the path");
+        assert_eq!(lie(counters, huge), counters);
+        for field in [offset_of!(RawHeader, units), offset_of!(RawHeader, units_offset)] {
+            assert_eq!(lie(field, huge), HEAD_BYTES, "units");
+        }
+        for field in [offset_of!(RawHeader, path_offset), offset_of!(RawHeader, path_len)] {
+            assert_eq!(lie(field, huge), HEAD_BYTES, "path");
+        }
     }
-    assert!(matches!(lie(80, 0), Err(ProfileError::RawDamaged { .. })), "stride");
-    assert!(matches!(lie(16, 1), Err(ProfileError::RawDamaged { offset: 128, .. })), "identity");
-    assert!(matches!(lie(8, 9 | (u64::from(trodden_wire::RAW_READY) << 32)), Err(ProfileError::Version { found: 9, .. })));
-    assert!(matches!(lie(8, u64::from(trodden_wire::RAW_VERSION)), Err(ProfileError::NotReady(_))));
-    assert!(matches!(lie(0, 1), Err(ProfileError::Foreign { .. })));
-    assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
-    assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
+    assert_eq!(lie(offset_of!(RawHeader, region_stride), 0), counters);
+    assert_eq!(lie(offset_of!(RawHeader, image), 1), RawHeader::BYTES, "identity");
 }

@@ -1,4 +1,4 @@
-"""Reads a stored profile by the handbook's page on file formats, and prints its run, images and counts as JSON."""
+"""Reads a stored profile or a raw file by the handbook's page on file formats, and prints what it has as JSON."""
 
 import json
 import struct
@@ -82,11 +82,7 @@ def counts(content):
     return {"image": image, "place": place, "counts": found}
 
 
-def main(path):
-    data = open(path, "rb").read()
-    magic, kind, version, flags, total = struct.unpack_from("<8s4sIQQ", data)
-    assert (magic, kind, version, flags) == (b"\x93TRODDEN", b"PROF", 2, 0), "not a profile of this version"
-    assert checksum(data[:24]) == total, "the head is damaged"
+def profile(data):
     profile = {"run": None, "images": [], "counts": [], "maps": []}
     at, sections = 32, 0
     while at < len(data):
@@ -111,7 +107,33 @@ def main(path):
             elif tag == END:
                 assert content.number() == sections and at == len(data), "the profile is truncated"
         sections += 1
-    print(json.dumps(profile))
+    return profile
+
+
+def raw(data):
+    header = struct.unpack_from("<16s12Q", data, 32)
+    image, counters, units, units_at, path_at, path_size, regions_at, stride, process, created, switch, total, lost = header
+    units_end, path_end = units_at + 32 * units, path_at + path_size
+    assert checksum(data[32:128] + data[units_at:units_end] + data[path_at:path_end]) == total, "the header is damaged"
+    found = {"path": data[path_at:path_end].decode(), "process": process, "units": [], "lost": lost & 0xFFFFFFFF}
+    assert (len(data) - regions_at) % stride == 0, "the file was cut"
+    regions = range(regions_at, len(data), stride)
+    for at in range(units_at, units_end, 32):
+        unit, first, size = struct.unpack_from("<16sQQ", data, at)
+        words = [struct.unpack_from(f"<{size}Q", data, region + 8 * first) for region in regions]
+        found["units"].append([unit.hex(), [sum(counts) for counts in zip(*words)]])
+    found["lost"] += sum(struct.unpack_from("<Q", data, region + 8 * counters + 8)[0] & 0xFFFFFFFF for region in regions)
+    return found
+
+
+def main(path):
+    data = open(path, "rb").read()
+    magic, kind, version, flags, total = struct.unpack_from("<8s4sIQQ", data)
+    assert (magic, flags) == (b"\x93TRODDEN", 0), "not a file of trodden"
+    assert checksum(data[:24]) == total, "the head is damaged"
+    readers = {(b"PROF", 2): profile, (b"RAWC", 4): raw}
+    assert (kind, version) in readers, "not a profile or raw file of these versions"
+    print(json.dumps(readers[kind, version](data)))
 
 
 main(sys.argv[1])

@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use trodden_wire::blocks::{FrameKind, HEADER_BYTES, MAGIC, VERSION, header};
+use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, VERSION};
+use trodden_wire::head::{FileHead, FileKind};
 
 /// Words in a thread's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
@@ -44,11 +45,7 @@ impl Stream {
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
         let mut file = out_of_the_way(File::options().write(true).create(true).truncate(true).open(file)?);
         let process = std::process::id();
-        let mut hello = Vec::new();
-        hello.extend(MAGIC);
-        hello.extend(VERSION.to_le_bytes());
-        hello.extend(process.to_le_bytes());
-        file.write_all(&hello)?;
+        file.write_all(&FileHead::new(FileKind::BLOCKS, VERSION).to_bytes())?;
         let buffers = (0..MOST_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
         let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
         let stream = Stream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
@@ -177,10 +174,7 @@ impl Stream {
         unsafe {
             let address = qemu::qemu_plugin_tb_vaddr(block);
             let count = qemu::qemu_plugin_tb_n_insns(block);
-            let mut description = Vec::new();
-            description.extend((number as u64).to_le_bytes());
-            description.extend(address.to_le_bytes());
-            description.extend((count as u64).to_le_bytes());
+            let mut description = BlockHeader { number: number as u64, address, instructions: count as u64 }.to_bytes().to_vec();
             let mut code = Vec::new();
             for at in 0..count {
                 let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
@@ -226,9 +220,7 @@ impl Output {
         if self.broken {
             return;
         }
-        let mut frame = Vec::with_capacity(HEADER_BYTES + content.len());
-        frame.extend(header(kind, thread, content.len() as u64));
-        frame.extend_from_slice(content);
+        let frame = [&FrameHeader::new(kind, thread, content).to_bytes(), content].concat();
         // A reader that has gone is no reason to end the program.
         self.broken = self.file.write_all(&frame).is_err();
     }

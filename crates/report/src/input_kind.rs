@@ -38,9 +38,14 @@ pub enum InputKind {
 }
 
 /// Kinds of files with trodden's common file header.
-const KINDS: &[(FileKind, InputKind)] =
-    &[(FileKind::PROFILE, InputKind::Profile), (FileKind::TRACE, InputKind::Trace), (FileKind::STREAM_LOG, InputKind::StreamLogs)];
-/// Magic numbers of other files. The first three are those of earlier format versions, for which readers report what to do.
+const KINDS: &[(FileKind, InputKind)] = &[
+    (FileKind::PROFILE, InputKind::Profile),
+    (FileKind::TRACE, InputKind::Trace),
+    (FileKind::STREAM_LOG, InputKind::StreamLogs),
+    (FileKind::STREAM_FILE, InputKind::StreamFiles),
+    (FileKind::RAW_COUNTS, InputKind::RawFiles),
+];
+/// Magic numbers of other files. All but programs are of earlier format versions, for which readers report what to do.
 const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
@@ -230,6 +235,9 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     if let Some(kind) = FileKind::of(&beginning) {
         let only = match kind {
             FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights accept",
+            FileKind::MORE_KNOWN => "only programs built with --residual accept, by TRODDEN_KNOWN",
+            FileKind::BRANCHES => "only `trodden simulate --from` accepts",
+            FileKind::WAITS => "belongs to a recording of waits: name its folder",
             _ => "no command accepts",
         };
         bail!("{} is {}, which {only}", path.display(), kind.phrase());
@@ -323,10 +331,10 @@ mod tests {
         let mut expected = None;
         // Each outranks those before it.
         for (name, content, kind) in [
-            ("a.raw", "TRODRAW\0", InputKind::RawFiles),
-            ("a.log", "TRODWPP3", InputKind::StreamLogs),
-            ("a.stream", "", InputKind::StreamFiles),
-            ("1-2.process", "", Waits),
+            ("a.raw", &b"\x93TRODDENRAWC"[..], InputKind::RawFiles),
+            ("a.log", b"\x93TRODDENSLOG", InputKind::StreamLogs),
+            ("a.stream", b"", InputKind::StreamFiles),
+            ("1-2.process", b"", Waits),
         ] {
             assert_eq!(InputKind::of_file(path).unwrap(), expected);
             fs::write(path.join(name), content).unwrap();

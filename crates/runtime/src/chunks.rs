@@ -1,5 +1,8 @@
 //! Chunks: where a thread's stream begins, and where it goes on when a chunk is full (see `stream.rs`).
+//!
+//! `tests/interleavings` runs this source under a checker of interleavings, against readers that follow the rules of `wire::live`.
 
+use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::image::Image;
 use crate::state;
 use crate::stream::{HEADER, PATIENCE_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
@@ -8,7 +11,6 @@ use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, RING_OFFSET, RegionStream, SLOTS, TAG_INHERITED,
     TAG_MASK,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::Release};
 
 const CHUNK: usize = CHUNK_BYTES as usize;
 /// So many events of a signal handler are kept that comes between the end of a chunk and the runtime; more are lost, and counted.
@@ -138,7 +140,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let chunk = chunk.or_else(|| give_up(stream))?;
     // SAFETY: the chunk is mapped, this thread's, and free.
     unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
-    let header = ChunkHeader {
+    let mut header = ChunkHeader {
         state: CHUNK_FREE,
         thread: stream.thread,
         process: stream.process,
@@ -147,8 +149,10 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
         sequence: stream.sequence,
         template: Image::from_linker().template as u64,
         lost: stream.lost,
-        reserved: [0; 2],
+        checksum: 0,
+        reserved: 0,
     };
+    header.checksum = header.fields_checksum();
     // SAFETY: as above.
     unsafe { (chunk as *mut ChunkHeader).write_volatile(header) };
     state_of(chunk).store(CHUNK_CURRENT, Release);
@@ -248,7 +252,7 @@ fn following(stream: &RegionStream, base: usize) -> u64 {
 
 /// Whether a chunk and the one behind it are free.
 fn is_usable(base: usize, index: usize) -> bool {
-    let is_free = |index: usize| state_of(chunk_at(base, index)).load(core::sync::atomic::Ordering::Acquire) == CHUNK_FREE;
+    let is_free = |index: usize| state_of(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
     is_free(index) && (index + 1 == SLOTS as usize || is_free(index + 1))
 }
 

@@ -1,15 +1,16 @@
 //! Opening a raw file, safely, and writing its header. The layout is in `trodden_wire`.
 //!
 //! Invariants: nothing is written to a file before it is known to be a regular file of the effective user with one name, and either empty
-//! or begun by a runtime; `RawHeader::ready` is written last, under the header's lock.
+//! or begun by a runtime; the checksum of the file's head is written last, under the header's lock.
 
 use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
+use crate::wire::head::{FileHead, HEAD_BYTES, HEAD_CHECKSUM, HeadError};
 use crate::wire::{
-    HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, SWITCH_IS_ON,
-    SWITCH_VARIABLE, region_stride,
+    Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
+    region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -41,20 +42,22 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
-    let mut header = read_header(&descriptor)?;
+    // One of them, since there may be little stack.
+    let mut header = RawHeader::default();
+    read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
         let _lock = HeaderLock::take(&descriptor)?;
         // Another process may have completed it meanwhile.
-        header = read_header(&descriptor)?;
+        read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_GIVEN_UP && header.magic == [0; 8];
-            if size != 0 && header.magic != image.magic() && !given_up {
-                return Err(Failure::new(b"it is not a raw profile", CHOOSE));
+            let given_up = size == RAW_GIVEN_UP && header.head == [0; HEAD_BYTES];
+            if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
+                return Err(refusal(&header));
             }
             // Others lost what they counted before.
             let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
-            header = write_header(&descriptor, image, identity, lost, scratch).inspect_err(|_| mark_given_up(&descriptor))?;
+            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_given_up(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
@@ -147,21 +150,32 @@ impl Drop for HeaderLock<'_> {
 }
 
 /// Reads what there is of the header; zeros for the rest.
-fn read_header(file: &Descriptor) -> Result<RawHeader, Failure> {
-    let mut header = RawHeader::default();
+fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure> {
     // SAFETY: a RawHeader is plain integers without padding; the slice is the header's only borrow.
-    let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut header).cast::<u8>(), size_of::<RawHeader>()) };
-    system::read_at(file, bytes, 0).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))?;
-    Ok(header)
+    let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
+    bytes.fill(0);
+    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
-    header.magic == image.magic() && header.ready == RAW_READY
+    FileHead::read(&header.head).is_ok_and(|head| head.kind == image.file_kind())
 }
 
+/// Why a file is refused whose head is that of no file of this kind.
+fn refusal(header: &RawHeader) -> Failure {
+    match FileHead::read(&header.head) {
+        Err(HeadError::Earlier) => OTHER_VERSION,
+        Err(HeadError::Checksum) => DAMAGED,
+        _ => Failure::new(b"it is not a raw profile", CHOOSE),
+    }
+}
+
+const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE);
+const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE);
+
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
-    if header.version != RAW_VERSION {
-        return Err(Failure::new(b"another version of trodden made it", CHOOSE));
+    if header.head != *image.file_head() {
+        return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
         return Err(Failure::new(b"it holds counts of another image", b"put %m into the name in TRODDEN_OUTPUT, or remove the file"));
@@ -173,23 +187,53 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
         && switch_is_sound
         && (header.switch_offset != 0) == (image.switch != 0);
     if !sound || header.region_stride != region_stride(image.region_words) {
-        return Err(Failure::new(b"its header is damaged", CHOOSE));
+        return Err(DAMAGED);
     }
     Ok(())
 }
 
 /// Writes the header of an empty (or unfinished) file; the caller has its lock.
-fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: LostThreads, scratch: &mut Text) -> Result<RawHeader, Failure> {
+fn write_header(
+    file: &Descriptor,
+    image: &Image,
+    identity: Identity,
+    lost: LostThreads,
+    scratch: &mut Text,
+    header: &mut RawHeader,
+) -> Result<(), Failure> {
     find_path(image.address(), scratch);
+    fill_header(header, image, identity, lost, scratch.bytes());
+    check_room(file, header.regions_offset, header.regions_offset)?;
+    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
+    write(bytes_of(header), 0)?;
+    let mut offset = header.units_offset;
+    for unit in image.units() {
+        write(bytes_of(&unit), offset)?;
+        offset += size_of::<RawUnit>() as u64;
+    }
+    write(scratch.bytes(), header.path_offset)?;
+    // The page of the switch as well, which others write.
+    make_room(file, 0, header.regions_offset)?;
+    if header.switch_offset != 0 && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
+        write(&[1], header.switch_offset)?;
+    }
+    header.head = *image.file_head();
+    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
+}
+
+/// What a new file begins with, but for the checksum of its head.
+fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
-    let path_len = scratch.bytes().len() as u64;
+    let path_len = path.len() as u64;
     let end = (path_offset + path_len).next_multiple_of(PAGE);
     let has_switch = image.switch != 0;
-    let mut header = RawHeader {
-        magic: image.magic(),
-        version: RAW_VERSION,
-        ready: 0,
+    let mut head = *image.file_head();
+    if let Some(checksum) = head.last_chunk_mut() {
+        *checksum = [0; HEAD_BYTES - HEAD_CHECKSUM];
+    }
+    *header = RawHeader {
+        head,
         image: identity,
         counters: image.counters,
         units: image.len(),
@@ -201,25 +245,16 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
         switch_offset: if has_switch { end } else { 0 },
+        checksum: 0,
         lost: lost.0,
     };
-    check_room(file, header.regions_offset, header.regions_offset)?;
-    let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
-    write(bytes_of(&header), 0)?;
-    let mut offset = units_offset;
-    for unit in image.units() {
-        write(bytes_of(&unit), offset)?;
-        offset += size_of::<RawUnit>() as u64;
-    }
-    write(scratch.bytes(), path_offset)?;
-    // The page of the switch as well, which others write.
-    make_room(file, 0, header.regions_offset)?;
-    if has_switch && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
-        write(&[1], header.switch_offset)?;
-    }
-    header.ready = RAW_READY;
-    write(&RAW_READY.to_le_bytes(), core::mem::offset_of!(RawHeader, ready) as u64)?;
-    Ok(header)
+    header.checksum = checksum(header, image, path);
+}
+
+/// What [`RawHeader::checksum`] has to be.
+fn checksum(header: &RawHeader, image: &Image, path: &[u8]) -> u64 {
+    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
+    image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
 /// The bytes of one of the structures of `trodden_wire`.

@@ -3,8 +3,9 @@
 //! Invariant: every unit's counters lie within the section of counters, or the image is refused as a whole.
 
 use crate::text::Failure;
-use crate::wire::stream::{REGION_WORDS, STREAM_MAGIC};
-use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_MAGIC, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
+use crate::wire::head::{FileHead, FileKind, HEAD_BYTES};
+use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
+use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 /// The image this code is linked into.
@@ -166,9 +167,16 @@ impl Image {
         Image { template, switch, shared, counters, region_words, records }
     }
 
-    /// First bytes of its files.
-    pub fn magic(&self) -> [u8; 8] {
-        if is_stream() { STREAM_MAGIC } else { RAW_MAGIC }
+    /// What its files are.
+    pub fn file_kind(&self) -> FileKind {
+        if is_stream() { FileKind::STREAM_FILE } else { FileKind::RAW_COUNTS }
+    }
+
+    /// How they begin.
+    pub fn file_head(&self) -> &'static [u8; HEAD_BYTES] {
+        const COUNTS: [u8; HEAD_BYTES] = FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
+        const STREAM: [u8; HEAD_BYTES] = FileHead::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+        if is_stream() { &STREAM } else { &COUNTS }
     }
 
     /// The bias of the region that all threads share.

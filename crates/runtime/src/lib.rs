@@ -104,6 +104,8 @@ mod table;
 mod text;
 mod untested;
 
+// By this name in modules that run under the checker of interleavings as well, with other atomics.
+use core::sync::atomic;
 use trodden_wire as wire;
 
 /// There is no panic in this crate: the object would not link, for want of this symbol.

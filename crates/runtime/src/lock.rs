@@ -3,9 +3,11 @@
 //!
 //! Invariant: a thread that holds it has all signals blocked, but between the fork handlers `prepare` and `parent`, where a
 //! signal handler may enter: so the lock can be taken again by the thread that has it.
+//!
+//! `tests/interleavings` runs this source under a checker of interleavings.
 
+use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::system;
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// Bit of the lock word that says that a thread sleeps. Thread ids are below 2^22.
 const SLEEPERS: u32 = 1 << 31;

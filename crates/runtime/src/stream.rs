@@ -51,7 +51,7 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     }
     let asked = output::find_variable(STREAM_VARIABLE, value, scratch);
     let last = match value.bytes() {
-        whole if asked && whole.starts_with(b"whole") && bound(&whole[5..]) => return,
+        whole if asked && whole.strip_prefix(b"whole").is_some_and(bound) => return,
         digits if asked && !digits.is_empty() => number(digits),
         _ => Some(DEFAULT_LAST),
     };
@@ -68,14 +68,12 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
 
 /// Reads the bounds of whole programs: nothing, or `,REGIONS,MILLISECONDS`. Whether they are understood.
 fn bound(text: &[u8]) -> bool {
-    if text.is_empty() {
-        return true;
-    }
-    let mut numbers = text[1..].split(|byte| *byte == b',').map(number);
+    let Some((comma, text)) = text.split_first() else { return true };
+    let mut numbers = text.split(|byte| *byte == b',').map(number);
     let (Some(Some(regions)), Some(Some(patience)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
     REGIONS.store(regions.clamp(1, MOST_REGIONS) as u32, Relaxed);
     PATIENCE_MS.store(patience.min(MOST_PATIENCE_MS) as u32, Relaxed);
-    text[0] == b','
+    *comma == b','
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

@@ -17,7 +17,9 @@ use crate::output;
 use crate::stub;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, Failure, Text};
-use crate::wire::{self, KNOWN_MAGIC, KNOWN_VARIABLE, KnownHeader, OLD_KNOWN_MAGIC, ON_UNTESTED_VARIABLE};
+use crate::wire::head::{FileHead, FileKind, HeadError};
+use crate::wire::layout::Layout;
+use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -114,20 +116,20 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
 }
 
 /// The checksum that a header says, if it is that of a file of this image.
-fn checksum_of(header: &[u8], image: &Image) -> Result<u64, &'static Failure> {
-    let (magic, rest) = header.split_at_checked(8).ok_or(&NOT_OF_IMAGE)?;
-    if magic == OLD_KNOWN_MAGIC {
-        return Err(&OLD);
+fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
+    match FileHead::read(bytes) {
+        Ok(head) if head.kind != FileKind::MORE_KNOWN => return Err(&NOT_OF_IMAGE),
+        Ok(head) if head.version != KNOWN_VERSION => return Err(&OLD),
+        Ok(_) => {}
+        Err(HeadError::Earlier) => return Err(&OLD),
+        Err(HeadError::Foreign) => return Err(&NOT_OF_IMAGE),
+        Err(HeadError::Short | HeadError::Checksum) => return Err(&DAMAGED),
     }
-    if magic != KNOWN_MAGIC {
-        return Err(&NOT_OF_IMAGE);
+    let header = KnownHeader::read(bytes).ok_or(&DAMAGED)?;
+    match header.image == image.identity() && header.counters == image.counters {
+        true => Ok(header.checksum),
+        false => Err(&NOT_OF_IMAGE),
     }
-    let (identity, rest) = rest.split_at_checked(16).ok_or(&DAMAGED)?;
-    let (counters, checksum) = rest.split_at_checked(8).ok_or(&DAMAGED)?;
-    if identity != image.identity() || counters != image.counters.to_le_bytes() {
-        return Err(&NOT_OF_IMAGE);
-    }
-    checksum.try_into().map(u64::from_le_bytes).map_err(|_| &DAMAGED)
 }
 
 /// Whether a file has as many bytes from there on.

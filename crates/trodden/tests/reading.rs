@@ -6,6 +6,8 @@ use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 use std::fs;
 use std::process::Output;
+use trodden_wire::RawHeader;
+use trodden_wire::layout::Layout;
 
 fn run(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).output().unwrap()
@@ -271,8 +273,8 @@ fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
     place.cc("-O1 -g prog.c -o prog");
     must(place.command(place.path("prog")).args(["1", "3"]).env("TRODDEN_OUTPUT", place.path("raw/counts.raw")));
     let bytes = fs::read(place.path("raw/counts.raw")).unwrap();
-    // Where the regions begin (`RawHeader`): of the first one a counter is left.
-    let start = u64::from_le_bytes(bytes[72..80].try_into().unwrap()) as usize;
+    // Of the first region a counter is left.
+    let start = RawHeader::read(&bytes).unwrap().regions_offset as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
     let collected = run(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
     assert!(!collected.status.success() && said(&collected).contains("within region 0"), "{collected:?}");

@@ -8,7 +8,10 @@ use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::mem::offset_of;
 use std::process::Output;
+use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
 /// Two branches of which tests take both edges, but only two of the four combinations; a third that no test takes; an end by `exit`.
 const SUBJECT: &str = r#"#include <stdio.h>
@@ -452,13 +455,16 @@ fn more_becomes_known_without_a_new_build() {
         bytes[at] ^= 0x10;
         bytes
     };
+    let later = FileHead::new(FileKind::MORE_KNOWN, KNOWN_VERSION + 1).to_bytes();
     for (name, bytes, wanted) in [
         ("a bit", flipped(whole.len() - 1), "it is damaged"),
-        ("the sum", flipped(35), "it is damaged"),
+        ("the sum", flipped(offset_of!(KnownHeader, checksum)), "it is damaged"),
         ("the end", whole[..whole.len() - 1].to_vec(), "it is damaged"),
         ("the header", whole[..30].to_vec(), "it is damaged"),
-        ("the program", flipped(10), "no known paths of this program"),
-        ("the version", [b"TRODMORE", &whole[8..32], &whole[40..]].concat(), "another version of trodden made it"),
+        ("the head", flipped(9), "it is damaged"),
+        ("the program", flipped(offset_of!(KnownHeader, image)), "no known paths of this program"),
+        ("an earlier one", [b"TRODMOR2", &whole[8..]].concat(), "another version of trodden made it"),
+        ("a later one", [&later[..], &whole[later.len()..]].concat(), "another version of trodden made it"),
     ] {
         let file = place.path(name);
         std::fs::write(&file, bytes).unwrap();

@@ -10,9 +10,10 @@ use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use trodden_container::{FileKind, MAGIC};
 use trodden_launch::process::{not_run, wait_forwarding};
 use trodden_text::words::{plural, shell_word};
-use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
+use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
@@ -173,7 +174,10 @@ fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
             Some("process") => true,
             // If the process was killed right at its start, the file is empty or starts with zeros.
             Some("threads") => {
-                begins_with(path, &MAGIC) || begins_with(path, &[0; MAGIC.len()]) || fs::metadata(path).is_ok_and(|file| file.len() == 0)
+                let beginning = [&MAGIC[..], &FileKind::WAITS.0].concat();
+                begins_with(path, &beginning)
+                    || begins_with(path, &[0; MAGIC.len()])
+                    || fs::metadata(path).is_ok_and(|file| file.len() == 0)
             }
             _ => false,
         }

@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use trodden_container::{FileError, FileKind, HeadError, expect_head};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
-    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, CHUNK_MAGIC, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, MAGIC, RECORD_SIZE,
-    SAMPLE_SIZE, ThreadHeader, VERSION, chunk_kind,
+    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE,
+    ThreadHeader, VERSION, chunk_kind,
 };
 
 /// Maximum plausible size of an extent, bytes. Recorders write smaller ones.
@@ -64,16 +65,18 @@ impl ThreadsFile {
         let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
         let mut reader = Reader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
         let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
-        if let Some(begin) = begin {
-            let ExtentHeader { magic, version, .. } = ExtentHeader::read(begin).context("the file is shorter than its header")?;
-            if magic != MAGIC && begin.iter().any(|byte| *byte != 0) {
-                bail!("{}: not a file of recorded threads", path.display());
-            }
-            if version != VERSION && magic == MAGIC {
-                bail!(
-                    "{}: version {version} of the recording format, but this trodden reads version {VERSION}. Use the one that recorded it",
-                    path.display()
-                );
+        if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
+            match expect_head(begin, FileKind::WAITS, VERSION) {
+                // A damaged head counts as a loss, like those of other extents.
+                Ok(_) | Err(FileError::Head(HeadError::Checksum)) => {}
+                Err(FileError::Version { found, .. }) => {
+                    bail!(
+                        "{}: version {found} of the recording format, but this trodden reads version {VERSION}. Use the one that recorded it",
+                        path.display()
+                    )
+                }
+                Err(FileError::Head(error @ HeadError::Earlier)) => bail!("{}: {error}. Use that version, or record again", path.display()),
+                Err(error) => bail!("{}: not a file of recorded threads: {error}", path.display()),
             }
         }
         reader.extents().with_context(|| format!("cannot read {}", path.display()))?;
@@ -186,9 +189,8 @@ impl Reader<'_> {
     fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
         let Some(bytes) = self.at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
-        let is_valid = header.magic == MAGIC && header.version == VERSION && header.check == header.checksum();
         let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
-        Ok((is_valid && is_sound).then_some(((header.process, header.start), header.size)))
+        Ok((header.is_intact() && is_sound).then_some(((header.process, header.start), header.size)))
     }
 
     /// Finds the next offset for which `is_it` holds, else `to`. Skipped bytes are recorded as damaged unless all are zero.
@@ -236,9 +238,8 @@ impl Reader<'_> {
     fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
         let Some(bytes) = self.at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ChunkHeader::read(bytes) else { return Ok(None) };
-        let is_valid = header.magic == CHUNK_MAGIC && header.check == header.checksum();
         let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);
         let is_known = (chunk_kind::THREAD..=chunk_kind::STACKS).contains(&header.kind);
-        Ok((is_valid && is_sound && is_known && offset + u64::from(header.size) <= to).then_some(header))
+        Ok((header.is_intact() && is_sound && is_known && offset + u64::from(header.size) <= to).then_some(header))
     }
 }

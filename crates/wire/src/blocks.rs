@@ -1,9 +1,9 @@
 //! The stream of executed blocks that the QEMU plugin writes.
 //!
 //! ```text
-//! stream     magic 8 | version u32 | process u32 | frames
-//! frame      kind u32 | thread u32 | bytes of content u64 | content
-//! Block      number u64 | address u64 | instructions u64 | size of each, a byte | code
+//! stream     head (`crate::head`, kind BLOCKS) | frames
+//! frame      FrameHeader | content
+//! Block      BlockHeader | size of each instruction, a byte | code
 //! Executed   words u64: the number of a block, a memory access (bit 63), or [`LEAVES_HANDLER`]
 //! Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
 //! End        threads that were not recorded u64
@@ -11,14 +11,13 @@
 //! Fork       empty: the program made a child process, which is not recorded
 //! Exec       empty: the program is about to replace itself; nothing follows if it can
 //! ```
-//! A block is described before it is executed. Everything is little-endian.
+//! A block is described before it is executed. Everything is little-endian. The stream goes through a pipe, so that nothing in it changes
+//! after it was written.
 
-/// How a stream begins.
-pub const MAGIC: [u8; 8] = *b"trodblks";
-/// Version of this layout.
-pub const VERSION: u32 = 1;
-/// Bytes before a frame's content.
-pub const HEADER_BYTES: usize = 16;
+use crate::layout::Layout;
+
+/// Version of this layout, of kind [`crate::head::FileKind::BLOCKS`].
+pub const VERSION: u32 = 2;
 /// Marks a word that stands for a memory access.
 pub const MEMORY: u64 = 1 << 63;
 /// The thread returns from a signal handler: a system call that the block before it ends with.
@@ -66,13 +65,56 @@ impl FrameKind {
     }
 }
 
-/// A frame's header.
-pub fn header(kind: FrameKind, thread: u32, bytes: u64) -> [u8; HEADER_BYTES] {
-    let mut header = [0; HEADER_BYTES];
-    header[..4].copy_from_slice(&(kind as u32).to_le_bytes());
-    header[4..8].copy_from_slice(&thread.to_le_bytes());
-    header[8..].copy_from_slice(&bytes.to_le_bytes());
-    header
+/// What precedes a frame's content.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// A [`FrameKind`].
+    pub kind: u32,
+    /// QEMU's number of the thread that the frame is about; 0 where it is about none.
+    pub thread: u32,
+    /// Size of the content.
+    pub bytes: u64,
+}
+
+impl FrameHeader {
+    /// The header of a frame.
+    pub fn new(kind: FrameKind, thread: u32, content: &[u8]) -> FrameHeader {
+        FrameHeader { kind: kind as u32, thread, bytes: content.len() as u64 }
+    }
+
+    /// The header as it stands in the stream.
+    pub fn to_bytes(self) -> [u8; FrameHeader::BYTES] {
+        let mut bytes = [0; FrameHeader::BYTES];
+        self.write(&mut bytes).expect("as many bytes as a header has");
+        bytes
+    }
+}
+
+/// Start of the description of a block.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Its number: blocks are numbered in the order of their descriptions, from 0.
+    pub number: u64,
+    /// Its address.
+    pub address: u64,
+    /// Number of its instructions.
+    pub instructions: u64,
+}
+
+impl BlockHeader {
+    /// The header as it stands in the stream.
+    pub fn to_bytes(self) -> [u8; BlockHeader::BYTES] {
+        let mut bytes = [0; BlockHeader::BYTES];
+        self.write(&mut bytes).expect("as many bytes as a header has");
+        bytes
+    }
+}
+
+crate::layout::layouts! {
+    FrameHeader { kind, thread, bytes }
+    BlockHeader { number, address, instructions }
 }
 
 /// A memory access as a word; of its size the binary logarithm.

@@ -10,12 +10,14 @@
 
 // Functions are inline so that the runtime, whose object must not be able to panic, has only those that it uses.
 
-use crate::checksum;
+use crate::Checksum;
 
 /// The first eight bytes. The first one is in no text.
 pub const MAGIC: [u8; 8] = *b"\x93TRODDEN";
 /// Size of a head in bytes.
 pub const HEAD_BYTES: usize = 32;
+/// Offset of the checksum in a head.
+pub const HEAD_CHECKSUM: usize = HEAD_BYTES - 8;
 /// How binary files of earlier formats begin.
 const EARLIER: [&[u8]; 2] = [b"TROD", b"trod"];
 
@@ -46,6 +48,18 @@ impl FileKind {
     pub const SEGMENTS: FileKind = FileKind(*b"SEGM");
     /// A set of known paths.
     pub const KNOWN_PATHS: FileKind = FileKind(*b"KNOW");
+    /// More known paths of one program, which its runtime reads.
+    pub const MORE_KNOWN: FileKind = FileKind(*b"MORE");
+    /// Counts as programs write them: a raw file.
+    pub const RAW_COUNTS: FileKind = FileKind(*b"RAWC");
+    /// Streams of paths as programs write them: rings of chunks.
+    pub const STREAM_FILE: FileKind = FileKind(*b"RING");
+    /// Calls and samples of threads as the recorder of waits writes them.
+    pub const WAITS: FileKind = FileKind(*b"WAIT");
+    /// The blocks that a program executes under QEMU, as the plugin writes them.
+    pub const BLOCKS: FileKind = FileKind(*b"BLKS");
+    /// A recording of branches.
+    pub const BRANCHES: FileKind = FileKind(*b"BRCH");
 
     /// All kinds, with what to call them.
     pub const ALL: &[(FileKind, &'static str)] = &[
@@ -60,6 +74,12 @@ impl FileKind {
         (FileKind::TRANSFORMATIONS, "a plan of a profile-guided build"),
         (FileKind::SEGMENTS, "a set of segments"),
         (FileKind::KNOWN_PATHS, "a set of known paths"),
+        (FileKind::MORE_KNOWN, "a set of known paths of one program"),
+        (FileKind::RAW_COUNTS, "a raw file of counts"),
+        (FileKind::STREAM_FILE, "a stream file as programs write it"),
+        (FileKind::WAITS, "a file of recorded threads"),
+        (FileKind::BLOCKS, "a stream of executed blocks"),
+        (FileKind::BRANCHES, "a recording of branches"),
     ];
 
     /// What a file that begins with `bytes` is, even if its head is damaged after that.
@@ -108,15 +128,29 @@ impl FileHead {
 
     /// The head as it stands in a file.
     #[inline]
-    pub fn to_bytes(&self) -> [u8; HEAD_BYTES] {
-        let mut bytes = [0; HEAD_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&self.kind.0);
-        bytes[12..16].copy_from_slice(&self.version.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.flags.to_le_bytes());
-        let sum = checksum(&bytes[..24]);
-        bytes[24..].copy_from_slice(&sum.to_le_bytes());
+    pub const fn to_bytes(&self) -> [u8; HEAD_BYTES] {
+        let kind = u32::from_le_bytes(self.kind.0) as u64 | (self.version as u64) << 32;
+        let words = [u64::from_le_bytes(MAGIC), kind, self.flags, sum_of([u64::from_le_bytes(MAGIC), kind, self.flags])];
+        let (mut bytes, mut at) = ([0; HEAD_BYTES], 0);
+        while at < HEAD_BYTES {
+            bytes[at] = words[at / 8].to_le_bytes()[at % 8];
+            at += 1;
+        }
         bytes
+    }
+
+    /// The same without its checksum, which is written last where a file is set up in several steps.
+    #[inline]
+    pub fn unfinished_bytes(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = self.to_bytes();
+        bytes[HEAD_CHECKSUM..].fill(0);
+        bytes
+    }
+
+    /// Whether `bytes` are the head of a file of `kind`, of any version, without its checksum: setting it up did not end.
+    #[inline]
+    pub fn is_unfinished(bytes: &[u8; HEAD_BYTES], kind: FileKind) -> bool {
+        FileKind::of(bytes) == Some(kind) && bytes[HEAD_CHECKSUM..] == [0; 8]
     }
 
     /// The head at the beginning of `bytes`.
@@ -133,14 +167,19 @@ impl FileHead {
                 false => HeadError::Foreign,
             });
         }
-        let Some(bytes) = bytes.first_chunk::<HEAD_BYTES>() else { return Err(HeadError::Short) };
-        let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
-        if checksum(&bytes[..24]) != word(24) {
+        let Some([magic, kind, flags, sum]) = bytes.as_chunks().0.first_chunk().map(|words| words.map(u64::from_le_bytes)) else {
+            return Err(HeadError::Short);
+        };
+        if sum_of([magic, kind, flags]) != sum {
             return Err(HeadError::Checksum);
         }
-        let kind = FileKind(*bytes[8..].first_chunk().expect("four bytes"));
-        Ok(FileHead { kind, version: (word(8) >> 32) as u32, flags: word(16) })
+        Ok(FileHead { kind: FileKind((kind as u32).to_le_bytes()), version: (kind >> 32) as u32, flags })
     }
+}
+
+/// The [`checksum`](crate::checksum) of the words before it.
+const fn sum_of([magic, kind, flags]: [u64; 3]) -> u64 {
+    Checksum::new().add_word(magic).add_word(kind).add_word(flags).value()
 }
 
 impl core::fmt::Display for HeadError {

@@ -1,20 +1,27 @@
-//! Reading layouts from bytes: each field where the compiler puts it in the `#[repr(C)]` type, so that no reader repeats an offset.
+//! Reading layouts from bytes, and writing them: each field where the compiler puts it in the `#[repr(C)]` type, so that no reader or
+//! writer repeats an offset.
 
 use core::mem::size_of;
 
-/// A layout that is read from bytes. All its fields are little-endian.
+/// A layout that is read from bytes and written to bytes. All its fields are little-endian.
 pub trait Layout: Sized {
     /// Its size in bytes.
     const BYTES: usize = size_of::<Self>();
 
     /// The value at the beginning of `bytes`; `None` if there are fewer than [`Layout::BYTES`].
     fn read(bytes: &[u8]) -> Option<Self>;
+
+    /// Writes the value to the beginning of `bytes`; `None`, with part of it written, if there are fewer than [`Layout::BYTES`].
+    fn write(&self, bytes: &mut [u8]) -> Option<()>;
 }
 
 /// A field of a layout.
 pub trait Field: Sized {
     /// The field at that offset.
     fn read_at(bytes: &[u8], offset: usize) -> Option<Self>;
+
+    /// Writes the field to that offset.
+    fn write_at(&self, bytes: &mut [u8], offset: usize) -> Option<()>;
 }
 
 macro_rules! numbers {
@@ -23,6 +30,11 @@ macro_rules! numbers {
             #[inline]
             fn read_at(bytes: &[u8], offset: usize) -> Option<$number> {
                 bytes.get(offset..)?.first_chunk().map(|bytes| <$number>::from_le_bytes(*bytes))
+            }
+
+            #[inline]
+            fn write_at(&self, bytes: &mut [u8], offset: usize) -> Option<()> {
+                self.to_le_bytes().write_at(bytes, offset)
             }
         }
     )+};
@@ -35,12 +47,11 @@ impl<const N: usize> Field for [u8; N] {
     fn read_at(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
         bytes.get(offset..)?.first_chunk().copied()
     }
-}
 
-impl Field for [u64; 2] {
     #[inline]
-    fn read_at(bytes: &[u8], offset: usize) -> Option<[u64; 2]> {
-        Some([u64::read_at(bytes, offset)?, u64::read_at(bytes, offset.checked_add(8)?)?])
+    fn write_at(&self, bytes: &mut [u8], offset: usize) -> Option<()> {
+        *bytes.get_mut(offset..)?.first_chunk_mut()? = *self;
+        Some(())
     }
 }
 
@@ -52,6 +63,12 @@ macro_rules! layouts {
             fn read(bytes: &[u8]) -> Option<$name> {
                 Some($name { $($field: $crate::layout::Field::read_at(bytes, core::mem::offset_of!($name, $field))?),+ })
             }
+
+            #[inline]
+            fn write(&self, bytes: &mut [u8]) -> Option<()> {
+                $($crate::layout::Field::write_at(&self.$field, bytes, core::mem::offset_of!($name, $field))?;)+
+                Some(())
+            }
         }
     )+};
 }
@@ -61,9 +78,10 @@ pub(crate) use layouts;
 #[cfg(test)]
 mod tests {
     use super::Layout;
+    use crate::blocks::{BlockHeader, FrameHeader};
     use crate::stream::{ChunkHeader, RegionStream};
     use crate::waits::{CallRecord, ExtentHeader, SampleRecord, ThreadHeader};
-    use crate::{RawHeader, RawUnit, UnitRecord};
+    use crate::{KnownHeader, RawHeader, RawUnit, UnitRecord};
 
     /// Bytes that all differ from those beside them: a field that was read from another place would have another value.
     fn bytes() -> [u8; 256] {
@@ -75,16 +93,27 @@ mod tests {
         let bytes = bytes();
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
         let header = RawHeader::read(&bytes).unwrap();
-        assert_eq!((header.version, header.ready), (0x0b0a_0908, 0x0f0e_0d0c));
-        assert_eq!((header.counters, header.switch_offset, header.lost), (word(32), word(104), word(112)));
+        assert_eq!((header.head, header.image), (*bytes[..].first_chunk().unwrap(), *bytes[32..].first_chunk().unwrap()));
+        assert_eq!((header.counters, header.switch_offset, header.checksum, header.lost), (word(48), word(120), word(128), word(136)));
+        assert_eq!(RawHeader::CHECKED, 32..128);
         assert_eq!(RawUnit::read(&bytes).unwrap().counters, word(24));
         assert_eq!(UnitRecord::read(&bytes).unwrap().counters_delta, word(24) as i64);
-        assert_eq!(ChunkHeader::read(&bytes).unwrap().reserved, [word(48), word(56)]);
+        assert_eq!(KnownHeader::read(&bytes).unwrap().checksum, word(56));
+        assert_eq!((ChunkHeader::read(&bytes).unwrap().checksum, ChunkHeader::read(&bytes).unwrap().reserved), (word(48), word(56)));
         assert_eq!(RegionStream::read(&bytes).unwrap().next, word(56));
-        assert_eq!(ExtentHeader::read(&bytes).unwrap().check, 0x1f1e_1d1c);
+        assert_eq!((ExtentHeader::read(&bytes).unwrap().start, ExtentHeader::read(&bytes).unwrap().checksum), (word(32), word(48)));
+        assert_eq!((FrameHeader::read(&bytes).unwrap().bytes, BlockHeader::read(&bytes).unwrap().instructions), (word(8), word(16)));
         assert_eq!(ThreadHeader::read(&bytes).unwrap().anchor_ns, word(40));
         assert_eq!(CallRecord::read(&bytes).unwrap().cpu_ns, word(56));
         assert_eq!(SampleRecord::read(&bytes).unwrap().position, word(24));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut written = [0; 256];
+        RawHeader::read(&bytes()).unwrap().write(&mut written).unwrap();
+        assert_eq!((&written[..RawHeader::BYTES], written[RawHeader::BYTES]), (&bytes()[..RawHeader::BYTES], 0));
+        assert_eq!(RawUnit::read(&bytes()).unwrap().write(&mut written[..RawUnit::BYTES - 1]), None);
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //!            | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
 //! ```
 //!
+//! What protects each part of a file that changes while it is read stands in [`live`].
+//!
 //! The profile of the file is the sum of its regions, counter by counter. A region belongs to the holder of the
 //! lock on the byte [`region_lock_byte`] of the file (an open-file-description lock, which lives exactly as long as the mapping
 //! made from that description), so that the kernel gives it back however a process ends.
@@ -24,8 +26,11 @@
 pub mod blocks;
 pub mod head;
 pub mod layout;
+pub mod live;
 pub mod stream;
 pub mod waits;
+
+use head::HEAD_BYTES;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
@@ -111,33 +116,58 @@ pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
-/// First bytes of a file of more known paths.
-pub const KNOWN_MAGIC: [u8; 8] = *b"TRODMOR2";
-/// The same of files without a checksum, which are read no more.
-pub const OLD_KNOWN_MAGIC: [u8; 8] = *b"TRODMORE";
+/// Version of files of more known paths, of kind [`head::FileKind::MORE_KNOWN`].
+pub const KNOWN_VERSION: u32 = 3;
 
-/// Start of a file of more known paths. Behind it is a bit for each counter of the image's template, lowest first: 1 for known paths.
+/// Start of a file of more known paths, followed by a bit for each counter of the image's template, lowest first: 1 for known paths.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHeader {
-    /// [`KNOWN_MAGIC`].
-    pub magic: [u8; 8],
+    /// The [`head::FileHead`].
+    pub head: [u8; HEAD_BYTES],
     /// Identity of the image.
     pub image: Identity,
     /// Counters of the image's template.
     pub counters: u64,
-    /// [`checksum`] of what is behind the header.
+    /// [`checksum`] of the bits.
     pub checksum: u64,
 }
 
-/// A sum that no change of a single word leaves as it is, and other damage hardly ever. Of words of eight bytes, lowest
-/// byte first, the last one filled up by zeros.
+/// A sum that detects every change of a single word, and almost all other damage. Of words of eight bytes, lowest byte first, the last one
+/// padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
-    // The prime and the beginning are those of FNV-1a, which brings no high bits to the low ones.
-    let mixed = |product: u64| product ^ (product >> 32);
-    let add = |sum: u64, word: u64| mixed((sum ^ word).wrapping_mul(0x0000_0100_0000_01b3));
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |sum, bytes| add(sum, word(bytes)))
+    Checksum::new().add_bytes(bytes).value()
+}
+
+/// A [`checksum`] of several pieces, as of their concatenation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum(u64);
+
+impl Checksum {
+    /// The checksum of nothing. The start value and the prime are those of FNV-1a, which carries no high bits to the low ones.
+    #[allow(clippy::new_without_default, reason = "`new` is const")]
+    pub const fn new() -> Checksum {
+        Checksum(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// Appends a piece. The length of all but the last one is a multiple of 8.
+    pub fn add_bytes(self, bytes: &[u8]) -> Checksum {
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        bytes.chunks(8).fold(self, |sum, bytes| sum.add_word(word(bytes)))
+    }
+
+    /// Appends a word.
+    #[inline]
+    pub const fn add_word(self, word: u64) -> Checksum {
+        let product = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        Checksum(product ^ (product >> 32))
+    }
+
+    /// The checksum.
+    #[inline]
+    pub const fn value(self) -> u64 {
+        self.0
+    }
 }
 
 /// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier.
@@ -197,10 +227,8 @@ pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
 /// Value of [`SWITCH_VARIABLE`] that has a program count from its first path on.
 pub const SWITCH_IS_ON: &str = "on";
 
-/// First bytes of a raw file.
-pub const RAW_MAGIC: [u8; 8] = *b"TRODRAW\0";
-/// Version of the raw file's layout. Versions 1 and 2 could not say that counts were lost.
-pub const RAW_VERSION: u32 = 3;
+/// Version of raw files, of kind [`head::FileKind::RAW_COUNTS`].
+pub const RAW_VERSION: u32 = 4;
 /// Length of a file (one zero) whose program had no room for a header, so that none of its counts are there. An empty
 /// file is one that was just made.
 pub const RAW_GIVEN_UP: u64 = 1;
@@ -208,8 +236,6 @@ pub const RAW_GIVEN_UP: u64 = 1;
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
 /// Version of the [`UnitRecord`] layout.
 pub const UNIT_VERSION: u32 = 2;
-/// Value of [`RawHeader::ready`] in a file whose header is complete.
-pub const RAW_READY: u32 = 0x5245_4459;
 
 /// 128-bit identity of a unit or of an image, as bytes.
 pub type Identity = [u8; 16];
@@ -230,16 +256,12 @@ pub struct UnitRecord {
     pub counters: u64,
 }
 
-/// Start of a raw file.
+/// Start of a raw file and of a stream file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawHeader {
-    /// [`RAW_MAGIC`].
-    pub magic: [u8; 8],
-    /// [`RAW_VERSION`].
-    pub version: u32,
-    /// [`RAW_READY`] once all else is written; written last.
-    pub ready: u32,
+    /// The [`head::FileHead`]. Its checksum is written last: until then the file is not set up.
+    pub head: [u8; HEAD_BYTES],
     /// Identity of the image, [`image_identity`] of its units.
     pub image: Identity,
     /// Counters (`u64`) in each region.
@@ -262,8 +284,27 @@ pub struct RawHeader {
     pub created_ns: u64,
     /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none.
     pub switch_offset: u64,
-    /// What was lost by processes that have no region ([`LostThreads`]).
+    /// [`Checksum`] of the fields between the head and this one, of the [`RawUnit`]s and of the path.
+    pub checksum: u64,
+    /// What was lost by processes that have no region ([`LostThreads`]). It changes while programs run.
     pub lost: u64,
+}
+
+impl RawHeader {
+    /// Where the fields lie that [`RawHeader::checksum`] covers.
+    pub const CHECKED: core::ops::Range<usize> = HEAD_BYTES..core::mem::offset_of!(RawHeader, checksum);
+
+    /// What [`RawHeader::checksum`] has to be in a file that begins with these bytes; `None` if they do not have all that it covers.
+    pub fn checksum_of(bytes: &[u8]) -> Option<u64> {
+        let header = <RawHeader as layout::Layout>::read(bytes)?;
+        let part = |offset: u64, length: u64| {
+            let end = usize::try_from(offset.checked_add(length)?).ok()?;
+            bytes.get(usize::try_from(offset).ok()?..end)
+        };
+        let units = part(header.units_offset, header.units.checked_mul(size_of::<RawUnit>() as u64)?)?;
+        let path = part(header.path_offset, header.path_len)?;
+        Some(Checksum::new().add_bytes(bytes.get(RawHeader::CHECKED)?).add_bytes(units).add_bytes(path).value())
+    }
 }
 
 /// A word that says how many threads counted in memory that was thrown away, and why: one in the header, one in each region. They add up.
@@ -334,10 +375,11 @@ pub struct RawUnit {
 layout::layouts! {
     UnitRecord { magic, version, unit, counters_delta, counters }
     RawHeader {
-        magic, version, ready, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid,
-        created_ns, switch_offset, lost,
+        head, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns, switch_offset,
+        checksum, lost,
     }
     RawUnit { unit, first, counters }
+    KnownHeader { head, image, counters, checksum }
 }
 
 /// Byte of a raw file whose lock means ownership of region `index`. Far beyond any data.
@@ -409,6 +451,7 @@ mod tests {
         let bytes: [u8; 27] = core::array::from_fn(|i| (i * 37) as u8);
         let sum = checksum(&bytes);
         assert_ne!(checksum(&bytes[..26]), sum);
+        assert_eq!(Checksum::new().add_bytes(&bytes[..8]).add_bytes(&bytes[8..]).value(), sum);
         for one in 0..27 * 8 {
             for other in one..27 * 8 {
                 let mut changed = bytes;
@@ -424,9 +467,9 @@ mod tests {
     #[test]
     fn layouts_have_no_hidden_padding() {
         assert_eq!(size_of::<UnitRecord>(), 40);
-        assert_eq!(size_of::<RawHeader>(), 8 + 4 + 4 + 16 + 11 * 8);
+        assert_eq!(size_of::<RawHeader>(), HEAD_BYTES + 16 + 12 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
-        assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 40));
+        assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 64));
     }
 
     #[test]

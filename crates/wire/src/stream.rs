@@ -4,7 +4,7 @@
 //! that is unique in the image. So counts follow from events ([`Event`]), and so does the order of paths and calls.
 //!
 //! ```text
-//! stream file  RawHeader (magic STREAM_MAGIC) ... regions, one or more of each thread
+//! stream file  RawHeader (kind STREAM_FILE) ... regions, one or more of each thread
 //! region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
 //!              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
 //! chunk        0             64                CHUNK_BYTES
@@ -19,10 +19,13 @@
 //! - What a signal handler writes between an addition to the cursor at the end of a chunk and the runtime lies behind the
 //!   chunk; so the chunk behind the one that is filled is always free.
 //!
-//! Invariants: no event is 0; the events of a chunk end with the last word that is not 0.
+//! Invariants: no event is 0; the events of a chunk end with the last word that is not 0. What readers of a file that is being written
+//! may believe stands in [`crate::live`].
 
-/// First bytes of a stream file.
-pub const STREAM_MAGIC: [u8; 8] = *b"TRODSTR2";
+use crate::Checksum;
+
+/// Version of stream files, of kind [`crate::head::FileKind::STREAM_FILE`].
+pub const STREAM_VERSION: u32 = 3;
 /// Bytes of a chunk; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;
 /// Bytes of the shadow stack, with the header before it. A mapped region begins at a multiple of it.
@@ -120,13 +123,25 @@ pub struct ChunkHeader {
     pub template: u64,
     /// Events of the stream that were lost before it.
     pub lost: u64,
+    /// [`ChunkHeader::fields_checksum`].
+    pub checksum: u64,
     /// 0.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
+}
+
+impl ChunkHeader {
+    /// Checksum of all fields that stay as they are while the chunk has this header: all but the state.
+    #[inline]
+    pub const fn fields_checksum(&self) -> u64 {
+        let (thread, process) = (self.thread as u64, self.process as u64);
+        let sum = Checksum::new().add_word(thread << 32 | process).add_word(self.parent as u64).add_word(self.started_ns);
+        sum.add_word(self.sequence).add_word(self.template).add_word(self.lost).value()
+    }
 }
 
 crate::layout::layouts! {
     RegionStream { thread, process, slots, more_regions, started_ns, sequence, lost, end, region, next }
-    ChunkHeader { state, thread, process, parent, started_ns, sequence, template, lost, reserved }
+    ChunkHeader { state, thread, process, parent, started_ns, sequence, template, lost, checksum, reserved }
 }
 
 /// Nothing in it is needed.

@@ -13,14 +13,16 @@
 //!   did not live to begin. Zeros behind the last chunk of an extent are room that no chunk has yet.
 //! - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
 //!
-//! Extents are mapped while they are written: what was recorded survives a crash or a kill.
+//! Extents are mapped while they are written: what was recorded survives a crash or a kill. What readers may believe stands in
+//! [`crate::live`].
 //! Everything is little-endian. Times are ticks of the time-stamp counter, or nanoseconds where the processor has no constant one;
 //! the anchors of the process file relate ticks to the system's monotonic clock.
 
-/// First eight bytes of an extent, and so of a `.threads` file.
-pub const MAGIC: [u8; 8] = *b"TRODWAIT";
-/// Version of this layout.
-pub const VERSION: u32 = 3;
+use crate::Checksum;
+use crate::head::{FileHead, FileKind, HEAD_BYTES};
+
+/// Version of this layout, of kind [`FileKind::WAITS`].
+pub const VERSION: u32 = 4;
 /// Variable that names the folder of the recording, for the recorder.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
 /// Variable with the samples per second of processor time and thread; `0` turns sampling off.
@@ -50,47 +52,40 @@ pub const ROOT_PEER: i32 = -3;
 /// Tag of a receive of any tag.
 pub const ANY_TAG: i32 = -1;
 
-/// Begins an extent.
+/// Begins an extent, and so a `.threads` file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentHeader {
-    /// [`MAGIC`].
-    pub magic: [u8; 8],
-    /// [`VERSION`].
-    pub version: u32,
-    /// Number of the process.
-    pub process: u32,
+    /// The [`FileHead`]: each extent has one, since the process that was to begin the first extent may not have lived to do so.
+    pub head: [u8; HEAD_BYTES],
     /// When the recording of the process began, ticks: with its number, its name in the text.
     pub start: u64,
+    /// Number of the process.
+    pub process: u32,
     /// Bytes of the extent with this header; a multiple of [`EXTENT_ALIGNMENT`].
     pub size: u32,
-    /// [`ExtentHeader::checksum`].
-    pub check: u32,
+    /// [`Checksum`] of the three fields.
+    pub checksum: u64,
+    /// 0.
+    pub reserved: u64,
 }
 
 impl ExtentHeader {
-    /// A header with its checksum.
-    pub const fn new(process: u32, start: u64, size: u32) -> ExtentHeader {
-        let mut header = ExtentHeader { magic: MAGIC, version: VERSION, process, start, size, check: 0 };
-        header.check = header.checksum();
-        header
+    /// A header with its checksums.
+    pub fn new(process: u32, start: u64, size: u32) -> ExtentHeader {
+        let head = FileHead::new(FileKind::WAITS, VERSION).to_bytes();
+        let header = ExtentHeader { head, start, process, size, checksum: 0, reserved: 0 };
+        ExtentHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// What `check` has to be.
-    pub const fn checksum(&self) -> u32 {
-        checksum([self.version, self.process, self.start as u32, (self.start >> 32) as u32, self.size])
+    /// Whether it is as a recorder of this version wrote it.
+    pub fn is_intact(&self) -> bool {
+        FileHead::read(&self.head) == Ok(FileHead::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
     }
-}
 
-/// Sum of the fields of a header: FNV-1a, by words.
-const fn checksum(words: [u32; 5]) -> u32 {
-    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
-    while at < words.len() {
-        hash = (hash ^ words[at]).wrapping_mul(0x0100_0193);
-        hash ^= hash >> 15;
-        at += 1;
+    fn fields_checksum(&self) -> u64 {
+        Checksum::new().add_word(self.start).add_word((self.process as u64) << 32 | self.size as u64).value()
     }
-    hash
 }
 
 /// Begins a chunk.
@@ -107,23 +102,27 @@ pub struct ChunkHeader {
     pub first: u32,
     /// Bytes of the chunk with this header; a multiple of [`CHUNK_ALIGNMENT`].
     pub size: u32,
-    /// [`ChunkHeader::checksum`].
-    pub check: u32,
-    /// Zero.
-    pub reserved: u64,
+    /// 0.
+    pub reserved: u32,
+    /// [`Checksum`] of the fields before.
+    pub checksum: u64,
 }
 
 impl ChunkHeader {
     /// A header with its checksum.
     pub const fn new(kind: u32, thread: u32, first: u32, size: u32) -> ChunkHeader {
-        let mut header = ChunkHeader { magic: CHUNK_MAGIC, kind, thread, first, size, check: 0, reserved: 0 };
-        header.check = header.checksum();
-        header
+        let header = ChunkHeader { magic: CHUNK_MAGIC, kind, thread, first, size, reserved: 0, checksum: 0 };
+        ChunkHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// What `check` has to be.
-    pub const fn checksum(&self) -> u32 {
-        checksum([self.magic, self.kind, self.thread, self.first, self.size])
+    /// Whether it is as a recorder wrote it.
+    pub const fn is_intact(&self) -> bool {
+        self.magic == CHUNK_MAGIC && self.checksum == self.fields_checksum()
+    }
+
+    const fn fields_checksum(&self) -> u64 {
+        let sum = Checksum::new().add_word((self.magic as u64) << 32 | self.kind as u64);
+        sum.add_word((self.thread as u64) << 32 | self.first as u64).add_word(self.size as u64).value()
     }
 }
 
@@ -204,8 +203,8 @@ pub struct SampleRecord {
 }
 
 crate::layout::layouts! {
-    ExtentHeader { magic, version, process, start, size, check }
-    ChunkHeader { magic, kind, thread, first, size, check, reserved }
+    ExtentHeader { head, start, process, size, checksum, reserved }
+    ChunkHeader { magic, kind, thread, first, size, reserved, checksum }
     ThreadHeader { thread, reserved, begin, begin_ns, token, anchor_ticks, anchor_ns }
     CallRecord { enter, exit, kind, function, stack, object, peer, tag, amount, request, cpu_ns }
     SampleRecord { time, address, stack, calls, position }

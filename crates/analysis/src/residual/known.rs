@@ -15,7 +15,9 @@ use trodden_stored::known::known_paths;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputError, InputKind};
 use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
-use trodden_wire::{COUNTERS_SECTION, KNOWN_MAGIC, checksum};
+use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::layout::Layout;
+use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
 
 /// Known paths that the user named, and those that builds knew.
 #[derive(Default)]
@@ -121,7 +123,11 @@ pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result
         }
     }
     anyhow::ensure!(residual, "{} was not built with --residual, so it counts all paths", program.display());
-    Ok([&KNOWN_MAGIC[..], &image.identity.0, &counters.to_le_bytes(), &checksum(&bits).to_le_bytes(), &bits].concat())
+    let head = FileHead::new(FileKind::MORE_KNOWN, KNOWN_VERSION).to_bytes();
+    let mut file = vec![0; KnownHeader::BYTES];
+    KnownHeader { head, image: image.identity.0, counters, checksum: checksum(&bits) }.write(&mut file).context("a header has its size")?;
+    file.extend(bits);
+    Ok(file)
 }
 
 /// Number of counters in a program.

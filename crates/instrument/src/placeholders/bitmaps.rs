@@ -61,14 +61,15 @@ fn is_update(user: Value, address: Value) -> bool {
 
 /// Replaces an instruction by a constant, and what follows from it.
 fn fold(module: Module, value: Value, constant: u64) {
-    let users: IndexSet<Value> = value.users().collect();
-    let folded: Vec<(Value, u64)> = users.iter().filter_map(|user| Some((*user, result(*user, value, constant)?))).collect();
-    users.iter().filter(|user| is_branch(**user)).for_each(|branch| fold_branch(module, *branch, constant != 0));
-    for (user, constant) in folded {
+    let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
+    branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));
+    // Asked again each time: folding one user may fold, and delete, another.
+    while let Some((user, constant)) = value.users().find_map(|user| Some((user, result(user, value, constant)?))) {
         fold(module, user, constant);
     }
     value.replace_uses(Value(llvm!(LLVMConstInt(value.kind(), constant, 0))));
-    value.erase();
+    // SAFETY: it has no users, and callers are done with it.
+    unsafe { value.erase() };
 }
 
 /// What an instruction gives where one of its operands is a constant; nothing if it is not one that checks bits.
@@ -103,7 +104,8 @@ fn fold_branch(module: Module, branch: Value, condition: bool) {
     let (block, successors) = (branch.block(), branch.successors());
     let (live, dead): (Block, Block) = if condition { (successors[0], successors[1]) } else { (successors[1], successors[0]) };
     Builder::before(module, branch, branch.location()).jump(live);
-    branch.erase();
+    // SAFETY: the block has its new end already, and the caller goes on to other users.
+    unsafe { branch.erase() };
     if live != dead {
         phis::rebuild(module, dead, |old| old.into_iter().filter(|(_, from)| *from != block).collect());
     }

@@ -143,6 +143,7 @@ impl ProbeCode<'_> {
         let register = Builder::phi_at_top(module, rest, module.i64(), self.location);
         register.add_incoming(&[(without, block), (with, counting)]);
         choice.replace_uses(register);
-        choice.erase();
+        // SAFETY: the register takes its place, and the loop's description is not read again.
+        unsafe { choice.erase() };
     }
 }

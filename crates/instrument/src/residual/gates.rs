@@ -148,6 +148,7 @@ fn leave_out_trivial(head: Block) {
         });
         let Some((phi, value)) = trivial else { return };
         phi.replace_uses(value);
-        phi.erase();
+        // SAFETY: the search begins again, with the nodes that are left.
+        unsafe { phi.erase() };
     }
 }

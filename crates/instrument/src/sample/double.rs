@@ -205,7 +205,8 @@ impl Double<'_> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (acquire, acquired) = self.acquire(counted_head);
         for (block, on, off) in [(check, acquire, head), (counted_check, counted_head, head)] {
-            block.terminator().erase();
+            // SAFETY: the handle was asked for here; those of places and values are to instructions within blocks.
+            unsafe { block.terminator().erase() };
             self.tier.insert_check(block, on, off, self.location);
         }
         for phi in counted_head.phis() {

@@ -64,7 +64,8 @@ pub fn make(module: Module, passings: &[Passing]) {
                 if !call.is_void() {
                     call.replace_uses(new);
                 }
-                call.erase();
+                // SAFETY: the passings of a call are taken together, and no others name it.
+                unsafe { call.erase() };
             }
             None => replaced.extend(guard(module, call, &passings)),
         }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_sequence::CompressionMethod;
 use trodden_wire::LostThreads;
-use trodden_wire::stream::SLOTS;
+use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
 /// Chunks of a frame.
 const FRAME_CHUNKS: usize = 16;
@@ -135,6 +135,7 @@ impl Drain {
             self.take(&chunk)?;
         }
         self.flush_all()?;
+        self.drained.damaged += damaged_words(&self.live)?;
         let bytes = self.builder.close_all()?;
         Ok(Drained { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
@@ -175,6 +176,7 @@ impl Drain {
                 next = rest.head.sequence.saturating_add(rest.head.chunks);
             }
         }
+        drained.damaged += damaged_words(&live)?;
         // A journal or log may lack its end, of chunks that were given back.
         ends.into_iter().try_for_each(|(key, end)| builder.end_at(key, end))?;
         let bytes = builder.close_all()?;
@@ -266,6 +268,15 @@ fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Ch
             follows
         })
         .collect()
+}
+
+/// Number of words in chunks whose headers are damaged: which thread wrote them is unknown.
+fn damaged_words(live: &LiveStream) -> Result<u64, ProfileError> {
+    let damaged = live.damaged_chunks()?;
+    for offset in &damaged {
+        ::log::warn!("{}: the header of the chunk at byte {offset} is damaged: its events are lost", live.path().display());
+    }
+    Ok(damaged.len() as u64 * CHUNK_EVENTS)
 }
 
 /// What is not in a closed window.

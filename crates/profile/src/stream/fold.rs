@@ -10,7 +10,9 @@ use crate::private;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_wire::{LostThreads, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
+use trodden_container::{FileHead, FileKind};
+use trodden_wire::layout::Layout;
+use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 const PAGE: u64 = 4096;
 
@@ -42,31 +44,33 @@ pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThrea
     let write = || -> std::io::Result<()> {
         let file = private::create_file(path)?;
         let image_path = head.image_path.as_os_str().as_bytes();
-        let units_offset = size_of::<RawHeader>() as u64;
-        let path_offset = units_offset + head.units.len() as u64 * size_of::<RawUnit>() as u64;
-        let regions_offset = (path_offset + image_path.len() as u64).next_multiple_of(PAGE);
-        let header = RawHeader {
-            magic: RAW_MAGIC,
-            version: RAW_VERSION,
-            ready: RAW_READY,
+        let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + head.units.len() * RawUnit::BYTES);
+        let regions_offset = ((path_offset + image_path.len()) as u64).next_multiple_of(PAGE);
+        let mut header = RawHeader {
+            head: FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
             image: head.image.0,
             counters: head.counters,
             units: head.units.len() as u64,
-            units_offset,
-            path_offset,
+            units_offset: units_offset as u64,
+            path_offset: path_offset as u64,
             path_len: image_path.len() as u64,
             regions_offset,
             region_stride: region_stride(head.counters),
             pid: head.pid,
             created_ns: head.created_ns,
             switch_offset: 0,
+            checksum: 0,
             lost: 0,
         };
-        file.write_all_at(&header_bytes(&header), 0)?;
-        let units =
-            head.units.iter().flat_map(|(unit, first, counters)| [&unit.0[..], &first.to_le_bytes(), &counters.to_le_bytes()].concat());
-        file.write_all_at(&units.collect::<Vec<u8>>(), units_offset)?;
-        file.write_all_at(image_path, path_offset)?;
+        let mut setup = vec![0; path_offset];
+        for ((unit, first, counters), bytes) in head.units.iter().zip(setup[units_offset..].chunks_exact_mut(RawUnit::BYTES)) {
+            RawUnit { unit: unit.0, first: *first, counters: *counters }.write(bytes).expect("as many bytes as a unit has");
+        }
+        setup.extend(image_path);
+        header.write(&mut setup).expect("as many bytes as a header has");
+        header.checksum = RawHeader::checksum_of(&setup).expect("units and path follow the header");
+        header.write(&mut setup).expect("as many bytes as a header has");
+        file.write_all_at(&setup, 0)?;
         file.set_len(regions_offset + header.region_stride)?;
         // Sparse, as programs make them.
         for (index, counts) in counts.chunks(512).enumerate().filter(|(_, counts)| counts.iter().any(|c| *c != 0)) {
@@ -76,18 +80,4 @@ pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThrea
         file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(head.counters))
     };
     write().map_err(failed)
-}
-
-fn header_bytes(header: &RawHeader) -> Vec<u8> {
-    let mut bytes = header.magic.to_vec();
-    bytes.extend(header.version.to_le_bytes());
-    bytes.extend(header.ready.to_le_bytes());
-    bytes.extend(header.image);
-    let RawHeader { counters, units, units_offset, path_offset, path_len, .. } = *header;
-    let RawHeader { regions_offset, region_stride, pid, created_ns, switch_offset, lost, .. } = *header;
-    for word in [counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns, switch_offset, lost]
-    {
-        bytes.extend(word.to_le_bytes());
-    }
-    bytes
 }

@@ -6,19 +6,18 @@
 //! free before it changes.
 
 use crate::error::ProfileError;
-use crate::raw::Raw;
+use crate::raw::{Raw, RawSetup, begins_as};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::Read;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trodden_container::FileKind;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream,
-    SHADOW_BYTES, SLOTS, STREAM_MAGIC,
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS,
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
@@ -72,6 +71,26 @@ pub struct Chunk {
     pub place: (u64, u64),
 }
 
+impl ThreadKey {
+    fn of(header: &ChunkHeader) -> ThreadKey {
+        ThreadKey { process: header.process, started_ns: header.started_ns, thread: header.thread }
+    }
+}
+
+impl Chunk {
+    fn new(header: &ChunkHeader, place: (u64, u64)) -> Chunk {
+        Chunk {
+            key: ThreadKey::of(header),
+            parent: Some(header.parent).filter(|p| *p != 0),
+            sequence: header.sequence,
+            lost: header.lost,
+            template: header.template,
+            is_full: header.state == CHUNK_FULL,
+            place,
+        }
+    }
+}
+
 /// What a flight recorder has of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveThread {
@@ -99,8 +118,7 @@ pub struct LiveStream {
 
 /// Whether a file begins as a stream file does.
 pub fn is_stream_file(path: &Path) -> bool {
-    let mut magic = [0; 8];
-    File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == STREAM_MAGIC
+    begins_as(path, FileKind::STREAM_FILE)
 }
 
 impl LiveStream {
@@ -111,16 +129,16 @@ impl LiveStream {
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = Raw::new(path, file, STREAM_MAGIC)?;
-        let header = raw.header()?;
+        let raw = Raw::new(path, file)?;
+        let RawSetup { header, units, image_path } = raw.setup(FileKind::STREAM_FILE)?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("regions of {} bytes, not {}", header.region_stride, region_stride(REGION_WORDS));
             return Err(ProfileError::RawDamaged { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
         }
-        let units = raw.units(&header)?.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
+        let units = units.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
         let head = StreamHead {
             image: Identity(header.image),
-            image_path: raw.image_path(&header).unwrap_or_default(),
+            image_path,
             counters: header.counters,
             units,
             pid: header.pid,
@@ -176,25 +194,39 @@ impl LiveStream {
     /// # Errors
     /// The file cannot be read.
     pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<Chunk>, ProfileError> {
-        let (state, chunk) = self.written(region, slot)?;
-        Ok((state == CHUNK_CURRENT || state == CHUNK_FULL).then_some(chunk))
+        let (header, is_intact) = self.header(region, slot)?;
+        Ok((header.state != CHUNK_FREE && is_intact).then(|| Chunk::new(&header, (region, slot))))
     }
 
-    /// The state of a chunk, and what its header says of its last contents.
-    fn written(&self, region: u64, slot: u64) -> Result<(u32, Chunk), ProfileError> {
-        let mut bytes = [0; size_of::<ChunkHeader>()];
-        self.exact(&mut bytes, self.chunk_at(region, slot))?;
-        let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
-        let chunk = Chunk {
-            key: ThreadKey { process: header.process, started_ns: header.started_ns, thread: header.thread },
-            parent: Some(header.parent).filter(|p| *p != 0),
-            sequence: header.sequence,
-            lost: header.lost,
-            template: header.template,
-            is_full: header.state == CHUNK_FULL,
-            place: (region, slot),
-        };
-        Ok((header.state, chunk))
+    /// The header of a chunk, and whether it is as its program wrote it. That of a free one may be changing.
+    fn header(&self, region: u64, slot: u64) -> Result<(ChunkHeader, bool), ProfileError> {
+        let mut bytes = [0; ChunkHeader::BYTES];
+        let mut readings = 0;
+        loop {
+            self.exact(&mut bytes, self.chunk_at(region, slot))?;
+            let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
+            let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
+            readings += 1;
+            // Read while it changed, one may have the state of its last contents and fields of the next.
+            if is_intact || header.state == CHUNK_FREE || readings == READINGS {
+                return Ok((header, is_intact));
+            }
+        }
+    }
+
+    /// Where chunks are whose headers are damaged. What threads wrote there is lost.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn damaged_chunks(&self) -> Result<Vec<u64>, ProfileError> {
+        let mut damaged = Vec::new();
+        for region in 0..self.regions()? {
+            for slot in 0..SLOTS {
+                let (header, is_intact) = self.header(region, slot)?;
+                damaged.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_at(region, slot)));
+            }
+        }
+        Ok(damaged)
     }
 
     /// All chunks with something in them, by stream and place in it.
@@ -221,10 +253,10 @@ impl LiveStream {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
-                let chunk = self.written(region, slot)?.1;
-                if chunk.key.started_ns != 0 {
-                    let end = ends.entry(chunk.key).or_default();
-                    *end = (*end).max(chunk.sequence.saturating_add(1));
+                let (header, is_intact) = self.header(region, slot)?;
+                if is_intact {
+                    let end = ends.entry(ThreadKey::of(&header)).or_default();
+                    *end = (*end).max(header.sequence.saturating_add(1));
                 }
             }
         }
@@ -270,8 +302,12 @@ impl LiveStream {
     /// What a flight recorder has of each thread, by process and beginning. Of a whole program: what was not drained.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or is damaged.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
+        if let Some(offset) = self.damaged_chunks()?.first() {
+            let what = "the header of a chunk".into();
+            return Err(ProfileError::RawDamaged { path: self.path.clone(), offset: *offset, what });
+        }
         let chunks = self.chunks()?;
         chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.thread(chunks)).collect()
     }
@@ -282,17 +318,19 @@ impl LiveStream {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
         for _ in 0..READINGS {
-            let kept = self.unchanged(&seen)?;
-            if let Some((last, newest)) = kept.last()
+            let mut kept = self.unchanged(&seen)?;
+            if let Some((last, newest)) = kept.last_mut()
                 && seen.last().is_some_and(|seen| seen.sequence == last.sequence)
             {
-                // What comes before a gap is not the end.
-                let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
-                let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let frames = self.frames(last)?;
                 let mut again = Vec::new();
                 self.read_events(last, &mut again)?;
                 let is_running = again != *newest || self.chunk(last.place.0, last.place.1)?.as_ref() != Some(last);
+                // A reading that goes on while events are written may lack one of them and have the next.
+                newest.truncate(newest.iter().zip(&again).take_while(|(one, other)| one == other).count());
+                // What comes before a gap is not the end.
+                let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
+                let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
                 return Ok(LiveThread { key, frames, events, earlier, is_running });
             }

@@ -8,8 +8,10 @@ pub use profiles::{counts, identity, profile, run, unit_map};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use trodden_container::{FileHead, FileKind};
 use trodden_unit::{Frame, Identity};
-use trodden_wire::{RAW_MAGIC, RAW_READY, RAW_VERSION, UNIT_MAGIC, UNIT_VERSION, image_identity};
+use trodden_wire::layout::Layout;
+use trodden_wire::{RAW_VERSION, RawHeader, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 
 /// A raw file in the making.
 pub struct RawFile {
@@ -46,34 +48,30 @@ impl RawFile {
     /// Bytes up to the first region, and the distance of regions.
     pub fn head(&self) -> (Vec<u8>, u64) {
         let stride = trodden_wire::region_stride(self.counters());
-        let (units_offset, path_offset) = (128, 128 + 32 * self.units.len() as u64);
-        let regions_offset = (path_offset + self.image.len() as u64).next_multiple_of(4096);
-        let mut bytes = Vec::new();
-        bytes.extend(RAW_MAGIC);
-        bytes.extend(RAW_VERSION.to_le_bytes());
-        bytes.extend(RAW_READY.to_le_bytes());
-        bytes.extend(self.identity().0);
-        let rest = [
-            self.counters(),
-            self.units.len() as u64,
-            units_offset,
-            path_offset,
-            self.image.len() as u64,
-            regions_offset,
-            stride,
-            4711,
-            1_700_000_000_000_000_000,
-            0,
-        ];
-        rest.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
-        bytes.resize(128, 0);
-        for (unit, first, counters) in &self.units {
-            bytes.extend(unit.0);
-            bytes.extend(first.to_le_bytes());
-            bytes.extend(counters.to_le_bytes());
+        let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + RawUnit::BYTES * self.units.len());
+        let regions_offset = (path_offset + self.image.len()).next_multiple_of(4096);
+        let header = RawHeader {
+            head: FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
+            image: self.identity().0,
+            counters: self.counters(),
+            units: self.units.len() as u64,
+            units_offset: units_offset as u64,
+            path_offset: path_offset as u64,
+            path_len: self.image.len() as u64,
+            regions_offset: regions_offset as u64,
+            region_stride: stride,
+            pid: 4711,
+            created_ns: 1_700_000_000_000_000_000,
+            ..RawHeader::default()
+        };
+        let mut bytes = vec![0; path_offset];
+        header.write(&mut bytes).unwrap();
+        for ((unit, first, counters), bytes) in self.units.iter().zip(bytes[units_offset..].chunks_mut(RawUnit::BYTES)) {
+            RawUnit { unit: unit.0, first: *first, counters: *counters }.write(bytes).unwrap();
         }
         bytes.extend(self.image.as_bytes());
-        bytes.resize(regions_offset as usize, 0);
+        bytes.resize(regions_offset, 0);
+        seal(&mut bytes);
         (bytes, stride)
     }
 
@@ -92,6 +90,13 @@ impl RawFile {
     }
 }
 
+/// Gives a raw file the checksum of its header, its units and its path, if these are there.
+pub fn seal(bytes: &mut [u8]) {
+    if let Some(checksum) = RawHeader::checksum_of(bytes) {
+        RawHeader { checksum, ..RawHeader::read(bytes).unwrap() }.write(bytes).unwrap();
+    }
+}
+
 /// An ELF file with unit records, and frames of those that have one.
 pub fn image_file(units: &[(Identity, u64)], frames: &[Frame]) -> Vec<u8> {
     use object::write::Object;
@@ -100,12 +105,11 @@ pub fn image_file(units: &[(Identity, u64)], frames: &[Frame]) -> Vec<u8> {
     let records = object.add_section(Vec::new(), trodden_wire::UNITS_SECTION.into(), SectionKind::Data);
     let mut first = 0i64;
     for (place, (unit, counters)) in units.iter().enumerate() {
-        let mut record = Vec::new();
-        record.extend(UNIT_MAGIC.to_le_bytes());
-        record.extend(UNIT_VERSION.to_le_bytes());
-        record.extend(unit.0);
-        record.extend((first - 40 * place as i64).to_le_bytes());
-        record.extend(counters.to_le_bytes());
+        let counters_delta = first - (UnitRecord::BYTES * place) as i64;
+        let mut record = [0; UnitRecord::BYTES];
+        UnitRecord { magic: UNIT_MAGIC, version: UNIT_VERSION, unit: unit.0, counters_delta, counters: *counters }
+            .write(&mut record)
+            .unwrap();
         object.append_section_data(records, &record, 8);
         first += 8 * *counters as i64;
     }

@@ -202,7 +202,11 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundin
             let bytes = plural(drained.damaged_bytes.into(), "byte", "bytes");
             log::warn!("the log or a journal of {} is damaged: cannot read {bytes}", stream.display());
         }
-        lossy += fold(&log)? + drained.lost.threads() + u64::from(drained.damaged_bytes > 0);
+        if drained.damaged > 0 {
+            log::warn!("{}: {} are no events: the file is damaged", stream.display(), plural(drained.damaged.into(), "word", "words"));
+        }
+        let is_damaged = drained.damaged_bytes > 0 || drained.damaged > 0;
+        lossy += fold(&log)? + drained.lost.threads() + u64::from(is_damaged);
     }
     let run = Run { host: host(), suite: destination.suite.clone(), ..one_run() };
     let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, around.units.as_ref());

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::SystemTime;
-use trodden_wire::{LostThreads, RAW_MAGIC, RAW_READY, RawHeader, region_lost_offset};
+use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, region_lost_offset};
 
 /// The object, built once for all test processes: the first builds it while the others wait, unless it is newer than its sources.
 pub fn object() -> &'static Path {
@@ -143,8 +144,7 @@ impl Raw {
                 word(std::mem::offset_of!(RawHeader, $name)) as usize
             };
         }
-        assert_eq!(bytes[..8], RAW_MAGIC);
-        assert_eq!(word(8) >> 32, u64::from(RAW_READY));
+        assert_eq!(FileHead::read(&bytes), Ok(FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION)));
         let units = (0..field!(units)).map(|index| field!(units_offset) + 32 * index);
         let (first, stride) = (field!(regions_offset), field!(region_stride));
         assert_eq!((bytes.len() - first) % stride, 0, "partial region");

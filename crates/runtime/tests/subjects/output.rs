@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trodden_wire::LostReason;
+use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::{LostReason, RAW_VERSION};
 
 /// Counts counter 0 in two threads, one after the other, in another folder than the one it began in; prints `done`.
 const SIMPLE: &str = r#"
@@ -116,11 +117,15 @@ fn foreign_files_stay_as_they_are() {
     let (lab, program) = simple("foreign");
     let keep = lab.path("keep.txt");
     fs::write(&keep, "precious").unwrap();
+    let head = |newer: u32| FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION + newer).to_bytes();
     let set_up = |name: &str| match name {
         "text" => fs::write(lab.path(name), "some text\n").unwrap(),
         "zeros" => fs::write(lab.path(name), [0; 8192]).unwrap(),
-        "magic" => fs::write(lab.path(name), [&b"TRODRAW\0\x04\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
-        "short" => fs::write(lab.path(name), &b"TRODRAW\0\x03\0\0\0YDER"[..]).unwrap(),
+        "earlier" => fs::write(lab.path(name), [&b"TRODRAW\0\x03\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
+        "newer" => fs::write(lab.path(name), [&head(1)[..], &[0; 8192]].concat()).unwrap(),
+        "damaged" => fs::write(lab.path(name), [&head(0)[..31], &[0x55; 8192]].concat()).unwrap(),
+        "other" => fs::write(lab.path(name), FileHead::new(FileKind::PROFILE, RAW_VERSION).to_bytes()).unwrap(),
+        "short" => fs::write(lab.path(name), head(0)).unwrap(),
         "link" => symlink(&keep, lab.path(name)).unwrap(),
         "dangling" => symlink(lab.path("made"), lab.path(name)).unwrap(),
         "folder" => fs::create_dir(lab.path(name)).unwrap(),
@@ -134,7 +139,10 @@ fn foreign_files_stay_as_they_are() {
     for (name, part) in [
         ("text", "not a raw profile"),
         ("zeros", "not a raw profile"),
-        ("magic", "another version"),
+        ("earlier", "another version"),
+        ("newer", "another version"),
+        ("damaged", "header is damaged"),
+        ("other", "not a raw profile"),
         ("short", "another image"),
         ("link", "symbolic link"),
         ("dangling", "symbolic link"),
@@ -169,9 +177,10 @@ fn an_unfinished_header_is_completed() {
     let (lab, program) = simple("unfinished");
     lab.run(&program, "a.raw");
     let whole = fs::read(lab.path("a.raw")).unwrap();
-    for length in [0, 104, 120, 4096] {
+    for length in [0, 104, 144, 4096] {
         let mut part = whole[..length].to_vec();
-        part.iter_mut().skip(12).take(4).for_each(|byte| *byte = 0);
+        // The head's checksum.
+        part.iter_mut().skip(24).take(8).for_each(|byte| *byte = 0);
         fs::write(lab.path("a.raw"), part).unwrap();
         lab.run(&program, "a.raw");
         assert_eq!(lab.raw_file(".").count(0), 2);

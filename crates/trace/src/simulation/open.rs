@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use trodden_container::FileKind;
 use trodden_profile::temporary::TemporaryFolder;
 use trodden_stored::decompress;
 
@@ -139,7 +140,7 @@ fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let head = &beginning[..beginning.len().min(1024)];
     let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
     Ok(match head {
-        [b't', b'r', b'o', b'd', b'r', b'e', b'c', b'\n', ..] => SourceFormat::Recorded,
+        _ if FileKind::of(head).is_some() || head.starts_with(b"trodrec\n") => SourceFormat::Recorded,
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {

@@ -11,8 +11,10 @@ use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
+use trodden_container::{FileError, FileKind, HEAD_BYTES, expect_head};
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
-use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
+use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, LEAVES_HANDLER, MemoryAccess, VERSION, memory_access};
+use trodden_wire::layout::Layout;
 
 /// Maximum size of a frame in bytes.
 const MAX_FRAME_SIZE: u64 = 1 << 28;
@@ -39,16 +41,14 @@ impl<R: Read> QemuSource<R> {
     /// The stream is not the plugin's, or has another version.
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
-        let mut hello = [0; 16];
-        bytes.read_exact(&mut hello, "the start of the plugin's stream")?;
-        if hello[..8] != MAGIC {
-            return Err(bytes.foreign("not a stream of trodden's plugin for QEMU"));
-        }
-        let version = u32::from_le_bytes([hello[8], hello[9], hello[10], hello[11]]);
-        if version != VERSION {
-            let what = format!("the plugin writes version {version}, but this program reads version {VERSION}. Rebuild both");
-            return Err(bytes.foreign(what));
-        }
+        let mut head = [0; HEAD_BYTES];
+        bytes.read_exact(&mut head, "the start of the plugin's stream")?;
+        expect_head(&head, FileKind::BLOCKS, VERSION).map_err(|error| match error {
+            FileError::Version { found, .. } => {
+                bytes.foreign(format!("the plugin writes version {found}, but this program reads version {VERSION}. Rebuild both"))
+            }
+            other => bytes.foreign(format!("not a stream of this version of trodden's plugin for QEMU ({other}). Rebuild both")),
+        })?;
         Ok(QemuSource {
             level,
             bytes,
@@ -66,12 +66,11 @@ impl<R: Read> QemuSource<R> {
     /// Reads a frame. Returns false at the end.
     fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
-        let mut header = [0; HEADER_BYTES];
+        let mut header = [0; FrameHeader::BYTES];
         if self.is_ended || !self.bytes.fill(&mut header, "a frame's header")? {
             return Ok(false);
         }
-        let [kind, thread] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
-        let size = word(&header, 8).unwrap_or(0);
+        let FrameHeader { kind, thread, bytes: size } = FrameHeader::read(&header).expect("as many bytes as a header has");
         let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= MAX_FRAME_SIZE) else {
             return Err(self.bytes.damaged(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
         };
@@ -351,9 +350,8 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
 
 /// Parses the description of a block, and returns its number and the block.
 fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
-    let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
-    let code_start = 24usize.checked_add(usize::try_from(count).ok()?)?;
-    let (sizes, code) = (content.get(24..code_start)?, &content[code_start..]);
+    let BlockHeader { number, address, instructions } = BlockHeader::read(content)?;
+    let (sizes, code) = content[BlockHeader::BYTES..].split_at_checked(usize::try_from(instructions).ok()?)?;
     // A block without a valid instruction faults when it is executed.
     let block = TranslatedBlock::new(address, sizes, code, level == Level::Instructions).unwrap_or(TranslatedBlock {
         start: address,

@@ -1,28 +1,24 @@
 //! Tests with a hand-written stream of executed blocks: branches, handlers, damage.
 
 use super::*;
-use trodden_wire::blocks::header;
+use trodden_container::FileHead;
 
 #[derive(Default)]
 struct Stream(Vec<u8>, u64);
 
 impl Stream {
     fn new() -> Stream {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend(7u32.to_le_bytes());
-        Stream(bytes, 0)
+        Stream(FileHead::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
     }
 
     fn frame(mut self, kind: FrameKind, thread: u32, content: &[u8]) -> Stream {
-        self.0.extend(header(kind, thread, content.len() as u64));
+        self.0.extend(FrameHeader::new(kind, thread, content).to_bytes());
         self.0.extend(content);
         self
     }
 
     fn block(mut self, start: u64, instructions: &[&[u8]]) -> Stream {
-        let mut content = Vec::new();
-        [self.1, start, instructions.len() as u64].iter().for_each(|w| content.extend(w.to_le_bytes()));
+        let mut content = BlockHeader { number: self.1, address: start, instructions: instructions.len() as u64 }.to_bytes().to_vec();
         content.extend(instructions.iter().map(|i| i.len() as u8));
         content.extend(instructions.concat());
         self.1 += 1;
@@ -148,9 +144,16 @@ fn damage_is_reported_with_its_offset() {
     let end = truncated.0.len();
     assert!(text(truncated).contains(&format!("truncated at offset {end}")));
     let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
-    wrong.0[16] = 99;
-    assert!(text(wrong).contains("damaged at offset 16"));
-    assert!(text(Stream(b"something else here".to_vec(), 0)).contains("not a stream"));
+    wrong.0[HEAD_BYTES] = 99;
+    assert!(text(wrong).contains(&format!("damaged at offset {HEAD_BYTES}")));
+    assert!(text(Stream(b"something else that is long enough for a head".to_vec(), 0)).contains("not a stream"));
+    let newer = FileHead::new(FileKind::BLOCKS, VERSION + 1).to_bytes();
+    assert!(text(Stream(newer.to_vec(), 0)).contains(&format!("writes version {}", VERSION + 1)));
+    for at in 0..HEAD_BYTES {
+        let mut damaged = Stream::with_blocks().executed(0, &[0, 1]);
+        damaged.0[at] ^= 1;
+        assert!(text(damaged).contains("not a stream"), "byte {at}");
+    }
 }
 
 #[test]

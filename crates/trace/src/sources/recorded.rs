@@ -1,19 +1,18 @@
 //! Reads the compact format of recorded branches, whose layout is described in `recorded_writer.rs`.
 
 use super::recorded_instructions::InstructionDecoder;
-use super::recorded_writer::{
-    ChunkKind, HAS_FRAMES, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, MAGIC, VERSION, VERSION_WITH_PROPERTIES, tag,
-};
+use super::recorded_writer::{ChunkKind, HAS_FRAMES, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, VERSION, tag};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
 use crate::numbers::Cursor;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
+use trodden_container::{FileError, FileKind, HEAD_BYTES, HeadError, SECTION_HEAD, SectionHead, expect_head};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Maximum size of a chunk in bytes.
-const MAX_CHUNK_SIZE: usize = 1 << 28;
+const MAX_CHUNK_SIZE: u64 = 1 << 28;
 
 /// An open recording.
 pub struct RecordedSource<R> {
@@ -23,7 +22,7 @@ pub struct RecordedSource<R> {
     events: Vec<StreamEvent>,
     notes: SourceNotes,
     is_ended: bool,
-    properties: u8,
+    flags: u64,
     instructions: InstructionDecoder,
     /// Stack address of the last return address of each thread.
     frames: HashMap<ThreadId, u64>,
@@ -36,17 +35,21 @@ impl<R: Read> RecordedSource<R> {
     /// The file cannot be read, is not a recording, or has another version.
     pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
-        let mut magic = [0; 8];
-        bytes.read_exact(&mut magic, "the start of a recording")?;
-        if magic != MAGIC {
-            return Err(bytes.foreign("not a recording of `trodden simulate --record`"));
-        }
-        let mut version = [0; 4];
-        bytes.read_exact(&mut version, "the version")?;
-        let version = u32::from_le_bytes(version);
-        if version != VERSION && version != VERSION_WITH_PROPERTIES {
-            let read = format!("{VERSION} and {VERSION_WITH_PROPERTIES}");
-            return Err(bytes.foreign(format!("the recording has version {version}, but this program reads versions {read}. Record again")));
+        let mut head = [0; HEAD_BYTES];
+        bytes.read_exact(&mut head, "the start of a recording")?;
+        let flags = match expect_head(&head, FileKind::BRANCHES, VERSION) {
+            Ok(head) => head.flags,
+            Err(FileError::Version { found, .. }) => {
+                return Err(
+                    bytes.foreign(format!("the recording has version {found}, but this program reads version {VERSION}. Record again"))
+                );
+            }
+            Err(FileError::Head(error @ HeadError::Earlier)) => return Err(bytes.foreign(format!("{error}. Record again"))),
+            Err(FileError::Head(error @ HeadError::Checksum)) => return Err(bytes.damaged(0, error.to_string())),
+            Err(error) => return Err(bytes.foreign(format!("not a recording of `trodden simulate --record`: {error}"))),
+        };
+        if flags & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
+            return Err(bytes.foreign(format!("the recording has unknown flags {flags:#x}. Record again")));
         }
         let mut source = RecordedSource {
             bytes,
@@ -54,23 +57,13 @@ impl<R: Read> RecordedSource<R> {
             events: Vec::new(),
             notes: SourceNotes::default(),
             is_ended: false,
-            properties: 0,
+            flags,
             instructions: InstructionDecoder::default(),
             frames: HashMap::new(),
         };
         match source.read_chunk()? {
-            Some((_, ChunkKind::Head, content)) => {
-                let (properties, origin) = match content.split_first() {
-                    Some((properties, origin)) if version == VERSION_WITH_PROPERTIES => (*properties, origin),
-                    _ => (0, &content[..]),
-                };
-                if properties & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
-                    return Err(source.bytes.damaged(12, format!("unknown properties {properties:#x}")));
-                }
-                source.properties = properties;
-                source.origin = String::from_utf8_lossy(origin).into_owned();
-            }
-            Some(_) => return Err(source.bytes.damaged(12, "it does not start with its origin")),
+            Some((_, ChunkKind::Head, origin)) => source.origin = String::from_utf8_lossy(&origin).into_owned(),
+            Some((offset, ..)) => return Err(source.bytes.damaged(offset, "it does not start with its origin")),
             None => return Err(source.bytes.truncated("its origin is missing")),
         }
         Ok(source)
@@ -79,12 +72,12 @@ impl<R: Read> RecordedSource<R> {
     /// Reads a chunk: its offset, kind and contents; `None` at the end of the file.
     fn read_chunk(&mut self) -> Result<Option<(u64, ChunkKind, Vec<u8>)>, SourceError> {
         let offset = self.bytes.offset();
-        let mut header = [0; 20];
-        if !self.bytes.fill(&mut header, "a chunk's header")? {
+        let mut head = [0; SECTION_HEAD];
+        if !self.bytes.fill(&mut head, "a chunk's header")? {
             return Ok(None);
         }
-        let [kind, packed, size] = [0, 4, 8].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
-        let kind = match kind {
+        let head = SectionHead::read(&head).map_err(|error| self.bytes.damaged(offset, format!("a chunk: {error}")))?;
+        let kind = match head.tag {
             1 => ChunkKind::Head,
             2 => ChunkKind::Events,
             3 => ChunkKind::Notes,
@@ -92,20 +85,13 @@ impl<R: Read> RecordedSource<R> {
             5 => ChunkKind::Instructions,
             other => return Err(self.bytes.damaged(offset, format!("a chunk has the unknown kind {other}"))),
         };
-        let (packed, size) = (packed as usize, size as usize);
-        if packed > MAX_CHUNK_SIZE || size > MAX_CHUNK_SIZE {
+        let (packed, size) = (head.packed_length(), head.unpacked_length());
+        if packed.max(size) > MAX_CHUNK_SIZE || head.index_length() > 0 {
             return Err(self.bytes.damaged(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
         }
-        let mut content = vec![0; packed];
+        let mut content = vec![0; packed as usize];
         self.bytes.read_exact(&mut content, "a chunk's content")?;
-        if xxhash_rust::xxh3::xxh3_64(&content).to_le_bytes() != header[12..] {
-            return Err(self.bytes.damaged(offset, "a chunk has a wrong checksum"));
-        }
-        let content =
-            zstd::bulk::decompress(&content, size).map_err(|e| self.bytes.damaged(offset, format!("cannot unpack a chunk: {e}")))?;
-        if content.len() != size {
-            return Err(self.bytes.damaged(offset, format!("a chunk unpacks to {} bytes instead of {size}", content.len())));
-        }
+        let content = head.unpack(&content).map_err(|error| self.bytes.damaged(offset, format!("a chunk: {error}")))?;
         Ok(Some((offset, kind, content)))
     }
 
@@ -150,15 +136,15 @@ impl<R: Read> RecordedSource<R> {
 
 impl<R: Read> BranchSource for RecordedSource<R> {
     fn level(&self) -> Level {
-        if self.properties & HAS_INSTRUCTIONS == 0 { Level::Branches } else { Level::Instructions }
+        if self.flags & HAS_INSTRUCTIONS == 0 { Level::Branches } else { Level::Instructions }
     }
 
     fn knows_return_addresses(&self) -> bool {
-        self.properties & LACKS_RETURN_ADDRESSES == 0
+        self.flags & LACKS_RETURN_ADDRESSES == 0
     }
 
     fn knows_frames(&self) -> bool {
-        self.properties & HAS_FRAMES != 0
+        self.flags & HAS_FRAMES != 0
     }
 
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {

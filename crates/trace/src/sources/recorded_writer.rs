@@ -4,39 +4,36 @@
 //! described once and then referred to by a number, and the result is compressed by zstd. Numbers are assigned in the order of first
 //! appearance.
 //!
+//! It is a file of the [container](trodden_container) whose head has flags (1: instructions; 2: no return addresses; 4: frames). Each
+//! chunk is a section with its kind as tag:
+//!
 //! ```text
-//! file      "trodrec\n" | version u32 | chunks
-//! chunk     kind u32 | packed bytes u32 | content bytes u32 | xxh3 of the packed bytes u64 | packed bytes (zstd)
-//! Head      in version 2 properties (1: instructions; 2: no return addresses; 4: frames), a byte | text: the recording's origin
-//! Instructions  see `recorded_instructions.rs`; in version 2 only, before each chunk of events
+//! Head      text: the recording's origin
+//! Instructions  see `recorded_instructions.rs`; with flag 1, before each chunk of events
 //! Events    number of new events | new events | runs: thread, number of events, their numbers
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
 //! All numbers in contents are LEB128. A branch's target and fall-through address are zigzag differences from its own address. With
 //! frames, calls and returns have the stack address of their return address, if it is known, as the difference from that of the thread's
-//! call or return before, which is mostly constant at a given place. Version 1 is written if no property is needed. Memory grows with the
-//! number of different events.
+//! call or return before, which is mostly constant at a given place. Memory grows with the number of different events.
 
 use super::recorded_instructions::InstructionEncoder;
 use super::{Batch, BranchSource, Level, SourceNotes};
 use crate::numbers::{push_number, zigzag};
 use std::collections::HashMap;
 use std::io::{self, Write};
+use trodden_container::{FileHead, FileKind, Section};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
-/// The first bytes of a recording.
-pub const MAGIC: [u8; 8] = *b"trodrec\n";
-/// Version of the layout without properties.
-pub const VERSION: u32 = 1;
-/// Version of the layout with properties.
-pub const VERSION_WITH_PROPERTIES: u32 = 2;
-/// Property: the recording has instructions.
-pub const HAS_INSTRUCTIONS: u8 = 1;
-/// Property: calls do not have their return addresses.
-pub const LACKS_RETURN_ADDRESSES: u8 = 2;
-/// Property: calls and returns have the stack address of their return address.
-pub const HAS_FRAMES: u8 = 4;
+/// Version of the format of [`FileKind::BRANCHES`].
+pub const VERSION: u32 = 3;
+/// Flag: the recording has instructions.
+pub const HAS_INSTRUCTIONS: u64 = 1;
+/// Flag: calls do not have their return addresses.
+pub const LACKS_RETURN_ADDRESSES: u64 = 2;
+/// Flag: calls and returns have the stack address of their return address.
+pub const HAS_FRAMES: u64 = 4;
 /// The kind of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -53,6 +50,8 @@ pub enum ChunkKind {
     Instructions = 5,
 }
 
+/// Compression level.
+const LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
 /// The same for recordings with instructions, of which there are some ten times as many.
@@ -97,15 +96,11 @@ impl<W: Write> RecordedWriter<W> {
     /// Starts a recording.
     pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
         let instructions = (recording.level == Level::Instructions).then(InstructionEncoder::default);
-        let properties = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
+        let flags = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
             | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES }
             | if recording.knows_frames { HAS_FRAMES } else { 0 };
-        let version = if properties == 0 { VERSION } else { VERSION_WITH_PROPERTIES };
-        let mut head: Vec<u8> = (properties != 0).then_some(properties).into_iter().collect();
-        head.extend(recording.origin.as_bytes());
-        writer.write_all(&MAGIC)?;
-        writer.write_all(&version.to_le_bytes())?;
-        write_chunk(&mut writer, ChunkKind::Head, &head)?;
+        writer.write_all(&FileHead { flags, ..FileHead::new(FileKind::BRANCHES, VERSION) }.to_bytes())?;
+        write_chunk(&mut writer, ChunkKind::Head, recording.origin.as_bytes())?;
         Ok(RecordedWriter {
             writer,
             numbers: HashMap::new(),
@@ -188,12 +183,7 @@ impl<W: Write> RecordedWriter<W> {
 }
 
 fn write_chunk(writer: &mut impl Write, kind: ChunkKind, content: &[u8]) -> io::Result<()> {
-    let packed = zstd::bulk::compress(content, 3)?;
-    writer.write_all(&(kind as u32).to_le_bytes())?;
-    writer.write_all(&(packed.len() as u32).to_le_bytes())?;
-    writer.write_all(&(content.len() as u32).to_le_bytes())?;
-    writer.write_all(&xxhash_rust::xxh3::xxh3_64(&packed).to_le_bytes())?;
-    writer.write_all(&packed)
+    writer.write_all(&Section { tag: kind as u32, ..Section::default() }.to_bytes(content, LEVEL))
 }
 
 /// Tags of events other than branches. A branch's tag is its kind's number, with bit 3 if it was taken and bit 5 if its frame is known.

@@ -4,7 +4,11 @@ use super::{Place, check, must};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Output;
-use trodden_wire::waits::{CHUNK_HEADER_SIZE, CallRecord, ChunkHeader, EXTENT_HEADER_SIZE, RECORD_SIZE, SAMPLE_SIZE, chunk_kind, kind};
+use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES};
+use trodden_wire::layout::Layout;
+use trodden_wire::waits::{
+    CHUNK_HEADER_SIZE, CallRecord, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, VERSION, chunk_kind, kind,
+};
 
 /// A chunk of a file of threads: where it is, and its header.
 pub struct FoundChunk {
@@ -14,16 +18,16 @@ pub struct FoundChunk {
 
 /// All chunks of an undamaged file, by the layout alone.
 pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let mut found = Vec::new();
     let mut extent = 0;
     while extent < bytes.len() {
-        assert_eq!(bytes[extent..extent + 8], *b"TRODWAIT", "no extent at {extent}");
-        let end = extent + word(extent + 24) as usize;
+        let header = ExtentHeader::read(&bytes[extent..]).unwrap();
+        assert!(header.is_intact(), "no extent at {extent}");
+        let end = extent + header.size as usize;
         let mut at = extent + EXTENT_HEADER_SIZE;
-        while at + CHUNK_HEADER_SIZE <= end && word(at) != 0 {
-            let header = ChunkHeader::new(word(at + 4), word(at + 8), word(at + 12), word(at + 16));
-            assert_eq!(header.check, word(at + 20), "the header at {at}");
+        while at + CHUNK_HEADER_SIZE <= end && bytes[at] != 0 {
+            let header = ChunkHeader::read(&bytes[at..]).unwrap();
+            assert!(header.is_intact(), "the header at {at}");
             found.push(FoundChunk { at, header });
             at += header.size as usize;
         }
@@ -342,13 +346,39 @@ fn a_file_of_another_version_or_kind_is_refused() {
     place.record(&["./app", "1", "0", "5"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
-    for (at, expected) in [(8, "version 7 of the recording"), (0, "not a file of recorded threads")] {
-        let mut bytes = kept.clone();
-        bytes[at] = 7;
-        std::fs::write(&path, &bytes).unwrap();
+    let head = |kind, version| FileHead::new(kind, version).to_bytes();
+    for (head, expected) in [
+        (&head(FileKind::WAITS, 7)[..], "version 7 of the recording"),
+        (&head(FileKind::PROFILE, VERSION), "not a file of recorded threads: it is a profile"),
+        (b"TRODWAIT", "an earlier version of trodden wrote it: use that version, or record again"),
+        (b"x", "not a file of recorded threads"),
+    ] {
+        std::fs::write(&path, [head, &kept[head.len()..]].concat()).unwrap();
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits"]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && message.contains(expected) && message.contains(".threads"), "{message}");
+    }
+}
+
+/// Single bytes of the headers of an extent and of a chunk: either the file is refused, or what is lost is named with it.
+#[test]
+fn a_changed_byte_of_a_header_is_named() {
+    let place = Place::new();
+    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.record(&["./app", "1", "0", "5"]);
+    let path = place.files("threads").remove(0);
+    let kept = std::fs::read(&path).unwrap();
+    let reserved = std::mem::offset_of!(ExtentHeader, reserved)..EXTENT_HEADER_SIZE;
+    let unused =
+        EXTENT_HEADER_SIZE + std::mem::offset_of!(ChunkHeader, reserved)..EXTENT_HEADER_SIZE + std::mem::offset_of!(ChunkHeader, checksum);
+    for at in (0..EXTENT_HEADER_SIZE + CHUNK_HEADER_SIZE).filter(|at| !reserved.contains(at) && !unused.contains(at)).step_by(3) {
+        let mut bytes = kept.clone();
+        bytes[at] ^= 0x41;
+        std::fs::write(&path, &bytes).unwrap();
+        let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--json"]).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        let is_said = said.contains(".threads: ") && (output.status.code() == Some(2) || said.contains("damaged"));
+        assert!(is_said, "byte {at} of {HEAD_BYTES} and more: {said}");
     }
 }
 

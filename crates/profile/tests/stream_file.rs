@@ -1,0 +1,113 @@
+//! Stream files with changed bytes: no event is read that was not written, without an error or a loss that says so.
+
+mod common;
+
+use common::{RawFile, identity};
+use std::mem::offset_of;
+use std::path::Path;
+use trodden_container::{FileHead, FileKind};
+use trodden_profile::ProfileError;
+use trodden_profile::stream::{Drain, LiveStream, StreamLog};
+use trodden_sequence::CompressionMethod;
+use trodden_wire::layout::Layout;
+use trodden_wire::stream::{
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, STREAM_VERSION, TAG_PATH,
+};
+use trodden_wire::{RawHeader, RawUnit, region_stride};
+
+const TEMPLATE: u64 = 0x7000_1000;
+/// Events of a chunk of the example.
+const EVENTS: usize = 10;
+
+/// A stream of one thread: a full chunk, and one that is being filled. Where the first one begins, and the bytes.
+fn example() -> (usize, Vec<u8>) {
+    let file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 40)]);
+    let (mut bytes, _) = file.head();
+    let head = FileHead::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+    let header = RawHeader { head, region_stride: region_stride(REGION_WORDS), ..RawHeader::read(&bytes).unwrap() };
+    header.write(&mut bytes).unwrap();
+    common::seal(&mut bytes);
+    let first = bytes.len() + RING_OFFSET as usize;
+    bytes.resize(bytes.len() + header.region_stride as usize, 0);
+    for (sequence, state) in [(0, CHUNK_FULL), (1, CHUNK_CURRENT)] {
+        let (thread, process, started_ns) = (12, 11, 1_700_000_000_000_000_000);
+        let unsealed =
+            ChunkHeader { state, thread, process, parent: 0, started_ns, sequence, template: TEMPLATE, lost: 0, checksum: 0, reserved: 0 };
+        let chunk = &mut bytes[first + sequence as usize * CHUNK_BYTES as usize..];
+        ChunkHeader { checksum: unsealed.fields_checksum(), ..unsealed }.write(chunk).unwrap();
+        for (event, place) in chunk[HEADER_BYTES as usize..].chunks_exact_mut(4).take(EVENTS).enumerate() {
+            let counter = TEMPLATE as u32 + 8 * (sequence as u32 * EVENTS as u32 + event as u32);
+            place.copy_from_slice(&(counter | TAG_PATH).to_le_bytes());
+        }
+    }
+    (first, bytes)
+}
+
+fn with(bytes: &[u8], at: usize, change: u8) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    changed[at] ^= change;
+    changed
+}
+
+fn events(path: &Path) -> Result<Vec<u32>, ProfileError> {
+    let threads = LiveStream::open(path, false)?.threads()?;
+    assert!(threads.len() <= 1);
+    let number = |event: &Event| match event {
+        Event::Path(counter) => *counter,
+        other => panic!("{other:?}"),
+    };
+    Ok(threads.iter().flat_map(|thread| thread.events.iter().map(number)).collect())
+}
+
+#[test]
+fn every_changed_byte_of_the_setup_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.stream");
+    let (_, bytes) = example();
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(events(&path).unwrap(), (0..2 * EVENTS as u32).collect::<Vec<_>>());
+    let setup = RawHeader::BYTES + RawUnit::BYTES + "/opt/prog".len();
+    for at in (0..setup).filter(|at| !(offset_of!(RawHeader, lost)..RawHeader::BYTES).contains(at)) {
+        std::fs::write(&path, with(&bytes, at, 0x21)).unwrap();
+        let error = events(&path).unwrap_err().to_string();
+        assert!(error.contains("a.stream"), "byte {at}: {error}");
+    }
+    let (later, raw) = (STREAM_VERSION + 1, FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION));
+    for (head, wanted) in [
+        (&FileHead::new(FileKind::STREAM_FILE, later).to_bytes()[..], "use the version of trodden that wrote it, or record again"),
+        (&raw.to_bytes(), "was the program built with --stream?"),
+        (b"TRODSTR2", "of an earlier version of trodden"),
+    ] {
+        std::fs::write(&path, [head, &bytes[head.len()..]].concat()).unwrap();
+        let error = events(&path).unwrap_err().to_string();
+        assert!(error.contains("a.stream") && error.contains(wanted), "{error}");
+    }
+}
+
+#[test]
+fn every_changed_byte_of_a_chunks_header_is_an_error_or_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, log) = (folder.path().join("a.stream"), folder.path().join("a.log"));
+    let (first, bytes) = example();
+    for at in (0..offset_of!(ChunkHeader, reserved)).chain([CHUNK_BYTES as usize, CHUNK_BYTES as usize + offset_of!(ChunkHeader, lost)]) {
+        for change in [1, 2, 0x80] {
+            std::fs::write(&path, with(&bytes, first + at, change)).unwrap();
+            let what = format!("byte {at} ^ {change}");
+            // The state says how much of a chunk there is; a flight recorder may lack what it forgot.
+            match events(&path) {
+                Ok(events) => {
+                    assert_eq!(at % CHUNK_BYTES as usize, 0, "{what}: {events:?}");
+                    assert!(
+                        (0..2 * EVENTS as u32).collect::<Vec<_>>().windows(events.len().max(1)).any(|part| part.starts_with(&events)),
+                        "{what}"
+                    );
+                }
+                Err(error) => assert!(error.to_string().contains("a.stream: damaged at byte"), "{what}: {error}"),
+            }
+            let drained = Drain::resume(&path, &log, None, CompressionMethod::Phrases).unwrap();
+            let lost: u64 = StreamLog::open(&log).unwrap().threads().iter().map(|thread| thread.lost).sum();
+            assert!(drained.events == 2 * EVENTS as u64 || drained.damaged > 0 || lost > 0, "{what}: {drained:?}");
+            assert!(drained.events <= 2 * EVENTS as u64, "{what}: {drained:?}");
+        }
+    }
+}

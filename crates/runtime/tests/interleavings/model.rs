@@ -1,0 +1,207 @@
+//! What the lock and the chunks use of the runtime.
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Lets the scheduler choose who goes on.
+pub fn step() {
+    shuttle::sync::atomic::AtomicBool::new(false).load(shuttle::sync::atomic::Ordering::SeqCst);
+}
+
+/// Tests run one at a time: the sources have statics.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a scenario with random schedules, and with as many that prefer few preemptions.
+pub fn explore(schedules: usize, scenario: fn()) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 18;
+    config.max_steps = shuttle::MaxSteps::FailAfter(10_000_000);
+    Runner::new(RandomScheduler::new(schedules), config.clone()).run(scenario);
+    Runner::new(PctScheduler::new(3, schedules), config).run(scenario);
+}
+
+/// Atomics that yield before each operation.
+pub mod atomic {
+    use super::step;
+    pub use core::sync::atomic::Ordering;
+
+    macro_rules! atomics {
+        ($($name:ident of $number:ty),+) => {$(
+            #[repr(transparent)]
+            pub struct $name(pub core::sync::atomic::$name);
+
+            #[allow(dead_code, reason = "each has what the other needs")]
+            impl $name {
+                pub const fn new(value: $number) -> $name {
+                    $name(core::sync::atomic::$name::new(value))
+                }
+
+                /// # Safety
+                /// As of the function of that name in `core`.
+                pub unsafe fn from_ptr<'a>(place: *mut $number) -> &'a $name {
+                    // SAFETY: by the caller's contract; the types have one layout.
+                    unsafe { &*place.cast::<$name>() }
+                }
+
+                pub fn as_ptr(&self) -> *mut $number {
+                    self.0.as_ptr()
+                }
+
+                pub fn load(&self, order: Ordering) -> $number {
+                    step();
+                    self.0.load(order)
+                }
+
+                pub fn store(&self, value: $number, order: Ordering) {
+                    step();
+                    self.0.store(value, order);
+                }
+
+                pub fn swap(&self, value: $number, order: Ordering) -> $number {
+                    step();
+                    self.0.swap(value, order)
+                }
+
+                pub fn compare_exchange(&self, from: $number, to: $number, yes: Ordering, no: Ordering) -> Result<$number, $number> {
+                    step();
+                    self.0.compare_exchange(from, to, yes, no)
+                }
+            }
+        )+};
+    }
+
+    atomics!(AtomicU32 of u32, AtomicBool of bool);
+}
+
+/// The kernel.
+pub mod system {
+    use shuttle::sync::{Condvar, Mutex};
+    use shuttle::thread::yield_now;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Errno(i32);
+    pub const ETIMEDOUT: Errno = Errno(110);
+    const EAGAIN: Errno = Errno(11);
+
+    /// Whether waits end for want of time. If not, a wake-up that is lost is a deadlock, which shuttle reports.
+    pub static ARE_WAITS_LIMITED: AtomicBool = AtomicBool::new(false);
+
+    shuttle::lazy_static! {
+        static ref FUTEX: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+        static ref GONE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    }
+
+    pub fn futex_wait(word: *const u32, value: u32, _: i64) -> Result<(), Errno> {
+        let guard = FUTEX.0.lock().unwrap();
+        // SAFETY: the caller's word, which lives as long as the program.
+        if unsafe { word.read_volatile() } != value {
+            return Err(EAGAIN);
+        }
+        if ARE_WAITS_LIMITED.load(SeqCst) {
+            drop(guard);
+            yield_now();
+            return Err(ETIMEDOUT);
+        }
+        drop(FUTEX.1.wait(guard).unwrap());
+        Ok(())
+    }
+
+    pub fn futex_wake(_: *const u32) {
+        let _guard = FUTEX.0.lock().unwrap();
+        FUTEX.1.notify_one();
+    }
+
+    pub fn thread_id() -> u32 {
+        usize::from(shuttle::current::me()) as u32 + 1
+    }
+
+    pub fn task_is_gone(thread: u32) -> bool {
+        GONE.lock().unwrap().contains(&thread)
+    }
+
+    /// The calling thread ends with whatever it holds.
+    pub fn die() {
+        GONE.lock().unwrap().push(thread_id());
+    }
+
+    pub fn set_signal_mask(_: u64) -> u64 {
+        0
+    }
+
+    pub fn process_id() -> u32 {
+        1
+    }
+
+    pub fn parent_id() -> u32 {
+        0
+    }
+
+    pub fn now_ns() -> u64 {
+        1
+    }
+
+    pub fn sleep_ms(_: i64) {
+        yield_now();
+    }
+}
+
+/// The image: its counters are nowhere.
+pub mod image {
+    pub struct Image {
+        pub template: usize,
+    }
+
+    impl Image {
+        pub fn from_linker() -> Image {
+            Image { template: 0x1000 }
+        }
+    }
+}
+
+/// The state: regions beyond the first.
+pub mod state {
+    use std::sync::Mutex;
+
+    /// Regions that can be had.
+    pub static SPARE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+    pub fn another_region() -> Option<usize> {
+        SPARE.lock().unwrap().pop()
+    }
+}
+
+/// The stream of the one thread that writes.
+pub mod stream {
+    use super::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+    use trodden_wire::stream::{HEADER_BYTES, ThreadStream};
+
+    pub const HEADER: usize = HEADER_BYTES as usize;
+    pub const WORD: usize = 4;
+    pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
+    pub static REGIONS: AtomicU32 = AtomicU32::new(1);
+    pub static PATIENCE_MS: AtomicU32 = AtomicU32::new(1);
+    /// Where the thread's stream is.
+    pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
+
+    pub fn thread_stream() -> Option<&'static mut ThreadStream> {
+        // SAFETY: the scenario sets it to memory of its own, which the writing thread alone uses.
+        unsafe { STREAM.load(SeqCst).as_mut() }
+    }
+
+    /// Frames of a process that forked: there are none.
+    pub struct ShadowFrames;
+
+    impl ShadowFrames {
+        pub fn slots(&self) -> &[u32] {
+            &[]
+        }
+
+        pub fn release(self) {}
+    }
+}
