@@ -50,7 +50,10 @@ fn check_kinds(kinds: &[&'static Kind]) -> Result<(), Excluded> {
 fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), Excluded> {
     let Some(ExperimentScheme::Interesting(scheme)) = settings.scheme else { return Ok(()) };
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
-    others().try_for_each(|kind| check_admission(kind, &SELECTIVE, kind.other_numberings))?;
+    others().try_for_each(|kind| match kind.other_numberings {
+        Admission::Admitted => Ok(()),
+        Admission::Refused { reason, remedy } => Err(excludes(SELECTIVE.spelling, kind.option, reason, remedy)),
+    })?;
     match others().count() < kinds.len() {
         true => Ok(()),
         false => Err(Excluded {
@@ -65,7 +68,11 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), E
 
 fn check_admission(kind: &Kind, choice: &Choice, admission: Admission) -> Result<(), Excluded> {
     let Admission::Refused { reason, remedy } = admission else { return Ok(()) };
-    Err(Excluded { one: kind.option, relation: Relation::Excludes, other: choice.spelling, reason: reason.into(), remedy })
+    Err(excludes(kind.option, choice.spelling, reason, remedy))
+}
+
+fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'static str) -> Excluded {
+    Excluded { one, relation: Relation::Excludes, other, reason: reason.into(), remedy }
 }
 
 /// A numbering of interesting paths.
