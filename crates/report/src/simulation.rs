@@ -296,20 +296,22 @@ impl<'a> SimulationReport<'a> {
         writeln!(out, "  paths {paths}, {distinct} different; {for_half} of them are half of all executions, {for_most} are 90 %")?;
         let short = self.character.lengths.get(16).map_or(100.0, |p| p.percent);
         writeln!(out, "    {short:.1} % of the instructions are on paths of at most 16 branches")?;
-        for (number, what) in [
-            (counts.splits, "paths split at the maximum number of branches"),
-            (counts.overflows, "entries dropped or spilled because the path stack was full"),
-            (counts.repairs - counts.guessed_repairs, "repairs of the path stack (longjmp, exceptions)"),
+        for (number, one, many, rest) in [
+            (counts.splits, "path", "paths", "split at the maximum number of branches"),
+            (counts.overflows, "entry", "entries", "dropped or spilled because the path stack was full"),
+            (counts.repairs - counts.guessed_repairs, "repair", "repairs", "of the path stack (longjmp, exceptions)"),
             (
                 counts.guessed_repairs,
-                "guessed repairs of the path stack, at returns that match an earlier call: the source does not record stack pointers",
+                "guessed repair",
+                "guessed repairs",
+                "of the path stack, at returns that match an earlier call: the source does not record stack pointers",
             ),
-            (counts.switches, "switches between stacks of the program (coroutines, signal handlers with their own stack)"),
-            (counts.interrupts, "signals"),
-            (counts.gaps, "gaps in the stream"),
+            (counts.switches, "switch", "switches", "between stacks of the program (coroutines, signal handlers with their own stack)"),
+            (counts.interrupts, "signal", "signals", "seen"),
+            (counts.gaps, "gap", "gaps", "in the stream"),
         ] {
             if number > 0 {
-                writeln!(out, "    {} {what}", grouped(number))?;
+                writeln!(out, "    {} {rest}", words::plural(number.into(), one, many))?;
             }
         }
         writeln!(out, "\n  {:28} {:>9} {:>9} {:>9}", "table", "hits", "overlap", "dynamic")?;

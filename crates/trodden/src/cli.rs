@@ -64,12 +64,10 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  trodden build -- make            build an instrumented program
-                                   (or: make CC=\"trodden cc\"; cargo trodden build)
+  trodden build -- make            build an instrumented program (Rust: cargo trodden build)
   trodden record -- ./prog args    run it
   trodden report                   show the paths it took
-Exit status: that of the recorded program (128+N if signal N ended it); otherwise 0, 1 if a check
-failed, 2 if trodden failed.";
+Exit status: the program's (128+N for signal N); otherwise 0, 1 if a check, 2 if trodden failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:

@@ -403,7 +403,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     std::fs::rename(place.path("own"), place.path("moved")).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own is not there any more"));
+    assert!(failure(&place, "coverage report run.trodden").contains("own does not exist any more"));
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(failure(&place, "coverage report run.trodden").contains("own was built again since it ran: record it again"));

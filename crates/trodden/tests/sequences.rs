@@ -88,7 +88,7 @@ fn what_is_not_understood_is_an_error_with_its_line() {
     let place = Place::with(&[("example.events", EXAMPLE)]);
     assert!(error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
     assert!(error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
-    assert!(error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 threads (main)"));
+    assert!(error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
     assert!(error(&place, &["sequence", "branches", "example.events", "--length", "2"]).contains("does not name its blocks"));
     assert!(error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not take"));
     assert!(error(&place, &["find", "f1:p1", "example.events"]).contains("--events"));

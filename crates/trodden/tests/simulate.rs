@@ -117,7 +117,7 @@ fn damaged_recordings(at: &Path) {
     let partial = simulate(at, &["--from", "cut.trodrec", "--partial"]);
     let notes = String::from_utf8_lossy(&partial.stderr).into_owned();
     assert!(partial.status.success() && notes.contains("warning") && notes.contains("truncated"), "{notes}");
-    assert!(error(at, &["--from", "b.trodrec", "--event", "l2-misses"]).contains("whole instructions"));
+    assert!(error(at, &["--from", "b.trodrec", "--event", "l2-misses"]).contains("need all instructions"));
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn traces_of_other_simulators_are_converted() {
     assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
     assert_eq!(json(at, &["--json", "--from", "jump.trodrec"])["detector"]["guessed_repairs"], 1);
     let report = String::from_utf8(simulate(at, &["--from", "jump.trodrec"]).stdout).unwrap();
-    assert!(report.contains("1 repairs of the path stack were guessed"), "{report}");
+    assert!(report.contains("1 guessed repair of the path stack"), "{report}");
 }
 
 #[test]
@@ -439,7 +439,7 @@ fn what_cannot_be_simulated_is_named() {
     fs::write(at.join("noise"), [0u8, 1, 2, 3, 255]).unwrap();
     fs::write(at.join("m.toml"), "[mapping]\ncall = [\"push\", \"pop\"]\n").unwrap();
     for (arguments, word) in [
-        (vec!["--", "./nothing"], "no program"),
+        (vec!["--", "./nothing"], "not an executable program"),
         (vec!["--from", "noise"], "--format"),
         (vec!["--from", "nothing"], "nothing"),
         (vec!["--table", "7x7", "--", "true"], "power of two"),

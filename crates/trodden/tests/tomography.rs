@@ -132,7 +132,7 @@ fn others_are_refused(place: &Place) {
     make(place, "-k 2 --strategy pbl -o others");
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && reported.contains("none of these reports is of these copies"), "{reported}");
+    assert!(output.status.code() == Some(2) && reported.contains("no report comes from these copies"), "{reported}");
 }
 
 /// What a user is called in reports.

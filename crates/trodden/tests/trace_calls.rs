@@ -104,7 +104,7 @@ fn what_needs_all_blocks_is_refused() {
     let folder = Folder::new();
     folder.compile("cc", "calls.c", CALLS);
     let single = folder.record(&["--calls", "--runs", "1"], "calls.trace", &["./app"]);
-    assert!(single.status.code() == Some(2) && errors(&single).contains("--calls is for several runs"), "{}", errors(&single));
+    assert!(single.status.code() == Some(2) && errors(&single).contains("--calls needs several runs"), "{}", errors(&single));
     must(folder.record(&["--runs", "2"], "whole.trace", &["./app"]));
     must(folder.record(&["--calls", "--runs", "2"], "calls.trace", &["./app"]));
     must(folder.trodden(&["diff", "calls.trace", "calls.trace"]));

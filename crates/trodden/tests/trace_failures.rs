@@ -336,7 +336,7 @@ fn processes_that_cannot_be_traced_are_refused_by_name_before_anything_is_planne
     while !std::fs::read_to_string(format!("/proc/{}/status", ended.id())).unwrap().contains("State:\tZ") {
         std::thread::sleep(Duration::from_millis(2));
     }
-    refused(&ended.id().to_string(), "it or its first thread has ended");
+    refused(&ended.id().to_string(), "it has ended, or its first thread has");
     ended.wait().unwrap();
     let kernel = std::fs::read_to_string("/proc/2/status").unwrap_or_default();
     match kernel.contains("kthreadd") {

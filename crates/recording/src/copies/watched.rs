@@ -107,9 +107,9 @@ impl WatchPartition {
 /// The expression of a program that reports matches; none if it only counts them.
 fn reported(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
     let defaults = Defaults::from_program(bytes)?;
-    let expression = defaults
-        .watched
-        .with_context(|| format!("{} has no symbols, which say what it does at a match: link it without --strip-all", program.display()))?;
+    let expression = defaults.watched.with_context(|| {
+        format!("{} has no symbols, which say what it does at a match: link it without removing symbols", program.display())
+    })?;
     let variable = context.driver.variables.get(OsStr::new(ON_UNTESTED_VARIABLE)).map(|word| word.to_string_lossy().into_owned());
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(

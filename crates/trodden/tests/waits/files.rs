@@ -350,7 +350,7 @@ fn a_file_of_another_version_or_kind_is_refused() {
     for (head, expected) in [
         (&head(FileKind::WAITS, 7)[..], "version 7 of the recording"),
         (&head(FileKind::PROFILE, VERSION), "not a file of recorded threads: it is a profile"),
-        (b"TRODWAIT", "an earlier version of trodden wrote it: use that version, or record again"),
+        (b"TRODWAIT", "an earlier version of trodden wrote it. Use that version, or record again"),
         (b"x", "not a file of recorded threads"),
     ] {
         std::fs::write(&path, [head, &kept[head.len()..]].concat()).unwrap();
