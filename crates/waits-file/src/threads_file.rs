@@ -71,7 +71,8 @@ impl ThreadsFile {
                 Ok(_) | Err(FileError::Head(HeadError::Checksum)) => {}
                 Err(FileError::Version { found, .. }) => {
                     bail!(
-                        "{}: version {found} of the recording format, but this trodden reads version {VERSION}. Use the one that recorded it",
+                        "{}: version {found} of the recording format, but this trodden reads version {VERSION}. Use the one that \
+                            recorded it",
                         path.display()
                     )
                 }

@@ -1,0 +1,77 @@
+//! Choices of how traces are recorded.
+
+use super::super::choices::{Choice, one_of};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use trodden_witness::DistributionStrategy;
+
+/// Options of traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "trace record")]
+pub struct TraceChoices {
+    /// Another way to observe that a block is executed.
+    #[arg(long, value_enum)]
+    pub collector: Option<LaboratoryCollector>,
+    /// Strategy that distributes witnesses over the runs [default: fine].
+    #[arg(long, value_parser = one_of(WITNESS_STRATEGIES))]
+    pub witness_strategy: Option<DistributionStrategy>,
+    /// Costs of witnesses: estimated, from a first run, or from a trace of this build.
+    #[arg(long, value_name = "static|first-run|TRACE")]
+    pub witness_weights: Option<String>,
+    /// Maximum number of witnesses per run; adds runs as needed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Number of machines (here: cores) that share the runs evenly.
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub machines: Option<u32>,
+    /// Condition that the distribution must satisfy [default: pairwise].
+    #[arg(long, value_enum)]
+    pub check: Option<WitnessCondition>,
+    /// Read the witnesses of each run from this file, as printed by --plan=json.
+    #[arg(long, value_name = "FILE")]
+    pub distribution: Option<PathBuf>,
+    /// Run nothing; list opaque functions, and the witnesses of each run with costs.
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    pub plan: Option<PlanForm>,
+    /// Watch only what the sequence of calls needs: the trace has calls and returns, and nothing between them.
+    #[arg(long)]
+    pub calls: bool,
+    /// Keep the partial traces in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub keep_runs: Option<PathBuf>,
+}
+
+/// Strategies that distribute witnesses over the runs.
+const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
+    (DistributionStrategy::Fine, "fine", "Each diamond or cycle to the run with the least load"),
+    (DistributionStrategy::Function, "function", "All witnesses of a function to the same run"),
+    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge to the same run"),
+    (DistributionStrategy::Weighted, "weighted", "By measured costs; the best balance"),
+];
+
+/// A condition that makes a distribution of witnesses sufficient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WitnessCondition {
+    /// For each branch and each pair of its successors, a run has disjoint sets of first witnesses.
+    Pairwise,
+    /// The two theorems of the paper.
+    Paper,
+}
+
+/// A format of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanForm {
+    /// Plain text.
+    Text,
+    /// JSON, as --distribution reads it.
+    Json,
+}
+
+/// Trace collectors that exist for comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LaboratoryCollector {
+    /// The four debug registers; leaves the code untouched, but needs many runs.
+    Hardware,
+    /// Kernel uprobes with a BPF program; needs root.
+    Uprobes,
+}
