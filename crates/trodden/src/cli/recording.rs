@@ -119,7 +119,7 @@ impl Bursts {
     }
 
     /// Converts to the type of the library, with defaults.
-    pub fn to_recording(&self) -> trodden_recording::Bursts {
+    pub fn to_recording(self) -> trodden_recording::Bursts {
         let (burst, every) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
         trodden_recording::Bursts { burst, every }
     }
