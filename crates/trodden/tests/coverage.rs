@@ -407,9 +407,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran: record it again"));
-    assert!(
-        failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program")
-    );
+    assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
     // What no run has loaded counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
