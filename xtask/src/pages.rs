@@ -11,7 +11,7 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// The book's folder.
-const BOOK: &str = "docs/book/src";
+const BOOK: &str = "docs/guide/src";
 /// Commands that have subcommands.
 const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 /// The two programs.
@@ -192,7 +192,7 @@ mod tests {
     fn links_in_code_are_ignored() {
         assert_eq!(links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
         assert_eq!(anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
-        assert_eq!(resolve(Path::new("docs/book/src"), "../../commands.md"), "docs/commands.md");
+        assert_eq!(resolve(Path::new("docs/guide/src"), "../../commands.md"), "docs/commands.md");
     }
 
     #[test]

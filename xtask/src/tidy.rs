@@ -319,7 +319,7 @@ mod tests {
         let wide = "x ".repeat(81);
         let text = format!("{wide}\n| {wide}|\n```text\n{wide}\n```\n- {wide}\n");
         assert_eq!(wide_prose(&text), [1, 6]);
-        assert!(check_text("docs/book/src/a.md", &text).iter().any(|f| f == "docs/book/src/a.md:6: more than 160 columns"));
+        assert!(check_text("docs/guide/src/a.md", &text).iter().any(|f| f == "docs/guide/src/a.md:6: more than 160 columns"));
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn messages_and_help_name_options_that_exist() {
 #[test]
 fn pages_of_the_guide_name_options_that_exist() {
     let (known, others, mut pages) = (CommandLines::new(), others(), Vec::new());
-    files(&root().join("docs/book/src"), "md", &mut pages);
+    files(&root().join("docs/guide/src"), "md", &mut pages);
     let mut all = Vec::new();
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();

@@ -1,6 +1,6 @@
 //! `trodden-lab graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
 //!
-//! Input and output are documented in the user guide (`docs/book/src/graph.md`, `witnesses.md`, `partition.md`). Nodes have names; an
+//! Input and output are documented in the user guide (`docs/guide/src/graph.md`, `witnesses.md`, `partition.md`). Nodes have names; an
 //! edge's number is its place in the list. Weights are used as they are given: the chords are those of a maximum spanning tree under
 //! them.
 
