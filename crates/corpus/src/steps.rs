@@ -119,8 +119,7 @@ fn command_line(command: &Command) -> String {
 
 fn shell_quoted(word: &OsStr) -> String {
     let text = word.to_string_lossy();
-    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./=:,+%@".contains(c));
-    if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
 }
 
 /// Environment variable with laboratory options for `trodden`, in the syntax of `trodden-lab with`.

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_binary::Binary;
-use trodden_trace::Library;
+
+use trodden_trace::{Library, ProcessMapping, mappings};
 
 /// Finds libraries by name or path.
 ///
@@ -69,8 +70,8 @@ fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
 
 /// Names and paths of the files that a process has mapped.
 fn libraries_of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("there is no process {process}"))?;
-    let mut files: Vec<PathBuf> = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..]))).collect();
+    let mappings = mappings(process).with_context(|| format!("there is no process {process}"))?;
+    let mut files: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();
     files.dedup();
     let name = |path: PathBuf| Some((path.file_name()?.to_string_lossy().into_owned(), path));
     Ok(files.into_iter().filter_map(name).collect())

@@ -89,15 +89,8 @@ fn text(task: &LaunchTask) -> Vec<u8> {
 
 /// Quotes a word for the shell.
 pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
-    let mut out = vec![b'\''];
-    for byte in word.as_bytes() {
-        match byte {
-            b'\'' => out.extend(b"'\\''"),
-            other => out.push(*other),
-        }
-    }
-    out.push(b'\'');
-    out
+    // Words of commands and variables come from the operating system, which ends them at a zero byte.
+    shlex::bytes::try_quote(word.as_bytes()).expect("no zero byte").into_owned()
 }
 
 /// As [`shell_quoted`], for use in a command line.

@@ -13,12 +13,13 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use trodden_trace::{ProcessMapping, mappings};
 
 /// Maximum length of an instruction in bytes.
 const MAX_INSTRUCTION_LENGTH: u64 = 15;
@@ -160,7 +161,7 @@ struct Stepper<'a> {
     memory: Option<File>,
     kinds: HashMap<u64, InstructionKind>,
     threads: HashMap<Pid, Thread>,
-    mapped: HashSet<String>,
+    mapped: HashSet<ProcessMapping>,
 }
 
 impl<'a> Stepper<'a> {
@@ -280,24 +281,16 @@ impl<'a> Stepper<'a> {
 
     /// Writes the executable mappings of files that were added since the last call.
     fn write_new_mappings(&mut self) -> Result<(), StepError> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
-        for line in maps.lines().filter(|l| l.contains(" r-xp ") && l.contains(" /")) {
-            if !self.mapped.insert(line.to_owned()) {
+        let pid = self.pid;
+        for mapping in mappings(pid.as_raw())?.into_iter().filter(|m| m.executable && m.is_file()) {
+            if self.mapped.contains(&mapping) {
                 continue;
             }
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let (start, end) = words[0].split_once('-').expect("a range");
-            let address = |text: &str| u64::from_str_radix(text, 16).expect("the kernel prints numbers");
-            let (start, end, offset) = (address(start), address(end), address(words[2]));
-            let file = &line[line.find(" /").expect("it has a path") + 1..];
-            let pid = self.pid;
-            let event = format!(
-                "PERF_RECORD_MMAP2 {pid}/{pid}: [0x{start:x}(0x{:x}) @ 0x{offset:x} {} {} 0]: r-xp {file}",
-                end - start,
-                words[3],
-                words[4]
-            );
+            let ProcessMapping { start, end, offset, device, inode, name, .. } = &mapping;
+            let event =
+                format!("PERF_RECORD_MMAP2 {pid}/{pid}: [0x{start:x}(0x{:x}) @ 0x{offset:x} {device} {inode} 0]: r-xp {name}", end - start);
             writeln!(self.trace, "{pid}/{pid} {event}")?;
+            self.mapped.insert(mapping);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::subtract;
 use trodden_profile::{Run, Sampling, Switch, collect, is_raw_file};
+use trodden_trace::{ProcessMapping, mappings};
 
 /// Which running programs to sample, and how.
 #[derive(Clone, Debug)]
@@ -95,8 +96,8 @@ fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
 
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
     ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}: has it ended?");
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("cannot examine process {process}"))?;
-    let mut paths: Vec<PathBuf> = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..]))).collect();
+    let mappings = mappings(process as i32).with_context(|| format!("cannot examine process {process}"))?;
+    let mut paths: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();
     paths.sort();
     paths.dedup();
     Ok(paths.into_iter().filter(|path| path.is_file() && is_raw_file(path)).collect())

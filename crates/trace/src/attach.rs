@@ -1,7 +1,7 @@
 //! Attaching to a running process without the process noticing.
 
 use crate::CollectError;
-use crate::memory::mappings;
+use crate::mappings::mappings;
 use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::session::Session;

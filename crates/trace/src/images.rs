@@ -5,7 +5,7 @@
 //! ([`trodden_binary::linked`]), so that one number identifies any place.
 
 use crate::CollectError;
-use crate::memory::mappings;
+use crate::mappings::mappings;
 use crate::ptrace::Tid;
 use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::ops::Range;

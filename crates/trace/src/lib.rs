@@ -14,7 +14,7 @@
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
 //! | `images.rs` | the program and the watched libraries in memory |
-//! | `subject.rs`, `memory.rs`, `stack.rs` | the traced process, its memory and its stacks |
+//! | `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
 //! | `shown_mappings.rs` | what a subject reads about its own mappings |
 //! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `numbers.rs` | file formats of partial traces and traces |
@@ -48,6 +48,7 @@ mod images;
 mod injection;
 mod journal;
 mod launcher;
+mod mappings;
 mod memory;
 mod numbers;
 mod outputs;
@@ -89,6 +90,7 @@ pub use fresh_folder::FreshFolder;
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
 pub use launcher::{InheritedSignals, Launcher, ProgramStart};
+pub use mappings::{ProcessMapping, mappings};
 pub use outputs::{OutputStream, drain};
 pub use partial::{PARTIAL_TRACE_FORMAT, PartialEnd, PartialTrace, PartialWriter};
 pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow, privileged_file};

@@ -14,43 +14,6 @@ pub struct Memory {
     changes: Option<SharedCodeChanges>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessMapping {
-    pub start: u64,
-    /// End address (exclusive).
-    pub end: u64,
-    /// True if code in it can be executed.
-    pub executable: bool,
-    /// Its protection, as for mprotect(2).
-    pub protection: i32,
-    /// Offset in the file.
-    pub offset: u64,
-    /// The file's path, or the kernel's name for the mapping; may be empty.
-    pub name: String,
-}
-
-impl ProcessMapping {
-    /// Parses a line of `/proc/PID/maps`; `None` if it is malformed.
-    pub fn parse(line: &str) -> Option<ProcessMapping> {
-        let mut fields = line.splitn(6, ' ');
-        let (start, end) = fields.next()?.split_once('-')?;
-        let protection = fields.next()?;
-        let offset = fields.next()?;
-        let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
-        Some(ProcessMapping {
-            start: hexadecimal(start)?,
-            end: hexadecimal(end)?,
-            executable: protection.contains('x'),
-            protection: [('r', libc::PROT_READ), ('w', libc::PROT_WRITE), ('x', libc::PROT_EXEC)]
-                .into_iter()
-                .filter(|(letter, _)| protection.contains(*letter))
-                .fold(libc::PROT_NONE, |all, (_, one)| all | one),
-            offset: hexadecimal(offset)?,
-            name: fields.nth(2).unwrap_or("").trim_start().to_owned(),
-        })
-    }
-}
-
 impl Memory {
     /// Opens the memory of a process.
     ///
@@ -170,10 +133,6 @@ pub fn pages(range: &Range<u64>) -> Range<u64> {
     range.start & !0xfff..range.end.saturating_add(0xfff) & !0xfff
 }
 
-pub fn mappings(process: i32) -> io::Result<Vec<ProcessMapping>> {
-    Ok(std::fs::read_to_string(format!("/proc/{process}/maps"))?.lines().filter_map(ProcessMapping::parse).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,13 +146,5 @@ mod tests {
         memory.write(&raw const *word as u64, &9u64.to_le_bytes()).unwrap();
         assert_eq!(memory.word(&raw const *word as u64).unwrap(), 9);
         assert!(memory.word(8).is_err());
-    }
-
-    #[test]
-    fn own_code_is_found_in_a_mapping() {
-        let mappings = mappings(std::process::id() as i32).unwrap();
-        let here = own_code_is_found_in_a_mapping as *const () as u64;
-        let mapping = mappings.iter().find(|m| (m.start..m.end).contains(&here)).unwrap();
-        assert!(mapping.executable && mapping.name.starts_with('/'));
     }
 }

@@ -8,7 +8,8 @@
 use crate::CollectError;
 use crate::images::{Image, Images};
 use crate::journal::JournalEntry;
-use crate::memory::{MemoryEffect, common, mappings, outside, overlap, pages};
+use crate::mappings::mappings;
+use crate::memory::{MemoryEffect, common, outside, overlap, pages};
 use crate::ptrace::{self, Registers, Resume, TRAP_FLAG, Tid};
 use crate::sink::{RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber, Trap};
 use crate::subject::TracedProcess;

@@ -4,7 +4,7 @@
 //! Frames of libraries are unwound by their `.eh_frame`, using framehop.
 
 use crate::images::Images;
-use crate::memory::{ProcessMapping, mappings};
+use crate::mappings::{ProcessMapping, mappings};
 use crate::ptrace::{self, Tid};
 use crate::subject::TracedProcess;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -55,7 +55,7 @@ impl StackUnwinder {
     /// Reads the tables of all mapped files, unless the mappings are unchanged.
     fn load_tables(&mut self, process: Tid) -> io::Result<()> {
         let mappings = mappings(process)?;
-        let code = mappings.iter().filter(|m| m.executable && m.name.starts_with('/'));
+        let code = mappings.iter().filter(|m| m.executable && m.is_file());
         let mapped: Vec<(String, u64)> = code.map(|m| (m.name.clone(), m.start)).collect();
         if mapped != self.mapped {
             self.unwinder = UnwinderX86_64::new();
@@ -69,7 +69,7 @@ impl StackUnwinder {
 /// The files mapped with code, and their unwind tables.
 fn modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
     let mut modules = Vec::new();
-    for code in mappings.iter().filter(|m| m.executable && m.name.starts_with('/')) {
+    for code in mappings.iter().filter(|m| m.executable && m.is_file()) {
         let of_file = || mappings.iter().filter(|m| m.name == code.name);
         let span = of_file().map(|m| m.start).min().unwrap_or(code.start)..of_file().map(|m| m.end).max().unwrap_or(code.end);
         let base = of_file().find(|m| m.offset == 0).map_or(code.start - code.offset, |m| m.start);

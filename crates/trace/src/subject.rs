@@ -6,7 +6,8 @@ use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all}
 use crate::injection::STUB;
 use crate::journal::{JournalEntry, TrapAction};
 use crate::launcher::{ProgramStart, StartConditions};
-use crate::memory::{Memory, mappings};
+use crate::mappings::mappings;
+use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
 use crate::session::Session;

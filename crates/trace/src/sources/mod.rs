@@ -36,7 +36,7 @@ pub use qemu::QemuSource;
 pub use recorded::RecordedSource;
 pub use recorded_writer::{RecordedWriter, Recording};
 
-use crate::memory::ProcessMapping;
+use crate::mappings::ProcessMapping;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use trodden_binary::MappedFile;
@@ -212,7 +212,7 @@ impl<R: Read> Bytes<R> {
 /// Parses the text of `/proc/PID/maps`. `base` is the offset of the program's addresses in the process.
 pub(crate) fn parse_maps(text: &str, base: u64) -> Vec<MappedFile> {
     let file = |line: &str| {
-        let ProcessMapping { start, end, offset, name: path, .. } = ProcessMapping::parse(line).filter(|m| m.name.starts_with('/'))?;
+        let ProcessMapping { start, end, offset, name: path, .. } = ProcessMapping::parse(line).filter(ProcessMapping::is_file)?;
         Some(MappedFile { process: 0, start: start.wrapping_sub(base), length: end - start, offset, build_id: None, path })
     };
     text.lines().filter_map(file).collect()
