@@ -476,23 +476,3 @@ fn plans_are_of_programs_that_can_be_divided() {
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("which copies cannot share"), "{reported}");
 }
-
-#[test]
-fn copies_do_not_share_interesting_paths_and_say_what_to_do() {
-    let place = Place::with(&[("prog.c", COUNTED)]);
-    place.cc("-O1 prog.c -o prog");
-    place.trodden("record --suite tests -- ./prog");
-    for scheme in ["", "--scheme ppp", "--scheme ball-larus"] {
-        let arguments = format!("instrument ./prog -o chosen {scheme} --interesting tests");
-        must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()));
-        for command in ["record --copies 2 -- ./chosen", "fleet copies ./chosen -k 2 -o parts"] {
-            let output = place.command(trodden()).args(command.split(' ')).output().unwrap();
-            let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command}: {reported}");
-            assert!(reported.contains("--interesting, which copies cannot share: record it without --copies"), "{reported}");
-        }
-    }
-    // As the message says.
-    place.trodden("record -- ./chosen");
-    place.trodden("record --copies 2 -- ./prog");
-}

@@ -146,6 +146,22 @@ impl KnownPaths {
         self.functions.retain(|_, function| !function.known.is_empty());
     }
 
+    /// Keeps only the functions for which `is_kept` returns true.
+    pub fn retain_functions(&mut self, is_kept: impl Fn(&FunctionKey) -> bool) {
+        self.functions.retain(|key, _| is_kept(key));
+    }
+
+    /// Keeps only the known paths for which `is_kept` returns true, and functions that still have known paths.
+    pub fn retain_paths(&mut self, is_kept: impl Fn(&FunctionKey, u64) -> bool) {
+        self.functions.iter_mut().for_each(|(key, function)| function.known.retain(|(path, _)| is_kept(key, *path)));
+        self.functions.retain(|_, function| !function.known.is_empty());
+    }
+
+    /// The known paths of each function, ascending.
+    pub fn known(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
+        self.functions.iter().map(|(key, function)| (key, function.known.iter().map(|(path, _)| *path).collect()))
+    }
+
     /// The paths of each function that are not known, ascending.
     pub fn unknown(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
         self.functions.iter().map(|(key, function)| {

@@ -46,7 +46,9 @@ pub use image::{Image, ImageError};
 pub use known::{FunctionKey, KnownFunction, KnownPaths, NameVersion, TwoNumberings};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
-pub use observe::{CallerPath, EventWords, InterestingWords, LabelWords, Observation, SegmentWords, StorageAliases, UnplacedCall};
+pub use observe::{
+    CallerPath, EventWords, InterestingPaths, InterestingWords, LabelWords, Observation, SegmentWords, StorageAliases, UnplacedCall,
+};
 pub use parts::{FunctionPart, FunctionParts};
 pub use position::Position;
 pub use properties::UnitProperties;

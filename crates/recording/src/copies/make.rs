@@ -289,8 +289,8 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         let observation = map.experiment.observation();
         let remedy = match observation {
             Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
-            // Copies are divided by the edges at which paths end. Uninteresting paths end there too, and would be counted repeatedly.
-            Observation::InterestingPaths(_) => Some("record it without --copies, or pass the program that counts all paths"),
+            // Reached only with --divide: the paths themselves are divided by `interesting`.
+            Observation::InterestingPaths(_) => Some("record it with --copies alone, or pass the program that counts all paths"),
             Observation::SegmentCounts(_) => Some("pass the program that counts all paths, with --divide segments:SET"),
             _ => Some("build it with default parameters"),
         };

@@ -3,7 +3,7 @@
 //! [`weights`] finds frequencies to base the partition on, which may take a first run. [`make`] divides the counting and builds the copies
 //! from shared [`objects`], with their [`heap`]s at one address. An engine of `trodden_launch` runs a [`worker`] for each copy;
 //! [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that divides
-//! whole functions ([`segments`], [`iterations`]) or watched paths ([`watched`]), [`distribute`] makes copies for users to run, and
+//! whole functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]), [`distribute`] makes copies for users to run, and
 //! [`determinism`] checks a program.
 
 mod before;
@@ -11,11 +11,13 @@ mod determinism;
 pub mod distribute;
 mod folders;
 mod heap;
+mod interesting;
 mod iterations;
 mod launching;
 pub mod make;
 mod objects;
 mod outcomes;
+mod path_sets;
 mod segments;
 mod shared;
 mod spec;
@@ -172,8 +174,13 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
         SharedCounting::Paths | SharedCounting::Edges => {}
     }
     let file = program(&job.what.command[0], context)?;
-    if matches!(job.options.shared, SharedCounting::Paths) && watched::is_watching(&file, context) {
-        return watched::run(job, context, input);
+    if matches!(job.options.shared, SharedCounting::Paths) {
+        if watched::is_watching(&file, context) {
+            return watched::run(job, context, input);
+        }
+        if interesting::is_counting(&file, context) {
+            return interesting::run(job, context, input);
+        }
     }
     let program = CopiedProgram::read(&file, context.around.units.as_ref())?;
     before::check_destinations(job)?;

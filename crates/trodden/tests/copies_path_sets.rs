@@ -1,12 +1,12 @@
-//! `trodden record --copies K` of a program that `trodden instrument --watch` made: copies that watch for a part of the paths each notice
-//! together what the one program notices.
+//! `trodden record --copies K` of programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`: together
+//! the copies notice or count what a single program does.
 
 mod place;
 
-use place::{Place, trodden};
+use place::{Place, must, trodden, with_choices};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
-use trodden_profile::Profile;
+use trodden_profile::{Inexact, Profile};
 use trodden_unit::Identity;
 
 /// Recursion of two functions through each other, and `longjmp` over frames of both and out of a loop.
@@ -65,10 +65,14 @@ int main() {
 }
 "#;
 
-fn record(place: &Place, options: &str) -> Output {
+fn record_program(place: &Place, options: &str, program: &str) -> Output {
     let mut command = place.command(trodden());
-    command.args(["record", "--no-store", "-o", "run.trodden"]).args(options.split_whitespace()).args(["--", "./watch"]);
+    command.args(["record", "--no-store", "-o", "run.trodden"]).args(options.split_whitespace()).args(["--", program]);
     command.output().unwrap()
+}
+
+fn record(place: &Place, options: &str) -> Output {
+    record_program(place, options, "./watch")
 }
 
 /// What was noticed: the image, and the executions of paths by function; and whether each has a time.
@@ -148,4 +152,69 @@ fn what_copies_would_not_do_alike_is_refused() {
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
     assert!(status.success());
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
+}
+
+/// The counts of interesting paths and, by function, the executions of all others; and what makes the profile inexact.
+fn counted(place: &Place) -> (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>) {
+    let profile = Profile::read(&place.path("run.trodden")).unwrap();
+    let (mut paths, mut others) = (BTreeMap::new(), BTreeMap::new());
+    for (_, unit, function) in profile.functions() {
+        paths.extend(unit.counts_of(function).map(|(path, count)| ((function.name.clone(), path), count)));
+        let without_path = unit.unattributed(function);
+        if without_path > 0 {
+            others.insert(function.name.clone(), without_path);
+        }
+    }
+    (paths, others, profile.inexact())
+}
+
+#[test]
+fn copies_count_together_the_interesting_paths_of_one_program() {
+    for (file, source, sets) in [
+        ("jumps.c", JUMPS, ["touch:jumps.c:8", "run.trodden", "touch:jumps.c:17"]),
+        ("throws.cc", THROWS, ["touch:throws.cc:10", "run.trodden", "top:5:run.trodden"]),
+    ] {
+        let place = Place::with(&[(file, source)]);
+        let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
+        compile(&format!("-O1 -g {file} -o prog"));
+        let mut divided = 0;
+        for (set, scheme) in sets.into_iter().flat_map(|set| [(set, ""), (set, "--scheme ball-larus")]) {
+            assert!(record_program(&place, "", "./prog").status.code().is_some());
+            let arguments = format!("instrument prog -o chosen {scheme} --interesting {set}");
+            must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()));
+            let one = record_program(&place, "", "./chosen");
+            let truth = counted(&place);
+            assert!(!truth.0.is_empty(), "{set} {scheme}: {one:?}");
+            for copies in [1, 2, 3, 64] {
+                let several = record_program(&place, &format!("--copies {copies}"), "./chosen");
+                let said = String::from_utf8_lossy(&several.stderr).into_owned();
+                assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{set} {scheme}: {said}");
+                assert_eq!(counted(&place), truth, "{set} {scheme}, {copies} copies: {said}");
+                divided += usize::from(said.contains("functions are divided") || said.contains("1 function is divided"));
+            }
+        }
+        assert!(divided > 2, "{file}: {divided}");
+    }
+}
+
+#[test]
+fn copies_of_interesting_paths_refuse_what_they_cannot_share() {
+    let place = Place::with(&[("jumps.c", JUMPS)]);
+    place.cc("-O1 -g jumps.c -o prog");
+    record_program(&place, "", "./prog");
+    let make = |scheme: &str| {
+        let arguments = format!("instrument prog -o chosen {scheme} --interesting run.trodden");
+        must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()));
+    };
+    let refused = |arguments: &str, text: &str| {
+        let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
+    };
+    make("--scheme ppp");
+    refused("record --copies 2 -- ./chosen", "uses another scheme: make it without --scheme");
+    make("");
+    refused("record --copies 2 --weights x -- ./chosen", "--weights is for copies that count all paths");
+    refused("record --copies 2 --divide edges -- ./chosen", "--interesting, which copies cannot share: record it with --copies alone");
+    refused("fleet copies ./chosen -k 2 -o parts", "--interesting, which copies cannot share");
 }

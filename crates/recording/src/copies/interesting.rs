@@ -1,0 +1,122 @@
+//! Copies of a program that counts interesting paths only (`trodden instrument --interesting`), each of which counts a part of them: P3 of a
+//! subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
+//!
+//! The interesting paths are divided by [`super::path_sets`]. If the program counts all paths of the functions that the set names, whole
+//! functions are divided.
+
+use super::before::CopyInput;
+use super::path_sets::{self, Owners};
+use super::shared::{self, Partition};
+use super::units::units;
+use super::{CopiesRecorded, CopyContext, CopyJob};
+use anyhow::{Context, Result, ensure};
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use trodden_driver::experiment;
+use trodden_flow::NumberingScheme;
+use trodden_profile::{ImageProfile, Profile};
+use trodden_unit::experiment::{InputKind, SettingsFile};
+use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
+
+/// The option that such programs are made with.
+const KIND: &str = "--interesting";
+
+/// Returns the interesting paths that a program counts; `None` if it observes something else.
+fn observed(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
+    let units = units(program, context.around.units.as_ref()).ok()?;
+    units.iter().find_map(|(_, map)| match map.experiment.observation() {
+        Observation::InterestingPaths(paths) => Some(paths),
+        _ => None,
+    })
+}
+
+/// Returns true if a program counts interesting paths only.
+pub fn is_counting(program: &Path, context: CopyContext) -> bool {
+    observed(program, context).is_some()
+}
+
+/// Records a run by copies that share the interesting paths.
+///
+/// # Errors
+/// The copies cannot be made or run.
+pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+    path_sets::check(&job.options, KIND)?;
+    shared::run(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
+}
+
+/// A partition of the interesting paths.
+struct InterestingPartition {
+    /// The program's image without counts.
+    image: ImageProfile,
+    /// The program's settings.
+    settings: Settings,
+    /// The interesting paths.
+    paths: KnownPaths,
+    /// Whether whole functions are divided; then a function's owner is that of its path 0.
+    whole_functions: bool,
+    owners: Owners,
+    copies: usize,
+}
+
+impl InterestingPartition {
+    fn new(program: &Path, copies: usize, context: CopyContext) -> Result<InterestingPartition> {
+        let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+        let units = units(program, context.around.units.as_ref())?;
+        let numbering = observed(program, context).and_then(|paths| paths.numbering);
+        // The numbers of other schemes may alias paths, and would alias others in each copy.
+        ensure!(
+            matches!(numbering, None | Some(NumberingScheme::KnownTable)),
+            "copies share interesting paths only under their usual numbers, and {} uses another scheme: make it without --scheme",
+            program.display()
+        );
+        let settings = path_sets::settings(&units, program, KIND)?;
+        let file =
+            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: make it again")?;
+        let mut paths = experiment::paths_of(context.driver, InputKind::Interesting, file)?;
+        // A set may have functions of other programs.
+        let functions: HashSet<(&str, &str)> =
+            units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
+        paths.retain_functions(|(unit, name, _)| functions.contains(&(unit.as_str(), name.as_str())));
+        let weights = path_sets::weights(&units)?;
+        let whole_functions = numbering.is_none();
+        let (owners, copies) = match whole_functions {
+            true => path_sets::divide(paths.known().map(|(key, _)| (key, vec![0])), &weights, copies),
+            false => path_sets::divide(paths.known(), &weights, copies),
+        };
+        ensure!(copies > 0, "{} has no interesting path: make it again with paths of its own functions", program.display());
+        path_sets::report(&owners, copies, "counted");
+        let image = path_sets::image_without_counts(program, &bytes, units)?;
+        Ok(InterestingPartition { image, settings, paths, whole_functions, owners, copies })
+    }
+
+    fn is_owner(&self, copy: usize, function: &FunctionKey, path: u64) -> bool {
+        self.owners.get(function).and_then(|owners| owners.get(&path)) == Some(&copy)
+    }
+}
+
+impl Partition for InterestingPartition {
+    const STREAMS: bool = false;
+
+    fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
+        let of = |copy: usize| {
+            let mut own = self.paths.clone();
+            match self.whole_functions {
+                true => own.retain_functions(|key| self.is_owner(copy, key, 0)),
+                false => own.retain_paths(|key, path| self.is_owner(copy, key, path)),
+            }
+            Ok(Settings { interesting: Some(experiment::stored(context.driver, &own)?), ..self.settings.clone() })
+        };
+        (0..self.copies).map(of).collect()
+    }
+
+    fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
+        let (own, elsewhere) = path_sets::images_of_copies(profiles, work);
+        let (image, differences) = path_sets::merge(self.image.clone(), &own)?;
+        Ok((path_sets::join(image, elsewhere), differences))
+    }
+
+    fn keep(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! The division of a set of paths among copies, for programs that observe only the paths of a set: watched ones ([`super::watched`]) or
+//! interesting ones ([`super::interesting`]).
+//!
+//! Such a path is observed independently of all others, so any division is correct. Paths are sorted by function and number, and the list
+//! is cut into pieces of nearly equal weight: few functions are divided, and a piece of a function has paths with neighbouring numbers,
+//! which share prefixes. The cost of a function's path register arises once in each copy that observes any of its paths.
+
+use super::CopyOptions;
+use anyhow::{Result, bail, ensure};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use trodden_partition::{PartitionStrategy, Procedure};
+use trodden_profile::procedures;
+use trodden_profile::{Counts, ImageProfile, Profile, UnitProfile};
+use trodden_text::words::plural;
+use trodden_unit::{Frame, FunctionKey, FunctionMap, Image, Settings, UnitMap};
+
+/// Refuses options that concern copies that count all paths. `kind` is the option that the program was made with.
+pub fn check(options: &CopyOptions, kind: &str) -> Result<()> {
+    let given = [
+        (options.weights.is_some(), "--weights"),
+        (options.no_first_run, "--no-first-run"),
+        (options.baseline, "--baseline"),
+        (options.costs.is_some(), "--costs"),
+        (options.count_hits, "--count-hits"),
+        (options.max_probes.is_some(), "--max-probes"),
+        (options.strategy != PartitionStrategy::Weighted, "--strategy"),
+    ];
+    match given.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => bail!("{option} is for copies that count all paths, and the program was made by {kind}: leave it out"),
+        None => Ok(()),
+    }
+}
+
+/// Returns the settings that all units of a program share.
+///
+/// # Errors
+/// Units differ.
+pub fn settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
+    let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
+    all.dedup();
+    ensure!(
+        all.len() == 1,
+        "units of {} were built with different parameters: make it again by `trodden instrument {kind}`",
+        program.display()
+    );
+    Ok(all.remove(0))
+}
+
+/// Returns the program's image without counts.
+pub fn image_without_counts(program: &Path, bytes: &[u8], units: Vec<(Frame, UnitMap)>) -> Result<ImageProfile> {
+    let image = Image::read(bytes)?;
+    let nothing = |(frame, map): (Frame, UnitMap)| UnitProfile { unit: frame.unit, map: Arc::new(map), counts: Counts::default() };
+    let units = units.into_iter().map(nothing).collect();
+    Ok(ImageProfile { identity: image.identity, path: program.display().to_string(), build_id: image.build_id, units })
+}
+
+/// Estimates the number of executions of each function from its loops and calls.
+pub fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> {
+    let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| key(map, function)));
+    let entries = |procedure: &Procedure| {
+        let dag = &procedure.dag;
+        dag.out(dag.entry()).iter().fold(0, |sum: u64, edge| sum.saturating_add(procedure.frequencies[edge.index()]))
+    };
+    Ok(functions.zip(procedures::known(units, None)?.iter().map(entries)).collect())
+}
+
+/// Returns the key by which a function is found in the other copies.
+pub fn key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
+    (map.source.clone(), function.name.clone(), function.version())
+}
+
+/// The copy that observes each path, by function.
+pub type Owners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
+
+/// Divides the paths of functions among at most `copies` copies. Also returns the number of copies that observe something.
+pub fn divide<'a>(
+    observed: impl Iterator<Item = (&'a FunctionKey, Vec<u64>)>,
+    weights: &HashMap<FunctionKey, u64>,
+    copies: usize,
+) -> (Owners, usize) {
+    let mut functions: Vec<(u128, &FunctionKey, Vec<u64>)> = observed
+        .filter(|(_, paths)| !paths.is_empty())
+        .map(|(key, paths)| (u128::from(weights.get(key).copied().unwrap_or(1).max(1)), key, paths))
+        .collect();
+    functions.sort_by_key(|(weight, key, _)| (Reverse(*weight), *key));
+    let all: u128 = functions.iter().map(|(weight, ..)| weight).sum();
+    let mut owners = HashMap::new();
+    let (mut before, mut used) = (0u128, BTreeMap::new());
+    for (weight, key, paths) in functions {
+        let count = paths.len() as u128;
+        // The middle of a path's share of the weight decides.
+        let wanted = |place: usize| ((before * 2 * count + weight * (2 * place as u128 + 1)) * copies as u128 / (2 * count * all)) as usize;
+        let own: BTreeMap<u64, usize> = paths.iter().enumerate().map(|(place, path)| (*path, wanted(place))).collect();
+        used.extend(own.values().map(|copy| (*copy, 0)));
+        owners.insert(key.clone(), own);
+        before += weight;
+    }
+    used.values_mut().zip(0..).for_each(|(number, next)| *number = next);
+    owners.values_mut().flat_map(BTreeMap::values_mut).for_each(|copy| *copy = used[copy]);
+    (owners, used.len())
+}
+
+/// Reports a division. `participle` says what the copies do to the paths ("watched for", "counted").
+pub fn report(owners: &Owners, copies: usize, participle: &str) {
+    let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
+    let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
+    log::info!(
+        "{} of {} {} {participle} by {}; {} divided",
+        plural(paths as u128, "path", "paths"),
+        plural(functions as u128, "function", "functions"),
+        if paths == 1 { "is" } else { "are" },
+        plural(copies as u128, "copy", "copies"),
+        plural(divided as u128, "function is", "functions are")
+    );
+}
+
+/// Separates the images of the copies themselves, with the copy's number, from those of other programs and libraries, which all copies
+/// counted; of these the first copy's are returned.
+pub fn images_of_copies(profiles: Vec<Profile>, work: &Path) -> (Vec<(usize, ImageProfile)>, Vec<ImageProfile>) {
+    let images = profiles.into_iter().enumerate().flat_map(|(copy, profile)| profile.images.into_iter().map(move |image| (copy, image)));
+    let (own, elsewhere): (Vec<_>, Vec<_>) = images.partition(|(_, image)| Path::new(&image.path).starts_with(work));
+    (own, elsewhere.into_iter().filter(|(copy, _)| *copy == 0).map(|(_, image)| image).collect())
+}
+
+/// Puts the program's merged image in front of the images counted elsewhere. Counts of processes that started the program by its own name
+/// are added to it.
+pub fn join(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<ImageProfile> {
+    let mut images = vec![image];
+    for other in elsewhere {
+        match images.iter_mut().find(|image| image.identity == other.identity) {
+            Some(image) => image.units.iter_mut().zip(&other.units).for_each(|(unit, more)| unit.counts.merge(&more.counts)),
+            None => images.push(other),
+        }
+    }
+    images
+}
+
+/// A function of an image: its key, and the number of earlier units of the image with the same function.
+pub type PlacedKey = (FunctionKey, usize);
+
+/// Returns the key of the next function; `seen` counts those before it.
+pub fn placed(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
+    let key = key(map, function);
+    let before = seen.entry(key.clone()).or_default();
+    *before += 1;
+    (key, *before - 1)
+}
+
+/// A path's executions as a copy counted them, and the time of the first.
+struct CountedPath {
+    copy: usize,
+    count: u64,
+    first_seen: Option<u64>,
+}
+
+/// What the copies counted in one function.
+#[derive(Default)]
+struct CountedFunction {
+    paths: BTreeMap<u64, CountedPath>,
+    /// For each copy, all executions of the function, and those without a path.
+    executions: Vec<(usize, u64, u64)>,
+}
+
+/// Returns the program's image with what its copies counted, and the differences between copies.
+///
+/// Executions without a path of their own are those that no copy attributes to one: a copy's executions less those of the paths of all
+/// copies. All copies that observe a function must have executed it equally often.
+///
+/// # Errors
+/// A copy has a function that the program lacks.
+pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
+    let mut counted: HashMap<PlacedKey, CountedFunction> = HashMap::new();
+    let mut differences = Vec::new();
+    for (copy, own) in copies {
+        let mut seen = HashMap::new();
+        for (unit, function) in own.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |function| (unit, function))) {
+            let known = counted.entry(placed(&mut seen, &unit.map, function)).or_default();
+            let mut sum = 0u64;
+            for (path, count) in unit.counts_of(function) {
+                sum = sum.saturating_add(count);
+                let fresh = || CountedPath { copy: *copy, count, first_seen: unit.first_seen(function, path) };
+                let before = known.paths.entry(path).or_insert_with(fresh);
+                if before.count != count {
+                    let (name, first, before) = (&function.name, before.copy, before.count);
+                    differences
+                        .push(format!("path {path} of `{name}` was executed {before} times in copy {first} and {count} in copy {copy}"));
+                }
+            }
+            let without_path = unit.unattributed(function);
+            known.executions.push((*copy, sum.saturating_add(without_path), without_path));
+        }
+    }
+    let mut seen = HashMap::new();
+    for unit in &mut image.units {
+        let map = unit.map.clone();
+        for function in &map.functions {
+            let Some(known) = counted.remove(&placed(&mut seen, &map, function)) else { continue };
+            let others = known.others(&function.name, function.unattributed().start, &mut differences);
+            for (path, known) in known.paths {
+                let counter = function.first_counter + path;
+                unit.counts.executions.push((counter, known.count));
+                unit.counts.first_seen.extend(known.first_seen.map(|time| (counter, time)));
+            }
+            unit.counts.executions.extend(others);
+        }
+        unit.counts.executions.sort_unstable();
+        unit.counts.first_seen.sort_unstable();
+    }
+    let foreign = counted.iter().find(|(_, function)| !function.paths.is_empty());
+    ensure!(
+        foreign.is_none(),
+        "copies have a function `{}` that the program lacks: make it again",
+        foreign.map_or("", |((key, _), _)| &key.1)
+    );
+    Ok((image, differences))
+}
+
+impl CountedFunction {
+    /// Returns the executions without a path, with the counter that counts them. Adds a difference if copies executed the function
+    /// differently often.
+    fn others(&self, name: &str, counter: u64, differences: &mut Vec<String>) -> Option<(u64, u64)> {
+        // Programs that watch for paths count nothing else.
+        if self.executions.iter().all(|(.., without_path)| *without_path == 0) {
+            return None;
+        }
+        let (first, all, _) = self.executions[0];
+        if let Some((copy, other, _)) = self.executions.iter().find(|(_, other, _)| *other != all) {
+            differences.push(format!("`{name}` was executed {all} times in copy {first} and {other} in copy {copy}"));
+        }
+        let of_paths = self.paths.values().fold(0u64, |sum, path| sum.saturating_add(path.count));
+        let others = all.saturating_sub(of_paths);
+        (others > 0).then_some((counter, others))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trodden_unit::NameVersion;
+
+    fn function(name: &str) -> FunctionKey {
+        ("a.c".into(), name.into(), NameVersion::default())
+    }
+
+    /// The copies of the paths of functions that have so many paths and such weights.
+    fn copies(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
+        let watched: Vec<(FunctionKey, Vec<u64>)> =
+            functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
+        let weights = functions.iter().map(|(name, _, weight)| (function(name), *weight)).collect();
+        let (owners, used) = divide(watched.iter().map(|(key, paths)| (key, paths.clone())), &weights, copies);
+        (functions.iter().map(|(name, ..)| owners[&function(name)].values().copied().collect()).collect(), used)
+    }
+
+    #[test]
+    fn pieces_have_nearly_equal_weight_and_no_copy_has_nothing() {
+        assert_eq!(copies(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
+        assert_eq!(copies(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
+        // The heaviest function comes first, and is divided.
+        assert_eq!(copies(&[("f", 1, 1), ("g", 4, 99)], 2), (vec![vec![1], vec![0, 0, 1, 1]], 2));
+        assert_eq!(copies(&[("f", 2, 0), ("g", 2, 0)], 4), (vec![vec![0, 1], vec![2, 3]], 4));
+    }
+}
