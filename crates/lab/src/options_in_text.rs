@@ -1,5 +1,5 @@
-//! Options that messages, help texts and the guide name exist: of the command that they are written behind, or of one that the page is
-//! about. The definitions of both command lines say which options there are.
+//! Options that messages, help texts, the guide and the handbook name exist: in the command after which they are written, or, in the guide,
+//! in one that the page is about. The definitions of both command lines say which options there are.
 
 use crate::cli::Cli;
 use clap::{Command, CommandFactory};
@@ -12,7 +12,8 @@ const OF_OTHERS: &str = "apart args bin bind-to branch-coverage branch-sim clock
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
     show-mmap-events show-task-events size target target-dir target-list test-threads to-ctf tool trodden undefined-version wait wd \
-    git window workspace all-targets basic-block-address-map compress-debug-sections locked offline build rebuild";
+    git window workspace all-targets basic-block-address-map compress-debug-sections locked offline build rebuild \
+    cache-sim";
 
 fn others() -> BTreeSet<&'static str> {
     OF_OTHERS.split_whitespace().collect()
@@ -207,6 +208,22 @@ fn pages_of_the_guide_name_options_that_exist() {
             let foreign = options(line).filter(|option| known.has(option) && !others.contains(option) && !is_about(option));
             let foreign = foreign.map(|option| format!("--{option} of no command that the page names"));
             all.extend(wrong(line, &known).into_iter().chain(foreign).map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
+        }
+    }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn pages_of_the_handbook_name_options_that_exist() {
+    let (known, mut pages) = (CommandLines::new(), Vec::new());
+    files(&root().join("docs/handbook/src"), "md", &mut pages);
+    assert!(pages.len() > 20, "{}", pages.len());
+    let mut all = Vec::new();
+    for page in pages {
+        // The page on the papers shortens the name of the laboratory.
+        let text = fs::read_to_string(&page).unwrap().replace("`lab ", "`trodden-lab ");
+        for line in text.lines() {
+            all.extend(wrong(line, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));

@@ -1,4 +1,4 @@
-//! Reports as JSON. The user guide (`docs/guide/src/json.md`) describes the schema.
+//! Reports as JSON. The user guide (`docs/guide/src/formats.md`) describes the schema.
 //!
 //! Numbers above 2^53 are strings, because many JSON parsers cannot represent them exactly. A change that could break a reader
 //! increments [`SCHEMA_VERSION`].

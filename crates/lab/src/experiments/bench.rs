@@ -59,7 +59,7 @@ Examples:
   trodden-lab experiment bench --programs lua --compare docs/benchmarks/2026-01-31.json
   trodden-lab experiment bench --compare old.json --with new.json         two results, nothing measured
 
---compare exits with status 1 if something has really become slower; `docs/guide/src/benchmarks.md` says how that differs from noise.")]
+--compare exits with status 1 if something has become slower; `docs/handbook/src/benchmarks.md` says how that differs from noise.")]
 pub struct BenchOptions {
     /// Programs of the corpus, or `all`.
     #[arg(long, value_delimiter = ',', default_values = PROGRAMS)]

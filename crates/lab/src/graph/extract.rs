@@ -1,6 +1,6 @@
 //! `trodden-lab graph extract`: control-flow graphs of a program's machine code.
 //!
-//! The form of the output is documented in the user guide (`docs/guide/src/program-graphs.md`). In JSON addresses are numbers,
+//! The research handbook documents the output (`docs/handbook/src/graphs.md`). In JSON addresses are numbers,
 //! and edges name blocks by their addresses.
 
 use crate::cli::{Extract, GraphFormat};

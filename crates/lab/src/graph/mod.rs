@@ -1,8 +1,8 @@
 //! `trodden-lab graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
 //!
-//! Input and output are documented in the user guide (`docs/guide/src/graph.md`, `witnesses.md`, `partition.md`). Nodes have names; an
-//! edge's number is its place in the list. Weights are used as they are given: the chords are those of a maximum spanning tree under
-//! them.
+//! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`).
+//! Nodes have names; an edge's number is its place in the list. Weights are used as given: chords are those of a maximum spanning tree by
+//! weight.
 
 mod dot;
 mod explain;
