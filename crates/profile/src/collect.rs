@@ -117,9 +117,6 @@ pub fn is_raw_file(file: &Path) -> bool {
 }
 
 /// The raw files (`*.raw`) in a folder, by name. None if there is no such folder.
-///
-/// # Errors
-/// The folder cannot be read.
 pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let failed = |e| ProfileError::io(folder, "read")(e);
     let entries = match std::fs::read_dir(folder) {

@@ -85,9 +85,6 @@ impl Profile {
     /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing
     /// folders are made. An existing file that is not regular, such as a pipe or a device, is written into. The file can be
     /// read by its owner alone, since it has a command line, which may hold a password.
-    ///
-    /// # Errors
-    /// The folder or the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
         whole_file::write_for(path, BEGUN, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)

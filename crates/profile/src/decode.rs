@@ -55,9 +55,6 @@ impl<'m> UnitDecoder<'m> {
     }
 
     /// What the counters hold.
-    ///
-    /// # Errors
-    /// The map is damaged.
     pub fn finish(self) -> Result<Decoded, MapError> {
         let (words, overflow) = self.sums.finish();
         let (words, events) = match self.map.events() {

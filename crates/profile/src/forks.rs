@@ -15,9 +15,6 @@ use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
 /// The paths with block and edge counts in which as much leaves each block as enters it, apart from unfinished paths; `None` if that is so
 /// already. `forks` are the edges behind the function's calls by which a process becomes two.
-///
-/// # Errors
-/// The map is damaged.
 pub fn with_paths_of_children(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
     if function.is_partial() {
         return Ok(None);

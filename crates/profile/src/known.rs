@@ -64,9 +64,6 @@ impl Profile {
 }
 
 /// Whether a function's path numbers follow from its graph and cuts alone. A residual build has no other input.
-///
-/// # Errors
-/// The map is damaged.
 pub fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);

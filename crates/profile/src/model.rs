@@ -104,9 +104,6 @@ impl UnitProfile {
     }
 
     /// The paths of a function; `None` if nothing of it was counted.
-    ///
-    /// # Errors
-    /// The map is damaged.
     pub fn executed_paths(&self, function: &FunctionMap) -> Result<Option<FunctionPaths>, MapError> {
         let mut counts = self.counts_of(function).peekable();
         match counts.peek() {

@@ -248,9 +248,6 @@ pub struct PathWalk {
 
 impl<'a> Walks<'a> {
     /// The paths of a function.
-    ///
-    /// # Errors
-    /// The map is damaged.
     pub fn from_function(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
         let dag = function.dag()?;
         check_origins(function, &dag).map_err(|what| function.inconsistent(what))?;

@@ -39,9 +39,6 @@ pub fn file_mode(folder: &Path) -> u32 {
 }
 
 /// Makes a folder, and those above it that are missing. One that exists keeps its permissions.
-///
-/// # Errors
-/// It cannot be made.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let create = || match create_new_folder(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -71,9 +68,6 @@ pub fn create_new_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Makes a file, or empties one that exists, whatever permissions it had.
-///
-/// # Errors
-/// It cannot be made.
 pub fn create_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mode = file_mode(path.parent().unwrap_or(path));
@@ -87,17 +81,11 @@ pub fn create_file(path: &Path) -> io::Result<File> {
 
 /// Makes a folder for temporary files, which is removed when it is dropped, or when a signal ends a program that removes all
 /// ([`temporary`](crate::temporary)).
-///
-/// # Errors
-/// It cannot be made.
 pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(&std::env::temp_dir(), prefix, FOLDER_MODE)
 }
 
 /// The same in another folder.
-///
-/// # Errors
-/// It cannot be made.
 pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(base, prefix, folder_mode(base))
 }

@@ -48,9 +48,6 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
 }
 
 /// The procedure of a function in which each path is an edge ([`crate::copies::edges`]), with the counts of the function itself.
-///
-/// # Errors
-/// The map is damaged.
 pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
@@ -77,9 +74,6 @@ fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
 }
 
 /// The procedure of a function without measured counts, which is called so often: frequencies are estimated.
-///
-/// # Errors
-/// The map is damaged.
 pub fn estimated(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function)?);
     let of = |edge: &DagEdge| match edge.origin {

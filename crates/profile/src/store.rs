@@ -146,9 +146,6 @@ fn copy_of(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 
 impl RunStore {
     /// Opens the store of a project's folder, or the one that [`use_folder`] named; creates it if there is none.
-    ///
-    /// # Errors
-    /// It cannot be made, opened or written.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = folder_of(project);
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
@@ -210,9 +207,6 @@ impl RunStore {
     }
 
     /// Files among the profiles that are not listed, since they cannot be read.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
         self.reading(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
@@ -228,9 +222,6 @@ impl RunStore {
     }
 
     /// Stores a profile as a new run, in the suite that the profile names.
-    ///
-    /// # Errors
-    /// The profile or the database cannot be written.
     pub fn add_run(&self, profile: &Profile) -> Result<RunEntry, ProfileError> {
         if let Some(suite) = &profile.run.suite {
             check_suite_name(suite)?;
@@ -268,9 +259,6 @@ impl RunStore {
     }
 
     /// All runs, by number.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn list(&self) -> Result<Vec<RunEntry>, ProfileError> {
         self.query(&format!("{COLUMNS} ORDER BY number"), [])
     }
@@ -310,9 +298,6 @@ impl RunStore {
     }
 
     /// Names of the suites and how many runs each has.
-    ///
-    /// # Errors
-    /// The database cannot be read.
     pub fn suites(&self) -> Result<Vec<(String, u64)>, ProfileError> {
         let sql = "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id GROUP BY name ORDER BY name";
         self.reading(|t| {

@@ -85,9 +85,6 @@ impl Names {
 /// Creates a folder and all that it lies in, as [`std::fs::create_dir_all`] does, for folders that may lie in a temporary one.
 ///
 /// Without the lock, a thread that is about to create such a folder would create the temporary one again after a signal has removed it.
-///
-/// # Errors
-/// One of them cannot be created.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     let _names = names();
     std::fs::create_dir_all(path)
@@ -102,9 +99,6 @@ pub struct TemporaryFolder {
 
 impl TemporaryFolder {
     /// Makes one in `base` with these permissions, whatever the umask.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn create_in(base: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFolder> {
         let mut names = names();
         let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempdir_in(base)?;
@@ -119,9 +113,6 @@ impl TemporaryFolder {
     }
 
     /// Renames it: it stays.
-    ///
-    /// # Errors
-    /// It cannot be renamed.
     pub fn keep_as(mut self, path: &Path) -> io::Result<()> {
         let mut names = names();
         std::fs::rename(&self.path, path)?;
@@ -173,9 +164,6 @@ impl Drop for EnteredName {
 
 impl TemporaryFile {
     /// Makes one in a folder. The umask takes away from its permissions.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn create_in(folder: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFile> {
         let mut names = names();
         let file = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
@@ -195,9 +183,6 @@ impl TemporaryFile {
     }
 
     /// Gives it another name, which another file may have.
-    ///
-    /// # Errors
-    /// It cannot be renamed.
     pub fn rename(self, path: &Path) -> io::Result<()> {
         let TemporaryFile { file, _name: name } = self;
         let names = names();

@@ -6,9 +6,6 @@ use trodden_unit::{MapError, Weights};
 
 impl Profile {
     /// Executions of the edges of all functions that were executed.
-    ///
-    /// # Errors
-    /// A function's map is damaged.
     pub fn weights(&self) -> Result<Weights, MapError> {
         let mut weights = Weights::default();
         for (_, unit, function) in self.functions() {

@@ -80,9 +80,6 @@ impl WholeFile {
     }
 
     /// Renames the complete file.
-    ///
-    /// # Errors
-    /// It cannot be stored, or not renamed.
     pub fn finish(self) -> io::Result<()> {
         if let Begun::Temporary { file, .. } = &self.0 {
             file.as_file().sync_all()?;
@@ -107,9 +104,6 @@ pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> i
 }
 
 /// Writes a file that can be made again, as a cache has it: after a crash of the system it may be empty.
-///
-/// # Errors
-/// As [`write`].
 pub fn write_again(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
     let whole = WholeFile::create(path, begun)?;
     whole.file().write_all(bytes)?;
@@ -117,9 +111,6 @@ pub fn write_again(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The same as [`write`] with the permissions that `access` says.
-///
-/// # Errors
-/// As [`write`].
 pub fn write_for(path: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let whole = WholeFile::create_for(path, begun, access)?;
     fill(whole.file(), content)?;

@@ -54,9 +54,6 @@ impl UnitCache {
 
     /// Stores a frame and says where. One that is there already stays, unless its map is another or it lacks the
     /// bitcode that the new one has.
-    ///
-    /// # Errors
-    /// The folder cannot be made or written.
     pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
         let path = self.path(frame.unit);
         let known = self.get(frame.unit).ok().flatten();

@@ -150,9 +150,6 @@ impl Frame {
     }
 
     /// Unpacks the map.
-    ///
-    /// # Errors
-    /// It is damaged.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
         SectionHead::read(&self.map).and_then(|head| head.value(&self.map[SECTION_HEAD..])).map_err(|e| self.unreadable(&e))
     }

@@ -77,9 +77,6 @@ impl Image {
     }
 
     /// The frame of one of its units: the one it carries, else the store's. `None` if neither has it.
-    ///
-    /// # Errors
-    /// The store's copy cannot be read.
     pub fn frame(&self, unit: Identity, store: Option<&UnitCache>) -> std::io::Result<Option<Frame>> {
         match (self.frames.iter().find(|f| f.unit == unit), store) {
             (Some(frame), _) => Ok(Some(frame.clone())),

@@ -184,9 +184,6 @@ impl UnitProperties {
     }
 
     /// Reads what [`UnitProperties::to_bytes`] wrote.
-    ///
-    /// # Errors
-    /// Another version, or damage.
     pub fn from_bytes(bytes: &[u8]) -> Result<UnitProperties, PropertiesError> {
         let (version, _) = postcard::take_from_bytes::<u32>(bytes)?;
         if version != PROPERTIES_VERSION {

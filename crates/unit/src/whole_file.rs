@@ -5,9 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Writes a file, with the folders above it: it appears whole or not at all.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let (folder, name) = path.parent().zip(path.file_name()).expect("a file in a folder");

@@ -7,9 +7,6 @@ use trodden_unit::{FunctionMap, MapError};
 
 /// Functions of which two profiles of one program have other executions of edges. Images are known by their files: that
 /// of copies has another identity.
-///
-/// # Errors
-/// A function's map is damaged.
 pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();

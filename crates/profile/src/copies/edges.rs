@@ -11,9 +11,6 @@ use trodden_partition::edges::{Network, cut_all, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// The same unit with a path for each edge.
-///
-/// # Errors
-/// The map is damaged.
 pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
@@ -38,9 +35,6 @@ pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
 }
 
 /// The events of a function of such a unit.
-///
-/// # Errors
-/// The map is damaged.
 pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let (graph, dag) = (function.graph()?, function.dag()?);
     let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;
@@ -79,9 +73,6 @@ pub fn rename(image: &mut ImageProfile) {
 }
 
 /// The same program with a path for each edge.
-///
-/// # Errors
-/// A map is damaged.
 pub fn program_of_edges(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
     let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(unit_of_edges(map)?)));
     Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })

@@ -29,9 +29,6 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
 }
 
 /// The counters for which words of that range stand; `None` for a word that belongs to no path that is counted here.
-///
-/// # Errors
-/// The map is damaged.
 pub(crate) fn counters(function: &FunctionMap, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     match &function.storage {
         Storage::Interesting(words) => Ok(interesting::counters(function, words, of)),

@@ -10,9 +10,6 @@ use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, UnitMap, parts};
 
 /// The counters for which words of a function stand.
-///
-/// # Errors
-/// The map is damaged.
 pub fn counters(function: &FunctionMap, words: &LabelWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;

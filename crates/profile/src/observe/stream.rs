@@ -21,9 +21,6 @@ pub struct EventPaths {
 
 impl EventPaths {
     /// Of a function and its words.
-    ///
-    /// # Errors
-    /// The map is damaged.
     pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
         let of_events = function.of_events();
         let events = of_events.dag()?;
@@ -62,9 +59,6 @@ impl ImageProfile {
 }
 
 /// The counters for which words of a function stand.
-///
-/// # Errors
-/// The map is damaged.
 pub fn counters(function: &FunctionMap, words: &EventWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let paths = EventPaths::new(function, words)?;
     let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));

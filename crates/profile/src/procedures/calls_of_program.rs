@@ -10,9 +10,6 @@ use trodden_flow::call_frequencies::{WeightedCall, call_frequencies};
 use trodden_unit::{Frame, FunctionMap, MapError, UnitMap};
 
 /// The calls of each function in a run, in the order of the units.
-///
-/// # Errors
-/// A map is damaged.
 pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
     let names = Names::from_units(units);
     let mut calls = Vec::new();

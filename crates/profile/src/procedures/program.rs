@@ -124,9 +124,6 @@ impl<'a> Counted<'a> {
 
 /// The functions as they are to be divided: where nothing was measured, estimates decide. All of a function's together
 /// weigh less than one execution that was measured.
-///
-/// # Errors
-/// A map is damaged.
 pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>, MapError> {
     /// How many parts an execution has, if their sum fits a word.
     const PARTS: u32 = 16;

@@ -165,9 +165,6 @@ impl Switch {
     }
 
     /// Turns it on or off for all processes that count in this file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn set(&self, on: bool) -> std::io::Result<()> {
         self.file.write_all_at(&[u8::from(on)], self.offset)
     }

@@ -30,9 +30,6 @@ fn size(path: &Path) -> u64 {
 impl RunStore {
     /// Files and folders of killed recordings: raw counts in the store, and incomplete profiles. Files that a running
     /// recorder has locked are not among them, nor are the store's own files.
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn left(&self) -> Result<Vec<Left>, ProfileError> {
         let mut found = Vec::new();
         for (folder, prefixes) in [(self.folder.clone(), &[RAW, BEGUN][..]), (self.folder.join(PROFILES), &[BEGUN])] {

@@ -161,9 +161,6 @@ impl InputFolder {
     }
 
     /// Puts content into the folder; it appears whole or not at all.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
         let identity = Identity::from_content(bytes);
         let path = self.path(identity);

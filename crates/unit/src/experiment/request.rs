@@ -85,9 +85,6 @@ impl PluginRequest {
     }
 
     /// Writes it into a folder; gives the value of [`EXPERIMENT_VARIABLE`].
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn write(&self, folder: &InputFolder) -> Result<PathBuf, InputError> {
         Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
