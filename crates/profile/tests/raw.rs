@@ -64,7 +64,7 @@ fn what_is_cut_off_is_reported_and_the_rest_read() {
     let (_folder, path) = stored("a.raw", &bytes[..head.len() + stride as usize + 8]);
     let raw = RawProfile::read(&path).unwrap();
     let end = (head.len() + stride as usize + 8) as u64;
-    assert_eq!(raw.problems, [RawProblem::CutShort { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
+    assert_eq!(raw.problems, [RawProblem::Truncated { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
     let (_folder, path) = stored("a.raw", &head);
     let raw = RawProfile::read(&path).unwrap();

@@ -67,7 +67,7 @@ fn a_lost_index_is_made_again_and_no_profile_is_overwritten() {
         }
         let recorder = RunStore::create(project.path()).unwrap();
         let said = recorder.repair().expect("it says so").to_string();
-        assert!(said.contains("its index runs.db was missing, and was made again from the profiles: 3 runs"), "{said}");
+        assert!(said.contains("its index runs.db was missing, and was rebuilt from the profiles: 3 runs"), "{said}");
         assert!(!said.contains('\n'));
         assert_eq!(recorder.list().unwrap(), runs);
         assert_eq!(recorder.add_run(&profile(1, 7)).unwrap().number, 4);
@@ -103,7 +103,7 @@ fn a_damaged_index_is_made_again() {
         let (store, said) = open(&project);
         assert_eq!(store.list().unwrap(), runs, "{what}: {said:?}");
         assert_eq!(store.suites().unwrap(), [("nightly".to_string(), 1), ("smoke".to_string(), 1)], "{what}");
-        made_again += usize::from(said.is_some_and(|s| s.contains("made again from the profiles: 3 runs")));
+        made_again += usize::from(said.is_some_and(|s| s.contains("rebuilt from the profiles: 3 runs")));
         drop(store);
         assert_eq!(open(&project).1, None, "{what}");
     }
@@ -151,7 +151,7 @@ fn runs_whose_profiles_were_deleted_are_not_listed() {
     fs::remove_file(&runs[2].profile).unwrap();
     fs::remove_file(&runs[0].profile).unwrap();
     let (store, said) = open(&project);
-    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, since the profile is gone")), "{said:?}");
+    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, because the profile is gone")), "{said:?}");
     assert_eq!(store.list().unwrap(), runs[1..2]);
     assert_eq!(store.suites().unwrap(), [("smoke".to_string(), 1)]);
     assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 4, "no number is given twice");
@@ -200,7 +200,7 @@ fn what_is_no_file_is_named_and_not_waited_for() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     std::os::unix::fs::symlink("/nowhere", at(&project, "profiles/000006.trodden")).unwrap();
     let (store, said) = open(&project);
-    assert!(said.as_deref().is_some_and(|s| s.contains("no regular file; and 2 more")), "{said:?}");
+    assert!(said.as_deref().is_some_and(|s| s.contains("not a regular file; and 2 more")), "{said:?}");
     assert_eq!(store.list().unwrap(), runs);
     assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 7);
     assert_eq!(open(&project).1, None);

@@ -96,7 +96,8 @@ impl Drain {
     pub fn poll(&mut self) -> Result<usize, ProfileError> {
         self.polls += 1;
         // After a few fruitless polls, chunks elsewhere than expected may be full, and the program may be waiting for them.
-        let is_thorough = self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
+        let is_thorough =
+            self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
         let full = if is_thorough {
             self.scan_all_chunks()?
         } else {
@@ -283,7 +284,7 @@ enum Source {
 fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<Piece>, ProfileError> {
     let mut pieces = Vec::new();
     for path in journals {
-        if log::is_begun(path)? {
+        if log::is_incomplete_head(path)? {
             // The recorder was killed while it created the journal, so it had not given back any of its chunks.
             continue;
         }
@@ -291,7 +292,7 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut
         *damaged_bytes += journal.damaged_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
-pieces.push(Piece { head: frame.head, source: Source::Journal(frame) });
+                pieces.push(Piece { head: frame.head, source: Source::Journal(frame) });
                 Ok(())
             })?;
         }
@@ -299,10 +300,10 @@ pieces.push(Piece { head: frame.head, source: Source::Journal(frame) });
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
         let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
-pieces.push(Piece { head, source: Source::Chunk(chunk) });
+        pieces.push(Piece { head, source: Source::Chunk(chunk) });
     }
-pieces.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
-Ok(pieces)
+    pieces.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
+    Ok(pieces)
 }
 
 #[cfg(test)]

@@ -401,7 +401,7 @@ impl StreamLog {
 enum FoundFrame {
     Whole(FramePlace),
     /// A frame that is truncated by the end of the file.
-   Truncated,
+    Truncated,
     Damaged,
 }
 

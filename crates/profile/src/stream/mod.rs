@@ -17,7 +17,7 @@ mod places;
 mod segments;
 mod symbol;
 
-pub use builder::{BYTES_PER_THING, JOURNAL, WindowBounds};
+pub use builder::{BYTES_PER_ENTRY, JOURNAL, WindowBounds};
 pub use drain::{Drain, Drained};
 pub use fold::{counts, write_raw};
 pub use live::{Chunk, LiveStream, LiveThread, StreamHead, ThreadKey, is_stream_file};
