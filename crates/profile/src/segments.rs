@@ -68,7 +68,7 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
     for (place, map, words) in functions(image) {
         let unit = &image.units[place.unit];
         let chains: Vec<Option<Segment>> =
-            (0..=words.contexts.len() as u32).map(|context| contexts.callers(place, context, trodden_unit::segments::DEEPEST)).collect();
+            (0..=words.contexts.len() as u32).map(|context| contexts.callers(place, context, trodden_unit::segments::MAX_DEPTH)).collect();
         let segment = |context: u32, path: u64| {
             let mut chain = chains.get(context as usize)?.clone().filter(|chain| !chain.is_empty())?;
             chain.push(FunctionPath { function: place, path });

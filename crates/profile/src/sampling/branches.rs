@@ -93,7 +93,7 @@ impl BranchSampling {
         let BranchSampling { samples, windows, whole_paths, .. } = self;
         let lost = match (self.losses.blocks, self.losses.blocks_counted) {
             (0, _) => String::new(),
-            (all, counted) => format!(", {:.1} % of the observed blocks are on them", 100.0 * counted as f64 / all as f64),
+            (all, counted) => format!(", {:.1} % of the observed blocks lie on these paths", 100.0 * counted as f64 / all as f64),
         };
         format!("{source}: {samples} samples, {windows} windows, {whole_paths} whole paths{lost}")
     }
