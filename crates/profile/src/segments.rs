@@ -118,7 +118,7 @@ struct Contexts<'a> {
 impl<'a> Contexts<'a> {
     fn from_image(image: &'a ImageProfile) -> Contexts<'a> {
         let named =
-            |(place, map, _): (FunctionPlace, &'a FunctionMap, _)| ((unit_map(image, place).source.as_str(), map.name.as_str()), place);
+            |(place, map, _): (FunctionPlace, &'a FunctionMap, _)| ((unit(image, place).source.as_str(), map.name.as_str()), place);
         Contexts { image, places: functions(image).map(named).collect() }
     }
 
@@ -141,7 +141,7 @@ impl<'a> Contexts<'a> {
     fn is_unplaced(&self, segment: &Segment) -> bool {
         segment.windows(2).any(|pair| {
             let [caller, callee] = pair else { return false };
-            let (unit, map) = (unit_map(self.image, callee.function), function_map(self.image, callee.function));
+            let (unit, map) = (unit(self.image, callee.function), map(self.image, callee.function));
             self.words(caller.function).is_some_and(|words| {
                 words.unplaced.iter().any(|call| call.path == caller.path && call.name == map.name && call.unit == unit.source)
             })
@@ -170,11 +170,11 @@ pub fn ends_with_tail_call(function: &FunctionMap, walk: &PathWalk) -> bool {
 }
 
 /// The map of a function's unit.
-pub fn unit_map(image: &ImageProfile, place: FunctionPlace) -> &UnitMap {
+pub fn unit(image: &ImageProfile, place: FunctionPlace) -> &UnitMap {
     &image.units[place.unit].map
 }
 
 /// The map of a function.
-pub fn function_map(image: &ImageProfile, place: FunctionPlace) -> &FunctionMap {
+pub fn map(image: &ImageProfile, place: FunctionPlace) -> &FunctionMap {
     &image.units[place.unit].map.functions[place.function]
 }
