@@ -44,8 +44,8 @@ pub enum CollectProblem {
     },
     /// The image on disk is another build than the one that ran, and the unit cache lacks maps: the image is not in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted, but the file is now build {on_disk}, and the unit cache lacks the maps of {missing} of its \
-            units. Run it again"
+        "`{image}` was rebuilt after it ran: build {ran} was counted, but the file is now build {on_disk}, and the unit \
+            cache lacks the maps of {missing} of its units. Run it again"
     )]
     Rebuilt {
         /// Path of the image.

@@ -53,7 +53,7 @@ impl Profile {
         Profile::read_sharing(path, &mut Maps::new())
     }
 
-    /// Reads a stored profile, taking the maps that it can from `maps` and adding the others. Errors as of [`Profile::read`].
+    /// Reads a stored profile, taking the maps that it can from `maps` and adding the others. Fails like [`Profile::read`].
     pub fn read_sharing(path: &Path, maps: &mut Maps) -> Result<Profile, ProfileError> {
         let recovered = assemble(path, maps, true)?;
         Ok(recovered.profile)
@@ -67,7 +67,7 @@ impl Profile {
         Profile::recover_sharing(path, &mut Maps::new())
     }
 
-    /// Reads the intact part of a stored profile, sharing maps like [`Profile::read_sharing`]. Errors as of [`Profile::recover`].
+    /// Reads the intact part of a stored profile, sharing maps like [`Profile::read_sharing`]. Fails like [`Profile::recover`].
     pub fn recover_sharing(path: &Path, maps: &mut Maps) -> Result<Recovered, ProfileError> {
         let recovered = assemble(path, maps, false)?;
         match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
@@ -203,29 +203,29 @@ fn open_regular(path: &Path) -> Result<File, ProfileError> {
 fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
-    let mut parts = Parts::new(maps);
+    let mut assembler = ProfileAssembler::new(maps);
     loop {
-        let maps = &*parts.maps;
+        let maps = &*assembler.maps;
         let wanted = |kind, subject| match kind {
             // The map is known from another run of the same build.
             ContentKind::Map if maps.contains_key(&subject) => Wanted::Nothing,
             _ => Wanted::Content,
         };
         let Some(item) = blocks.next(&wanted)? else { break };
-        parts.take(item);
-        if strict && let Some(Loss { offset, what }) = parts.lost.pop() {
+        assembler.take(item);
+        if strict && let Some(Loss { offset, what }) = assembler.lost.pop() {
             return Err(ProfileError::Damaged { path: path.to_owned(), offset, what });
         }
     }
-    let recovered = parts.finish(blocks.length());
+    let recovered = assembler.finish(blocks.length());
     match recovered.lost.first() {
         Some(Loss { offset, what }) if strict => Err(ProfileError::Damaged { path: path.to_owned(), offset: *offset, what: what.clone() }),
         _ => Ok(recovered),
     }
 }
 
-/// The parts of a profile while its blocks are read.
-struct Parts<'a> {
+/// Assembles a profile from its blocks.
+struct ProfileAssembler<'a> {
     maps: &'a mut Maps,
     run: Option<Run>,
     sampling: Option<Sampling>,
@@ -244,24 +244,24 @@ struct Pending {
     counts: HashMap<u32, Counts>,
 }
 
-impl<'a> Parts<'a> {
-    fn new(maps: &'a mut Maps) -> Parts<'a> {
-        Parts { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
+impl<'a> ProfileAssembler<'a> {
+    fn new(maps: &'a mut Maps) -> ProfileAssembler<'a> {
+        ProfileAssembler { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
     fn take(&mut self, item: BlockItem) {
         let (offset, head, content) = match item {
             BlockItem::Block { offset, head, content } => (offset, head, content),
-            BlockItem::Damage { offset, what } => return self.lose(offset, what),
+            BlockItem::Damage { offset, what } => return self.add_loss(offset, what),
         };
         if self.complete {
-            return self.lose(offset, "there is data after the last block".into());
+            return self.add_loss(offset, "there is data after the last block".into());
         }
         match *content {
             BlockContent::End(blocks) => {
                 self.complete = true;
                 if blocks != self.blocks {
-                    self.lose(offset, format!("only {} of {blocks} blocks could be read", self.blocks));
+                    self.add_loss(offset, format!("only {} of {blocks} blocks could be read", self.blocks));
                 }
                 return;
             }
@@ -269,7 +269,7 @@ impl<'a> Parts<'a> {
             BlockContent::Sampling(sampling) => self.sampling = Some(sampling),
             BlockContent::Map(map) => match map.check() {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
-                Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
+                Err(what) => self.add_loss(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             BlockContent::Unwanted => {}
             BlockContent::Image(image) => {
@@ -302,22 +302,22 @@ impl<'a> Parts<'a> {
     ) {
         let lost = |why: &str| format!("{what} of unit {}: {why}", head.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == image) else {
-            return self.lose(offset, lost("the image they belong to is lost"));
+            return self.add_loss(offset, lost("the image they belong to is lost"));
         };
         if pending.image.units.get(place as usize).is_none_or(|u| u.unit != head.subject) {
-            return self.lose(offset, lost("the image has no such unit"));
+            return self.add_loss(offset, lost("the image has no such unit"));
         }
         if put(pending.counts.entry(place).or_default()).is_none() {
-            self.lose(offset, lost("they are not in order"));
+            self.add_loss(offset, lost("they are not in order"));
         }
     }
 
     fn finish(mut self, length: u64) -> Recovered {
         if !self.complete {
-            self.lose(length, "the file ends before its last block".into());
+            self.add_loss(length, "the file ends before its last block".into());
         }
         if self.run.is_none() {
-            self.lose(0, "the description of the run is missing".into());
+            self.add_loss(0, "the description of the run is missing".into());
         }
         let images = std::mem::take(&mut self.images).into_iter().map(|pending| self.finish_image(pending)).collect();
         let profile = Profile { run: self.run.unwrap_or_default(), images, sampling: self.sampling };
@@ -329,13 +329,13 @@ impl<'a> Parts<'a> {
         for (place, entry) in pending.image.units.iter().enumerate() {
             let unit = entry.unit;
             let Some(map) = self.maps.get(&unit).cloned() else {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: its map is missing", pending.image.path));
+                self.add_loss(pending.offset, format!("unit {unit} of `{}`: its map is missing", pending.image.path));
                 continue;
             };
             let mut counts = pending.counts.remove(&(place as u32)).unwrap_or_default();
             let have = counts.executions.len();
             if have as u64 != entry.executed {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: only {have} of {} counts", pending.image.path, entry.executed));
+                self.add_loss(pending.offset, format!("unit {unit} of `{}`: only {have} of {} counts", pending.image.path, entry.executed));
             }
             let outside = [
                 (counts.executions.last().map(|c| c.0), "counts"),
@@ -343,7 +343,7 @@ impl<'a> Parts<'a> {
                 (counts.first_seen.last().map(|t| t.0), "times"),
             ];
             for (_, what) in outside.iter().filter(|(last, _)| last.is_some_and(|last| last >= map.counters)) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: {what} beyond the counters of its map", pending.image.path));
+                self.add_loss(pending.offset, format!("unit {unit} of `{}`: {what} beyond the counters of its map", pending.image.path));
             }
             counts.retain(|counter| counter < map.counters);
             units.push(UnitProfile { unit, map, counts });
@@ -351,7 +351,7 @@ impl<'a> Parts<'a> {
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
     }
 
-    fn lose(&mut self, offset: u64, what: String) {
+    fn add_loss(&mut self, offset: u64, what: String) {
         self.lost.push(Loss { offset, what });
     }
 }

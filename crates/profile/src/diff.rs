@@ -134,7 +134,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
         check_builds(before, after)?;
     }
     let single_image = before.1.images.len() == 1 && after.1.images.len() == 1;
-    let (old, new) = (Side::new(before, options, single_image)?, Side::new(after, options, single_image)?);
+    let (old, new) = (DecodedProfile::new(before, options, single_image)?, DecodedProfile::new(after, options, single_image)?);
     let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
@@ -148,8 +148,8 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
                 diff.functions.extend(compare(a, b, (old.instructions, new.instructions), options));
             }
             (a, b) => {
-                diff.only_before.extend(a.and_then(Entry::executed));
-                diff.only_after.extend(b.and_then(Entry::executed));
+                diff.only_before.extend(a.and_then(DecodedFunction::executed));
+                diff.only_after.extend(b.and_then(DecodedFunction::executed));
             }
         }
     }
@@ -194,15 +194,15 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
 type Key = (String, String, String, usize);
 
 /// One decoded profile.
-struct Side<'a> {
-    functions: BTreeMap<Key, Entry<'a>>,
+struct DecodedProfile<'a> {
+    functions: BTreeMap<Key, DecodedFunction<'a>>,
     /// Instructions executed on all complete paths.
     instructions: u128,
     /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only their ratios matter.
     estimated: (f64, f64),
 }
 
-struct Entry<'a> {
+struct DecodedFunction<'a> {
     image: &'a ImageProfile,
     unit: &'a UnitProfile,
     function: usize,
@@ -221,11 +221,11 @@ fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &F
     paths.complete.iter().map(weighted).collect()
 }
 
-impl<'a> Side<'a> {
+impl<'a> DecodedProfile<'a> {
     /// Decodes a profile. `single_image`: both profiles have one image, which is matched whatever its file is called, because variants of a
     /// program have different names.
-    fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, single_image: bool) -> Result<Side<'a>, ProfileError> {
-        let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
+    fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, single_image: bool) -> Result<DecodedProfile<'a>, ProfileError> {
+        let mut decoded = DecodedProfile { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
         for image in &profile.images {
             for unit in &image.units {
@@ -239,23 +239,25 @@ impl<'a> Side<'a> {
                     let occurrence = seen.entry(key.clone()).or_default();
                     let paths = FunctionPaths::decode(map, unit.counts_of(map))
                         .map_err(|source| ProfileError::Map { name: name.to_owned(), source })?;
-                    side.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
+                    decoded.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
                     let weighted = weighted(profile, image, unit, map, &paths);
                     for (path, executions) in paths.complete.iter().zip(&weighted) {
-                        side.estimated.0 += executions;
-                        side.estimated.1 += executions * instructions(map, path) as f64;
+                        decoded.estimated.0 += executions;
+                        decoded.estimated.1 += executions * instructions(map, path) as f64;
                     }
-                    side.functions.insert((key.0, key.1, key.2, *occurrence), Entry { image, unit, function, paths, weighted });
+                    decoded
+                        .functions
+                        .insert((key.0, key.1, key.2, *occurrence), DecodedFunction { image, unit, function, paths, weighted });
                     *occurrence += 1;
                 }
             }
         }
-        Ok(side)
+        Ok(decoded)
     }
 }
 
 impl Overlap {
-    fn add(&mut self, old: &Entry, new: &Entry, before: &Side, after: &Side) {
+    fn add(&mut self, old: &DecodedFunction, new: &DecodedFunction, before: &DecodedProfile, after: &DecodedProfile) {
         let executions: HashMap<u64, f64> = old.paths.complete.iter().map(|p| p.id).zip(old.weighted.iter().copied()).collect();
         let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
         for (path, other) in new.paths.complete.iter().zip(&new.weighted) {
@@ -267,7 +269,7 @@ impl Overlap {
     }
 }
 
-impl Entry<'_> {
+impl DecodedFunction<'_> {
     fn map(&self) -> &FunctionMap {
         &self.unit.map.functions[self.function]
     }
@@ -290,7 +292,7 @@ fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
         || (one.edges == other.edges && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
 }
 
-fn compare(old: &Entry, new: &Entry, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
+fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
     let totals = (old.paths.total(), new.paths.total());
     let mut pairs = BTreeMap::<u64, (u64, u64, &PathCount)>::new();
     for path in &old.paths.complete {

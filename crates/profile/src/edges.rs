@@ -117,7 +117,7 @@ impl EdgeCounts {
         sum.counts()
     }
 
-    /// Computes the values of the counters of one image, without profiled values. Errors as of [`EdgeCounts::new`].
+    /// Computes the values of the counters of one image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;

@@ -106,7 +106,7 @@ pub enum ProfileError {
         /// What is wrong.
         what: String,
     },
-    /// Nothing in a damaged profile could be read.
+    /// No part of a profile is intact.
     #[error("{path}: no part of it is intact ({lost} damaged). Record again")]
     NothingIntact {
         /// The file.

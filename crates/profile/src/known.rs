@@ -32,7 +32,7 @@ impl Profile {
         self.select_executed(false, |executed, _| executed)
     }
 
-    /// Returns the executed complete paths, without prefixes. Errors as of [`Profile::known_paths`].
+    /// Returns the executed complete paths, without prefixes. Fails like [`Profile::known_paths`].
     pub fn complete_paths(&self) -> Result<KnownPaths, KnownPathsError> {
         self.select_executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
     }

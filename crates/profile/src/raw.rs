@@ -173,7 +173,7 @@ pub(crate) struct RawFile {
 }
 
 impl RawFile {
-    /// Opens a raw file and reads its header. Errors as of [`RawProfile::read`].
+    /// Opens a raw file and reads its header. Fails like [`RawProfile::read`].
     pub fn open(path: &Path) -> Result<RawFile, ProfileError> {
         // Opening a named pipe would wait for a writer.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -282,7 +282,7 @@ impl Raw {
     pub(crate) fn setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
-        self.exact(&mut bytes[..have], 0)?;
+        self.read_exact(&mut bytes[..have], 0)?;
         if self.length == RAW_GIVEN_UP && bytes[0] == 0 {
             return Err(ProfileError::GivenUp(self.path.to_owned()));
         }
@@ -293,8 +293,8 @@ impl Raw {
         let header = RawHeader::read(&bytes[..have]);
         let header =
             header.ok_or_else(|| self.damaged(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
-        let units = self.part("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
-        let path = self.part("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
+        let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
+        let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
             return Err(self.damaged(HEAD_BYTES as u64, what.into()));
@@ -333,14 +333,14 @@ impl Raw {
     }
 
     /// Reads the bytes of `count` items of `size` bytes at an offset; `max` is the maximum number of items.
-    fn part(&self, what: &str, offset: u64, count: u64, size: usize, max: u64) -> Result<Vec<u8>, ProfileError> {
+    fn read_items(&self, what: &str, offset: u64, count: u64, size: usize, max: u64) -> Result<Vec<u8>, ProfileError> {
         let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
             let what = format!("{count} {what} from byte {offset} on do not fit a file of {} bytes", self.length);
             return Err(self.damaged(HEAD_BYTES as u64, what));
         };
         let mut bytes = vec![0; length as usize];
-        self.exact(&mut bytes, offset)?;
+        self.read_exact(&mut bytes, offset)?;
         Ok(bytes)
     }
 
@@ -373,7 +373,7 @@ impl Raw {
             let mut here = start + (from.max(start) - start) / 8 * 8;
             while here < to && self.length - here >= 8 {
                 let size = (self.length - here).min((to - here).next_multiple_of(8)).min(READ_BYTES as u64) as usize / 8 * 8;
-                self.exact(&mut buffer[..size], here)?;
+                self.read_exact(&mut buffer[..size], here)?;
                 for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
                     match u64::from_le_bytes(word.try_into().expect("eight bytes")) {
                         0 => {}
@@ -405,7 +405,7 @@ impl Raw {
         Ok((from < self.length).then(|| (from, to.clamp(from + 1, self.length))))
     }
 
-    fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
+    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged(at, "the file was truncated while it was read".into()),
             _ => ProfileError::io(&self.path, "read")(e),

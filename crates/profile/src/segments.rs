@@ -117,8 +117,7 @@ struct Contexts<'a> {
 
 impl<'a> Contexts<'a> {
     fn from_image(image: &'a ImageProfile) -> Contexts<'a> {
-        let named =
-            |(place, map, _): (FunctionPlace, &'a FunctionMap, _)| ((unit(image, place).source.as_str(), map.name.as_str()), place);
+        let named = |(place, map, _): (FunctionPlace, &'a FunctionMap, _)| ((unit(image, place).source.as_str(), map.name.as_str()), place);
         Contexts { image, places: functions(image).map(named).collect() }
     }
 

@@ -272,12 +272,12 @@ impl RunStore {
             self.query(&format!("{COLUMNS} AND suites.name = ?1 ORDER BY number"), [wanted])?
         };
         match found.is_empty() {
-            true => Err(self.no_run(wanted)?),
+            true => Err(self.unknown_run(wanted)?),
             false => Ok(found),
         }
     }
 
-    /// Finds the one run that `wanted` names, or the last run of the suite. Errors as of [`RunStore::select`].
+    /// Finds the one run that `wanted` names, or the last run of the suite. Fails like [`RunStore::select`].
     pub fn get(&self, wanted: &str) -> Result<RunEntry, ProfileError> {
         Ok(self.select(wanted)?.pop().expect("select finds at least one"))
     }
@@ -344,7 +344,7 @@ impl RunStore {
         self.get(&number.to_string())
     }
 
-    fn no_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
+    fn unknown_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
         let numbers: Vec<u64> = self.list()?.iter().map(|r| r.number).collect();
         let mut known = match (numbers.first(), numbers.last()) {
             (Some(first), Some(last)) if first != last => format!("there are {} runs, {first} to {last}", numbers.len()),

@@ -93,7 +93,7 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
-    stays: bool,
+    is_kept: bool,
 }
 
 impl TemporaryFolder {
@@ -103,7 +103,7 @@ impl TemporaryFolder {
         let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempdir_in(base)?;
         std::fs::set_permissions(made.path(), Permissions::from_mode(mode))?;
         names.enter(made.path());
-        Ok(TemporaryFolder { path: made.keep(), stays: false })
+        Ok(TemporaryFolder { path: made.keep(), is_kept: false })
     }
 
     /// Where it is.
@@ -116,14 +116,14 @@ impl TemporaryFolder {
         let mut names = names();
         std::fs::rename(&self.path, path)?;
         names.forget(&self.path);
-        self.stays = true;
+        self.is_kept = true;
         Ok(())
     }
 
     /// Keeps the folder where it is.
     pub fn leave(&mut self) {
         self.leave_on_signals();
-        self.stays = true;
+        self.is_kept = true;
     }
 
     /// Keeps the folder if a signal ends the program; dropping still removes it.
@@ -134,7 +134,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        if !self.stays {
+        if !self.is_kept {
             // Locked, so that a thread that removes everything does not remove it at the same time.
             let mut names = names();
             names.forget(&self.path);

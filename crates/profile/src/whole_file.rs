@@ -91,8 +91,8 @@ impl WholeFile {
     }
 }
 
-/// Writes a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Errors as of
-/// [`WholeFile::create`], or those of `content`.
+/// Writes a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Fails like
+/// [`WholeFile::create`] does, or if `content` fails.
 pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     write_for(path, begun, Access::Umask, content)
 }

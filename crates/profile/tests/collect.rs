@@ -124,7 +124,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
 }
 
 #[test]
-fn one_bad_file_or_image_does_not_spoil_the_others() {
+fn bad_files_and_images_do_not_affect_others() {
     let built = Built::new();
     built.write_image(&built.frames());
     let good = built.raw(vec![BTreeMap::from([(0, 1)])], "good.raw");

@@ -36,7 +36,8 @@ pub enum FrameError {
     Magic(usize),
     /// A frame of another version.
     #[error(
-        "the unit at byte {at} was built by another version of trodden (format {found}; this version reads {MAP_VERSION}): rebuild the program"
+        "the unit at byte {at} was built by another version of trodden (format {found}; this version reads {MAP_VERSION}): \
+            rebuild the program"
     )]
     Version {
         /// Its offset in the section.
@@ -88,7 +89,7 @@ impl Frame {
     }
 
     /// Returns whether the two have the same map.
-    pub(crate) fn has_map_of(&self, other: &Frame) -> bool {
+    pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
         // The head of the section is not compared, since it says whether bitcode follows.
         self.map[SECTION_HEAD..] == other.map[SECTION_HEAD..]
     }

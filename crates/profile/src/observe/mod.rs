@@ -113,10 +113,10 @@ pub enum Inexact {
         executions: u64,
     },
     /// Number of units that do not count the paths that were known to the build.
-    #[error("{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", count(*.0))]
+    #[error("{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", units_count(*.0))]
     Residual(u64),
     /// Number of units that count only paths that match an expression.
-    #[error("{} only paths that match the expression (--watch); {EXACTLY}", count(*.0))]
+    #[error("{} only paths that match the expression (--watch); {EXACTLY}", units_count(*.0))]
     Watched(u64),
     /// Only interesting paths are counted separately.
     #[error(
@@ -157,7 +157,7 @@ pub enum Inexact {
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
-    #[error("{} edges (--divide edges) instead of paths: each path is one edge", count(*.0))]
+    #[error("{} edges (--divide edges) instead of paths: each path is one edge", units_count(*.0))]
     Edges(u64),
     /// Number of differences between copies that should have run the same execution.
     #[error(
@@ -170,7 +170,7 @@ pub enum Inexact {
     #[error(
         "never sampled, so that none of their paths are here, however often they are executed: {} (they call setjmp, or have \
             code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
-        some(.0)
+        first_few(.0)
     )]
     NotSampled(Vec<String>),
     /// Number of threads whose counts could not be written.
@@ -190,12 +190,12 @@ pub enum Inexact {
 /// Added if only some paths are counted.
 const EXACTLY: &str = "these are counted exactly";
 
-fn count(units: u64) -> String {
+fn units_count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 
 /// Lists the first few names and the number of the others.
-fn some(names: &[String]) -> String {
+fn first_few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))

@@ -43,7 +43,8 @@ pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Ve
     if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         return Err(ProcedureError::OtherProgram);
     }
-    let is_other = |known: &Counted| functions().filter(|(_, frame, map, f)| known.is_other(frame, map, f)).map(|(.., f)| f).collect();
+    let is_other =
+        |known: &Counted| functions().filter(|(_, frame, map, f)| known.has_other_paths(frame, map, f)).map(|(.., f)| f).collect();
     let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
     if let [first, ..] = others[..] {
         return Err(ProcedureError::OtherVariant { functions: others.len(), first: Name::from_linkage(&first.name).short });
@@ -114,7 +115,7 @@ impl<'a> Counted<'a> {
     }
 
     /// Returns whether the profile has the function only with different paths, so that its counts are useless here.
-    fn is_other(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
+    fn has_other_paths(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
         self.function(frame, map, function).is_none() && !self.named(map, function).is_empty()
     }
 }

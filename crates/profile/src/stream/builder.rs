@@ -85,7 +85,7 @@ impl Builder {
     }
 
     /// Returns the number of the thread's first chunk that is in no closed window.
-    pub(super) fn next_of(&self, key: ThreadKey) -> u64 {
+    pub(super) fn next_chunk(&self, key: ThreadKey) -> u64 {
         self.ended.get(&key).map_or(0, |ended| ended.0)
     }
 

@@ -103,7 +103,7 @@ impl Drain {
         } else {
             let expected = self.expected_chunks()?;
             let some_full = !expected.is_empty();
-            let next = self.next_of(expected);
+            let next = self.keep_next(expected);
             self.advance_expected(&next);
             // Full chunks were found, but none of them is its thread's next one: it must be elsewhere.
             if some_full && next.is_empty() { self.scan_all_chunks()? } else { next }
@@ -149,7 +149,7 @@ impl Drain {
         let journals = before.map_or(Ok(Vec::new()), journals_of)?;
         let pieces = remaining_pieces(&live, &journals, &mut drained.damaged_bytes)?;
         for thread_pieces in pieces.chunk_by(|a, b| a.head.key == b.head.key) {
-            let mut next = builder.next_of(thread_pieces[0].head.key);
+            let mut next = builder.next_chunk(thread_pieces[0].head.key);
             for piece in thread_pieces {
                 if piece.head.sequence < next {
                     continue;
@@ -179,14 +179,14 @@ impl Drain {
     /// Finds, in all regions, the full chunks that are next for their threads.
     fn scan_all_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
-        let full = self.next_of(full);
+        let full = self.keep_next(full);
         self.expected.resize(self.live.regions()? as usize, 0);
         full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % SLOTS);
         Ok(full)
     }
 
     /// Keeps the chunks that are next for their threads, without those that are pending (taken but not given back yet).
-    fn next_of(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
+    fn keep_next(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
         let is_pending = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
         in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }

@@ -161,10 +161,11 @@ impl LiveStream {
     pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
         let word = |at: u64| {
             let mut word = [0; 8];
-            self.exact(&mut word, at).map(|()| LostThreads(u64::from_le_bytes(word)))
+            self.read_exact(&mut word, at).map(|()| LostThreads(u64::from_le_bytes(word)))
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
-        (0..self.regions()?).try_fold(of_header, |sum, region| Ok(sum.plus(word(self.at(region, region_lost_offset(REGION_WORDS)))?)))
+        (0..self.regions()?)
+            .try_fold(of_header, |sum, region| Ok(sum.plus(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
     /// Number of complete regions.
@@ -190,7 +191,7 @@ impl LiveStream {
         let mut bytes = [0; ChunkHeader::BYTES];
         let mut reads = 0;
         loop {
-            self.exact(&mut bytes, self.chunk_at(region, slot))?;
+            self.read_exact(&mut bytes, self.chunk_offset(region, slot))?;
             let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
             let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
             reads += 1;
@@ -207,7 +208,7 @@ impl LiveStream {
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
                 let (header, is_intact) = self.header(region, slot)?;
-                damaged.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_at(region, slot)));
+                damaged.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
             }
         }
         Ok(damaged)
@@ -244,7 +245,7 @@ impl LiveStream {
     /// Appends a chunk's events to `into`, encoded by [`Event::to_word`]. Returns the number of words that are not events.
     pub fn read_events(&self, chunk: &Chunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
         let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
-        self.exact(&mut bytes, self.chunk_at(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
+        self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
         let mut damaged = 0;
         // A zero before other words is an event that was interrupted by a signal handler and never written.
         for word in bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).filter(|w| *w != 0) {
@@ -267,7 +268,7 @@ impl LiveStream {
 
     /// Gives a chunk back to its program.
     pub fn give_back(&self, chunk: &Chunk) -> Result<(), ProfileError> {
-        let at = self.chunk_at(chunk.place.0, chunk.place.1);
+        let at = self.chunk_offset(chunk.place.0, chunk.place.1);
         self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), at).map_err(ProfileError::io(&self.path, "write"))
     }
 
@@ -331,13 +332,13 @@ impl LiveStream {
     fn frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
         for region in 0..self.regions()? {
             let mut head = [0; size_of::<RegionStream>()];
-            self.exact(&mut head, self.at(region, 0))?;
+            self.read_exact(&mut head, self.region_offset(region, 0))?;
             let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&head).expect("as many bytes as a header has");
             if (ThreadKey { process, started_ns, thread }) != chunk.key {
                 continue;
             }
             let mut slots = vec![0; (SHADOW_BYTES - HEADER_BYTES + 4) as usize];
-            self.exact(&mut slots, self.at(region, HEADER_BYTES))?;
+            self.read_exact(&mut slots, self.region_offset(region, HEADER_BYTES))?;
             let words = slots.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes")));
             let frames = words.take_while(|w| *w != 0).filter_map(|w| Event::from_word(w, chunk.template));
             return Ok(frames.filter(|e| self.is_event(*e)).collect());
@@ -345,15 +346,15 @@ impl LiveStream {
         Ok(Vec::new())
     }
 
-    fn at(&self, region: u64, offset: u64) -> u64 {
+    fn region_offset(&self, region: u64, offset: u64) -> u64 {
         self.regions_offset + region * self.stride + offset
     }
 
-    fn chunk_at(&self, region: u64, slot: u64) -> u64 {
-        self.at(region, RING_OFFSET + slot * CHUNK_BYTES)
+    fn chunk_offset(&self, region: u64, slot: u64) -> u64 {
+        self.region_offset(region, RING_OFFSET + slot * CHUNK_BYTES)
     }
 
-    fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
+    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(ProfileError::io(&self.path, "read"))
     }
 }

@@ -88,10 +88,12 @@ spell! { ExperimentScheme:
     ExperimentScheme::BallLarus => "ball-larus", "All acyclic paths (Ball and Larus)";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Spp) =>
         "spp", "Selective numbering of the paths of `trodden instrument --interesting`; other paths may be counted as interesting";
-    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Mspp) => "mspp", "Selective numbering, repaired to be exact; for small functions";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Mspp) =>
+        "mspp", "Selective numbering, repaired to be exact; for small functions";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pertinent) => "pertinent",
         "Compact numbering of the paths over the edges of --interesting";
-    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp) => "pspp", "Precise selective numbering: no other path is counted as interesting";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp) =>
+        "pspp", "Precise selective numbering: no other path is counted as interesting";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Ppp) =>
         "ppp", "Preferential numbering of the paths of --interesting: compact, and checked for each path";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable) =>
@@ -214,13 +216,13 @@ static TABLE: &[Entry] = &[
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpellingError {
     /// There is no such setting.
-    #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = known())]
+    #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = list_settings())]
     Unknown {
         /// The entry.
         entry: String,
     },
     /// A setting does not have such a value.
-    #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = values(key))]
+    #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
     Value {
         /// The setting.
         key: &'static str,
@@ -233,12 +235,12 @@ pub enum SpellingError {
 }
 
 /// Lists the values of a setting.
-fn values(key: &str) -> String {
+fn list_values(key: &str) -> String {
     TABLE.iter().find(|entry| entry.key == key).map(|entry| (entry.values)()).unwrap_or_default()
 }
 
 /// Lists all settings with their values.
-fn known() -> String {
+fn list_settings() -> String {
     TABLE.iter().map(|entry| format!("{}={}", entry.key, (entry.values)())).collect::<Vec<_>>().join(", ")
 }
 
