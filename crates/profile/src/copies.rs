@@ -1,12 +1,9 @@
-//! Merges the counts of several copies of a program, each of which counted its part of the paths, into one profile of the program.
+//! Merges the counts of several copies of a program, each of which counted its part of the paths, into one profile of the program. A copy's
+//! graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
 //!
-//! A copy's unit names the program's unit that it was made from ([`trodden_unit::parts`]), and its graphs have a subset of the edges, so
-//! each of its paths is translated to the program's path ID edge by edge.
-//!
-//! All copies must run the same execution. That is violated if two copies count the same path (or an image that all count in full)
-//! differently, or if the counts for one function violate flow conservation: paths that begin after a cut edge must be as many as those
-//! that end with it. If a signal ended all copies, interrupted paths cause such differences too, which are reported separately
-//! ([`MergedCopies::interrupted`]).
+//! All copies must run the same execution. That is violated if two copies count the same path, or an image that all count in full,
+//! differently, or if the counts for one function violate flow conservation: as many paths must begin after a cut edge as end with it. If a
+//! signal ended all copies, interrupted paths cause such differences too ([`MergedCopies::interrupted`]).
 
 mod differences;
 pub mod edges;

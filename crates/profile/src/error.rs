@@ -91,7 +91,7 @@ pub enum ProfileError {
     RawDamaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong.
         what: String,
@@ -101,7 +101,7 @@ pub enum ProfileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong.
         what: String,

@@ -1,11 +1,9 @@
-//! Sets of interprocedural path segments that a build counts without a trace.
+//! Sets of interprocedural path segments ([`SegmentSet`]) that a build counts without a trace.
 //!
 //! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed under suffixes, so a build can
 //! track the longest suffix of the executed chain that is a context ([`SegmentSet::target`]), like the automaton of Aho and Corasick. The
-//! count of a segment is the sum over all contexts that end with its chain.
-//!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.1 to 3.4.5. [`SegmentSet`] has the definition of segments, which the
-//! grammar there leaves open.
+//! count of a segment is the sum over all contexts that end with its chain. Source: K. Vaswani, *Efficient Online Path Profiling*, sections
+//! 3.4.1 to 3.4.5, whose grammar leaves open what a segment is.
 
 mod part;
 

@@ -1,11 +1,10 @@
-//! Loss of bursts: time with the switch on in which the program makes no progress.
+//! Loss of bursts: time with the switch on in which the program makes no progress, because the recorder wakes up late or counted code is
+//! cold.
 //!
-//! The recorder must wake up to turn the switch, counted code is cold when a burst begins, and a virtual machine reacts late at both ends.
-//! Each burst loses about the same time, whatever its length, but the loss differs between machines and hours. So some bursts are made
-//! several times longer than others, and `W = speed * (t - loss * b)` is fitted to the readings, where `W` is the observed work, `t` the
-//! time with the switch on and `b` the number of bursts. The weights of the least squares are `1 / t`, since the variance of a sum grows
-//! with its time (Draper and Smith, "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2). Long bursts are chosen at random, so
-//! phases of the program cause no bias.
+//! Each burst loses about the same time, whatever its length, but the loss differs between machines and hours. So randomly chosen bursts
+//! are made longer, and `W = speed * (t - loss * b)` is fitted to the readings: `W` is the observed work, `t` the time with the switch on,
+//! `b` the number of bursts. The least squares have weights `1 / t`, since the variance of a sum grows with its time (Draper and Smith,
+//! "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2).
 
 use super::busy::SampledClock;
 

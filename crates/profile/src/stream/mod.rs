@@ -1,11 +1,9 @@
 //! Streams: the sequence of paths and calls of each thread of a run. A [`crate::Profile`] has only their counts.
 //!
 //! `live` reads the files that programs write, `drain` moves them into a `log` of compressed windows (`builder`) of `symbol`s. `nesting`
-//! and `segments` interpret the events; `fold` turns them into counts.
-//!
-//! The sequence is a whole program path (Larus, PLDI 1999; thesis, section 3.4), except that a path which reaches a call has an event of
-//! its own, followed by the callee's events. A thread's events are in the order in which they happened; missing ones are counted
-//! ([`ThreadLog::lost`]).
+//! and `segments` interpret the events; `fold` turns them into counts. The sequence is a whole program path (Larus, PLDI 1999; thesis,
+//! section 3.4), except that a path which reaches a call has an event of its own, followed by the callee's events. Missing events are
+//! counted ([`ThreadLog::lost`]).
 
 mod builder;
 mod drain;
