@@ -1,9 +1,9 @@
-//! What the slowest copy costs, for every strategy and 2, 4 and 8 copies, beside what every plan costs at least: a
-//! table, from stored profiles alone.
+//! Prints a table of the costs of the slowest copy and lower bounds of them, for every partitioning strategy and 2, 4 and 8 copies, from
+//! stored profiles.
 //!
 //! `cargo run --release -p trodden-profile --example partitions -- PROFILE...`
 //!
-//! Who calls whom is not in profiles, so `p3` divides all procedures here; `trodden plan` knows call sites from the program's bitcode.
+//! Profiles do not contain call sites, so `p3` divides all procedures here; `trodden plan` knows them from the program's bitcode.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,18 +19,18 @@ const STRATEGIES: [(PartitionStrategy, &str); 3] =
     [(PartitionStrategy::Pbl, "pbl"), (PartitionStrategy::P3, "p3, all procedures"), (PartitionStrategy::Weighted, "weighted")];
 const COPIES: [usize; 3] = [2, 4, 8];
 
-/// Shares of the sequential cost in per cent, and distances.
+/// Costs as percentages of the sequential cost, and ratios to the bounds.
 #[derive(Clone, Copy, Default)]
 struct Row {
-    /// All hits of the slowest copy; of labels, in the plan that is made for these.
+    /// Hits of the slowest copy: all of them, and those of labels in the plan that minimises these.
     all: f64,
     labels: f64,
     ideal: f64,
     path: f64,
-    /// No plan is below; none that leaves ends whole.
+    /// Lower bounds for any plan, and for plans that do not divide ends.
     proven: f64,
     whole_ends: f64,
-    /// All hits over the bounds.
+    /// All hits over the two bounds.
     over_proven: f64,
     over_whole_ends: f64,
 }

@@ -1,6 +1,5 @@
-//! The sections of a stored profile, a file of the [container](trodden_container); see the handbook (`docs/handbook/src/file-formats.md`).
-//!
-//! After damage, a reader searches for the next section.
+//! The sections of a stored profile, here called blocks. See the handbook (`docs/handbook/src/file-formats.md`) and the
+//! [container](trodden_container).
 
 use crate::error::ProfileError;
 use crate::events::PathEvents;
@@ -16,24 +15,24 @@ use std::sync::Arc;
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, find_marker};
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
-/// Other kinds of files that people take for stored profiles, and what to do with them.
+/// Other kinds of files that may be mistaken for stored profiles, and what to do with them.
 const OTHER_KINDS: &[(FileKind, &str)] = &[
-    (FileKind::TRACE, "it is a trace, of which `trodden import` makes a profile; `trodden report` shows a trace as it is"),
-    (FileKind::STREAM_LOG, "it is a log of a stream: `trodden info`, `show`, `patterns` and `segments` take logs"),
-    (FileKind::RAW_COUNTS, "it is a raw file of counts, of which `trodden import` makes a profile"),
-    (FileKind::STREAM_FILE, "it is a stream file, of which `trodden import` makes a run"),
+    (FileKind::TRACE, "it is a trace: `trodden import` converts it to a profile, `trodden report` shows it as it is"),
+    (FileKind::STREAM_LOG, "it is a stream log: use `trodden info`, `show`, `patterns` or `segments` on it"),
+    (FileKind::RAW_COUNTS, "it is a raw file of counts: `trodden import` converts it to a profile"),
+    (FileKind::STREAM_FILE, "it is a stream file: `trodden import` converts it to a run"),
 ];
-/// Maps by unit, shared by all profiles that are read with it: thousands of runs of one program have its maps in memory once.
+/// Maps by unit, shared by all profiles that are read with them, so that many runs of one program have its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 2;
-/// Size of the file's head.
+/// Size of the file's header in bytes.
 pub const FILE_HEAD: u64 = HEAD_BYTES as u64;
-/// Level of compression.
+/// zstd level of the content.
 const LEVEL: i32 = 3;
 
-/// The kind of a block's content.
+/// Kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentKind {
     /// [`Run`].
@@ -48,9 +47,9 @@ pub enum ContentKind {
     End = 5,
     /// [`Sampling`]; only in profiles that were sampled.
     Sampling = 6,
-    /// [`EventsBlock`]; the subject is the unit. Only for units that sum events.
+    /// [`EventsBlock`]; the subject is the unit. Only for units that count events.
     Events = 7,
-    /// [`CountsBlock`] of times, nanoseconds since 1970; the subject is the unit. Only for units that note when paths were taken first.
+    /// [`CountsBlock`] of times of first executions, in nanoseconds since 1970; the subject is the unit. Only for units that record them.
     Times = 8,
 }
 
@@ -60,26 +59,26 @@ impl ContentKind {
         [Run, Map, Image, Counts, End, Sampling, Events, Times].into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Version of the content of a block of this kind.
+    /// Version of the content of such a block.
     fn layout(self) -> u32 {
         match self {
             ContentKind::Map => MAP_VERSION,
             // Version 1 had no weights.
             ContentKind::Sampling => 2,
-            // Version 1 had no test, version 2 no divergence of copies, version 3 no counts that are lost.
+            // Version 1 had no test, version 2 no divergence of copies, version 3 no lost counts.
             ContentKind::Run => 4,
             _ => 1,
         }
     }
 
-    fn words(self) -> &'static str {
+    fn phrase(self) -> &'static str {
         match self {
             ContentKind::Run => "the description of the run",
             ContentKind::Map => "the map of unit",
             ContentKind::Image => "image",
             ContentKind::Counts => "the counts of unit",
             ContentKind::End => "the end",
-            ContentKind::Sampling => "how it was sampled",
+            ContentKind::Sampling => "the sampling data",
             ContentKind::Events => "the events of unit",
             ContentKind::Times => "the times of unit",
         }
@@ -89,11 +88,11 @@ impl ContentKind {
 /// An image and its units. Maps come before it, counts after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageBlock {
-    /// The number by which its counts refer to it.
+    /// Number by which its counts refer to it.
     pub number: u32,
-    /// Path.
+    /// Path as the process saw it.
     pub path: String,
-    /// The linker's build id.
+    /// The linker's build ID.
     pub build_id: Option<String>,
     /// Units in link order.
     pub units: Vec<UnitEntry>,
@@ -102,9 +101,9 @@ pub struct ImageBlock {
 /// A unit of an image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UnitEntry {
-    /// Identity.
+    /// Identity of the unit.
     pub unit: Identity,
-    /// Number of its counters that are not zero; they are in one [`CountsBlock`], if any.
+    /// Number of its nonzero counters, which are in one [`CountsBlock`].
     pub executed: u64,
 }
 
@@ -113,21 +112,21 @@ pub struct UnitEntry {
 pub struct CountsBlock {
     /// Number of the image.
     pub image: u32,
-    /// Place of the unit in it.
+    /// Index of the unit in the image.
     pub place: u32,
-    /// For each counter that is not zero its distance from the one before (the first: from 0) and its value.
+    /// For each nonzero counter, its index relative to the previous one (the first: to 0), and its value.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl CountsBlock {
-    /// From ascending counts.
+    /// Encodes ascending counts.
     pub fn pack(image: u32, place: u32, counts: &[(u64, u64)]) -> CountsBlock {
         let mut last = 0;
         let step = |&(at, count): &(u64, u64)| (at - std::mem::replace(&mut last, at), count);
         CountsBlock { image, place, counts: counts.iter().map(step).collect() }
     }
 
-    /// To ascending counts; `None` if they are not ascending.
+    /// Decodes to ascending counts; `None` if they are not ascending or contain zeros.
     pub fn unpack(&self) -> Option<Vec<(u64, u64)>> {
         let mut out: Vec<(u64, u64)> = Vec::with_capacity(self.counts.len());
         for &(step, count) in &self.counts {
@@ -147,9 +146,9 @@ impl CountsBlock {
 pub struct EventsBlock {
     /// Number of the image.
     pub image: u32,
-    /// Place of the unit in it.
+    /// Index of the unit in the image.
     pub place: u32,
-    /// By counter, ascending.
+    /// Events by counter, ascending.
     pub events: Vec<(u64, PathEvents)>,
 }
 
@@ -160,13 +159,13 @@ pub struct BlockWriter<'a> {
 }
 
 impl<'a> BlockWriter<'a> {
-    /// Writes the file's head.
+    /// Starts a file by writing its header.
     pub fn new(out: &'a mut dyn Write) -> io::Result<BlockWriter<'a>> {
         out.write_all(&FileHead::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
         Ok(BlockWriter { out, blocks: 0 })
     }
 
-    /// Continues a file that has its head.
+    /// Continues a file that has its header.
     pub fn after_head(out: &'a mut dyn Write) -> BlockWriter<'a> {
         BlockWriter { out, blocks: 0 }
     }
@@ -186,22 +185,22 @@ impl<'a> BlockWriter<'a> {
     }
 }
 
-/// Head of a block.
+/// Header of a block.
 #[derive(Clone, Debug)]
 pub struct BlockHead {
     section: SectionHead,
-    /// What it is about.
+    /// The unit or image it is about; zero for other blocks.
     pub subject: Identity,
 }
 
 /// What a reader wants of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Its content.
+    /// The content.
     Content,
-    /// That it is intact.
+    /// Only a check that it is intact.
     Check,
-    /// Nothing: it is not read.
+    /// Nothing: the block is skipped.
     Nothing,
 }
 
@@ -212,55 +211,55 @@ pub enum BlockContent {
     Run(Run),
     /// A map.
     Map(Box<UnitMap>),
-    /// That of a block whose content the reader does not want.
+    /// A block whose content the reader does not want.
     Unwanted,
     /// An image.
     Image(ImageBlock),
     /// Counts.
     Counts(CountsBlock),
-    /// The profile's sampling.
+    /// How the profile was sampled.
     Sampling(Sampling),
     /// Events.
     Events(EventsBlock),
-    /// Times of the first executions, by counter.
+    /// Times of first executions, by counter.
     Times(CountsBlock),
-    /// The end, and the number of blocks before it.
+    /// The last block, with the number of blocks before it.
     End(u64),
 }
 
-/// What comes next in a file.
+/// Result of reading the next block.
 #[derive(Debug)]
 pub enum BlockItem {
     /// An intact block.
     Block {
-        /// Where it begins.
+        /// Its offset.
         offset: u64,
-        /// Its head.
+        /// Its header.
         head: BlockHead,
         /// Its content.
         content: Box<BlockContent>,
     },
-    /// Bytes that are no intact block; the reader continues at the next marker.
+    /// Bytes that are not an intact block; the reader continues at the next marker.
     Damage {
-        /// Where it begins.
+        /// Their offset.
         offset: u64,
         /// What is wrong.
         what: String,
     },
 }
 
-/// Reads blocks one by one.
+/// Reads the blocks of a file in order.
 pub struct BlockReader {
     path: PathBuf,
     file: BufReader<File>,
     at: u64,
     length: u64,
-    /// What is wrong with the file's head.
+    /// What is wrong with the file's header.
     head_damage: Option<String>,
 }
 
 impl BlockReader {
-    /// Reads the file's head.
+    /// Reads the file's header.
     pub fn new(path: &Path, file: File) -> Result<BlockReader, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
         let mut reader = BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEAD, length, head_damage: None };
@@ -269,7 +268,7 @@ impl BlockReader {
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what };
         if head.starts_with(b"\x7fELF") {
-            return Err(foreign("it is a program: `trodden record -- PROGRAM` makes a profile".into()));
+            return Err(foreign("it is a program: `trodden record -- PROGRAM` records a profile of it".into()));
         }
         match FileHead::read(&head[..have]) {
             Ok(head) if head.kind != FileKind::PROFILE => {
@@ -282,7 +281,7 @@ impl BlockReader {
             }
             Ok(_) => Ok(reader),
             Err(HeadError::Earlier) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
-            // A profile that is cut within its head has lost what follows, too.
+            // A profile truncated within its header is reported as damaged when its blocks are read.
             Err(HeadError::Short) if have > 0 => Ok(reader),
             Err(HeadError::Checksum) => {
                 reader.head_damage = Some(HeadError::Checksum.to_string());
@@ -302,7 +301,7 @@ impl BlockReader {
         self.at
     }
 
-    /// The next block, with what is `wanted` of it, by kind and subject. `None` at the end of the file.
+    /// Reads the next block; `wanted` says what to read of it, by kind and subject. `None` at the end of the file.
     pub fn next(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> Wanted) -> Result<Option<BlockItem>, ProfileError> {
         if let Some(what) = self.head_damage.take() {
             return Ok(Some(BlockItem::Damage { offset: 0, what }));
@@ -314,7 +313,7 @@ impl BlockReader {
         match self.block(wanted)? {
             Ok((head, content)) => Ok(Some(BlockItem::Block { offset, head, content: Box::new(content) })),
             Err(what) => {
-                // If the head is intact, so is the length: the next block follows directly.
+                // If the block's header is intact, so is its length, and reading continues directly after it.
                 if self.at == offset {
                     self.skip_to_marker(offset + 1)?;
                 }
@@ -323,7 +322,7 @@ impl BlockReader {
         }
     }
 
-    /// The block here; the inner error says what is wrong with it.
+    /// Reads the block at the current offset; the inner error says what is wrong with it.
     #[allow(clippy::type_complexity)]
     fn block(
         &mut self,
@@ -352,7 +351,7 @@ impl BlockReader {
             head.check_layout(&self.path)?;
             return Ok(match kind {
                 Some(_) => Ok((head, BlockContent::Unwanted)),
-                None => Err(format!("{name}: a newer version of trodden wrote it")),
+                None => Err(format!("{name}: written by a newer version of trodden")),
             });
         }
         let mut stored = vec![0; (section.index_length() + section.packed_length()) as usize];
@@ -403,14 +402,14 @@ impl BlockHead {
     fn name(&self) -> String {
         match ContentKind::from_number(self.section.tag) {
             Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {
-                format!("{} {}", kind.words(), self.subject)
+                format!("{} {}", kind.phrase(), self.subject)
             }
-            Some(kind) => kind.words().into(),
+            Some(kind) => kind.phrase().into(),
             None => format!("a block of unknown kind {}", self.section.tag),
         }
     }
 
-    /// Refuses what another version of trodden wrote: that is no damage, and nothing of it can be shown without the rest.
+    /// Refuses blocks of another version: they are not damaged, and the rest of the profile is useless without them.
     fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
         let Some(kind) = ContentKind::from_number(self.section.tag) else { return Ok(()) };
         let (path, what, found, known) = (path.to_owned(), self.name(), self.section.layout, kind.layout());

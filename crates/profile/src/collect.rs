@@ -1,8 +1,8 @@
-//! From the raw files of a run to a profile: counts joined with the maps of the units they belong to.
+//! Builds a profile from the raw files of a run by joining their counts with the maps of the units.
 //!
-//! An image's maps are in frames inside the image, so the image is read at the path that its process saw. If it was rebuilt, stripped or
-//! removed since, the unit cache is read, which has units by identity. A map found there is exactly the right one, because a unit's
-//! identity is the hash of the map's input. Maps that cannot be found are listed; everything else is in the profile.
+//! An image carries its units' maps in frames, so the image is read at the path that its process saw. If it has been rebuilt, stripped or
+//! removed since, the maps come from the unit cache. They are exactly the right ones, since a unit's identity is the hash of the map's
+//! input. Units whose maps cannot be found are reported; everything else is in the profile.
 
 use crate::counts::Counts;
 pub use crate::decode::Decoded;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use trodden_container::FileKind;
 use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitCache, UnitMap};
 
-/// A profile, and the problems found on the way.
+/// A profile and the problems found while it was made.
 #[derive(Debug)]
 pub struct Collected {
     /// The profile.
     pub profile: Profile,
-    /// Missing data, and remarks for the user.
+    /// Missing data, and notes for the user.
     pub problems: Vec<CollectProblem>,
 }
 
-/// A problem found while a profile was made from raw files. Everything that no problem names is in the profile.
+/// A problem found while a profile was made. All data that no problem mentions is in the profile.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectProblem {
     /// A raw file could not be read.
@@ -42,10 +42,10 @@ pub enum CollectProblem {
         /// What is wrong.
         problem: RawProblem,
     },
-    /// The image on disk is another build than the one that ran, and the unit cache lacks maps: it is not in the profile.
+    /// The image on disk is another build than the one that ran, and the unit cache lacks maps: the image is not in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted, the file is build {on_disk} now; {missing} units are not in the \
-            unit cache either: run it again"
+        "`{image}` was rebuilt after it ran: build {ran} was counted, but the file is now build {on_disk}, and the unit \
+            cache lacks the maps of {missing} of its units. Run it again"
     )]
     Rebuilt {
         /// Path of the image.
@@ -57,9 +57,9 @@ pub enum CollectProblem {
         /// Number of units without a map.
         missing: usize,
     },
-    /// The image on disk is another build than the one that ran, but the unit cache has all its maps: it is in the profile.
+    /// The image on disk is another build than the one that ran, but the unit cache has all its maps: the image is in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit cache), the file is build {on_disk} now"
+        "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit cache), but the file is now build {on_disk}"
     )]
     RebuiltButStored {
         /// Path of the image.
@@ -69,24 +69,24 @@ pub enum CollectProblem {
         /// Identity of the build on disk.
         on_disk: Identity,
     },
-    /// Units without a map: they are not in the profile.
-    #[error("`{image}` (build {ran}): no map of {} of its {units} units ({}), {reason}: {remedy}", .missing.len(), some(.missing))]
+    /// Some units have no map, and are not in the profile.
+    #[error("`{image}` (build {ran}): {} of its {units} units have no map ({}): {reason}, {remedy}", .missing.len(), first_few(.missing))]
     NoMaps {
         /// Path of the image.
         image: String,
         /// Its identity.
         ran: Identity,
-        /// Number of all its units.
+        /// Total number of units.
         units: usize,
         /// Those without a map.
         missing: Vec<Identity>,
-        /// Why the image itself gave none.
+        /// Why the image's file does not provide them.
         reason: String,
-        /// The remedy.
+        /// What to do.
         remedy: String,
     },
-    /// The map of a unit is damaged, or of another program: the unit is not in the profile.
-    #[error("`{image}`: the map of unit {unit} is damaged: {what}: build the program again and run it again")]
+    /// The map of a unit is damaged or of another program, and the unit is not in the profile.
+    #[error("`{image}`: the map of unit {unit} is damaged: {what}. Build the program again and run it again")]
     BadMap {
         /// Path of the image.
         image: String,
@@ -98,28 +98,25 @@ pub enum CollectProblem {
 }
 
 impl CollectProblem {
-    /// Whether counts are missing in a way that the profile itself says ([`Run::lost`]).
+    /// Returns whether the profile itself already says that these counts are missing ([`Run::lost`]).
     pub fn is_marked(&self) -> bool {
         let is_lost = |problem: &RawProblem| matches!(problem, RawProblem::Lost { .. });
         matches!(self, CollectProblem::Raw { problem, .. } if is_lost(problem))
             || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
     }
 
-    /// Whether counts are missing or unreliable. Otherwise the problem is a remark.
+    /// Returns whether counts are missing or unreliable. Otherwise the problem is only a note.
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
 }
 
-/// Whether a file is what a counted program wrote, by its first bytes.
+/// Returns whether a file begins like a raw file of counts.
 pub fn is_raw_file(file: &Path) -> bool {
     crate::raw::begins_as(file, FileKind::RAW_COUNTS)
 }
 
-/// The raw files (`*.raw`) in a folder, by name. None if there is no such folder.
-///
-/// # Errors
-/// The folder cannot be read.
+/// Lists the raw files (`*.raw`) in a folder by name; an empty list if the folder does not exist.
 pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let failed = |e| ProfileError::io(folder, "read")(e);
     let entries = match std::fs::read_dir(folder) {
@@ -138,40 +135,40 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Makes a profile of the raw files of a run. Files of one image are added up; each file is opened once, and read to its end.
+/// Builds a profile from the raw files of a run. Files of the same image are summed.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
-    // What does not know its image's path is read when another file may have named it.
-    let mut without_path = Vec::new();
+    // Files without their image's path are read last, when another file may have provided it.
+    let mut unnamed = Vec::new();
     for file in files {
         match RawFile::open(file.as_ref()) {
-            Ok(raw) if raw.image_path.as_os_str().is_empty() => without_path.push(raw),
+            Ok(raw) if raw.image_path.as_os_str().is_empty() => unnamed.push(raw),
             Ok(raw) => collector.read(raw),
             Err(error) => collector.unreadable.push(error),
         }
     }
-    without_path.into_iter().for_each(|raw| collector.read(raw));
+    unnamed.into_iter().for_each(|raw| collector.read(raw));
     run.lost += collector.unreadable.iter().filter(|e| matches!(e, ProfileError::GivenUp(_))).count() as u64;
     collector.finish(run)
 }
 
-/// Makes a profile of raw files that were read already. Files of one image are added up.
+/// Builds a profile from raw files that are already in memory. Files of the same image are summed.
 pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
     collector.finish(run)
 }
 
-/// What the counters of an image's units hold in one raw file, unit by unit in the order of the image.
+/// Decodes the counters of an image's units in one raw file, in the order of `maps`, which is that of the image's units.
 ///
 /// # Errors
-/// As of [`RawProfile::read`]; of a unit, that its map is damaged.
+/// Those of [`RawProfile::read`]. The inner results are errors for units whose maps are damaged.
 pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
     raw.each_word(&mut |unit, word| {
         if let Some(decoder) = decoders.get_mut(unit) {
-            decoder.word(word.index, word.offset, word.value);
+            decoder.add_word(word.index, word.offset, word.value);
         }
     })?;
     Ok(decoders.into_iter().map(UnitDecoder::finish).collect())
@@ -180,34 +177,34 @@ pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, Ma
 struct Collector<'a> {
     store: Option<&'a UnitCache>,
     maps: HashMap<Identity, Arc<UnitMap>>,
-    /// In the order in which they were found.
+    /// The images, in the order in which they were found.
     images: Vec<ImageCounts>,
-    /// Threads whose counts are in no file.
+    /// Number of threads whose counts are in no file.
     lost: u64,
     unreadable: Vec<ProfileError>,
-    /// Of files, and of images.
+    /// Problems of files, and below those of images.
     problems: Vec<CollectProblem>,
     image_problems: Vec<CollectProblem>,
 }
 
-/// An image in the making.
+/// An image of the profile while it is collected.
 struct ImageCounts {
     identity: Identity,
     path: String,
     build_id: Option<String>,
-    /// Whether enough of its maps were found.
+    /// Whether enough of its maps were found to include it.
     is_known: bool,
-    /// By place in the image; none without a map.
+    /// Units by index in the image; `None` for those without a map.
     units: Vec<Option<UnitProfile>>,
 }
 
-/// What was found in an image's file.
+/// Contents of an image's file.
 struct OnDisk {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
-    /// Its identity, if it is another build.
+    /// Identity of the file, if it is another build.
     other: Option<Identity>,
-    /// Why there are no (or not all) frames.
+    /// Why frames are missing.
     reason: String,
 }
 
@@ -217,69 +214,69 @@ impl<'a> Collector<'a> {
         Collector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
     }
 
-    /// Adds what a file holds, if all of it can be read.
+    /// Reads and adds a file's counts; nothing is added if reading fails.
     fn read(&mut self, mut raw: RawFile) {
         let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (Identity(u.unit), u.counters)).collect();
-        let image = self.image(Identity(raw.header.image), &raw.image_path, &units);
+        let image = self.image_index(Identity(raw.header.image), &raw.image_path, &units);
         let maps = self.maps_of(image);
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
         let read = raw.each_word(&mut |unit, word| {
             if let Some(decoder) = &mut decoders[unit] {
-                decoder.word(word.index, word.offset, word.value);
+                decoder.add_word(word.index, word.offset, word.value);
             }
         });
         match read {
             Ok(()) => {
                 self.lost += raw.lost;
-                self.note(&raw.file.path, &raw.image_path, raw.problems);
-                self.put(image, &raw.file.path, &raw.image_path, decoders);
+                self.add_problems(&raw.file.path, &raw.image_path, raw.problems);
+                self.add_decoded(image, &raw.file.path, &raw.image_path, decoders);
             }
             Err(error) => self.unreadable.push(error),
         }
     }
 
-    /// Adds the sums over the regions of a file.
+    /// Adds counts that were summed over the regions of a file.
     fn add(&mut self, raw: RawProfile) {
         let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (u.unit, u.counters)).collect();
-        let image = self.image(raw.image, &raw.image_path, &units);
+        let image = self.image_index(raw.image, &raw.image_path, &units);
         let maps = self.maps_of(image);
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
         for (unit, decoder) in raw.units.iter().zip(&mut decoders) {
             if let Some(decoder) = decoder {
-                unit.wide().for_each(|(index, value)| decoder.sum(index, value));
+                unit.full_sums().for_each(|(index, value)| decoder.add_sum(index, value));
             }
         }
         self.lost += raw.lost;
-        self.note(&raw.file, &raw.image_path, raw.problems);
-        self.put(image, &raw.file, &raw.image_path, decoders);
+        self.add_problems(&raw.file, &raw.image_path, raw.problems);
+        self.add_decoded(image, &raw.file, &raw.image_path, decoders);
     }
 
-    fn note(&mut self, file: &Path, image: &Path, problems: Vec<RawProblem>) {
-        // Regions are threads': of those whose region is damaged, counts are lost. The profile says so from now on.
+    fn add_problems(&mut self, file: &Path, image: &Path, problems: Vec<RawProblem>) {
+        // Each region belongs to one thread, so the counts of a thread are lost with each damaged region. The profile records that.
         let is_damage =
-            |problem: &&RawProblem| matches!(problem, RawProblem::CutShort { .. } | RawProblem::Stray { .. } | RawProblem::Cells(_));
+            |problem: &&RawProblem| matches!(problem, RawProblem::Truncated { .. } | RawProblem::Stray { .. } | RawProblem::Cells(_));
         self.lost += problems.iter().filter(is_damage).count() as u64;
         let image = image.display().to_string();
-        let note = |problem| CollectProblem::Raw { file: file.to_owned(), image: image.clone(), problem };
-        self.problems.extend(problems.into_iter().map(note));
+        let located = |problem| CollectProblem::Raw { file: file.to_owned(), image: image.clone(), problem };
+        self.problems.extend(problems.into_iter().map(located));
     }
 
     fn maps_of(&self, image: usize) -> Vec<Option<Arc<UnitMap>>> {
         self.images[image].units.iter().map(|unit| unit.as_ref().map(|u| u.map.clone())).collect()
     }
 
-    /// Adds what was decoded to an image's units.
-    fn put(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
+    /// Adds decoded counts to an image's units.
+    fn add_decoded(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
         for (place, decoder) in decoders.into_iter().enumerate() {
             let Some(decoder) = decoder else { continue };
             let image = &mut self.images[image];
-            let unit = image.units[place].as_mut().expect("what has a decoder has a map");
+            let unit = image.units[place].as_mut().expect("a unit with a decoder has a map");
             match decoder.finish() {
                 Ok(decoded) => {
                     unit.counts.merge(&decoded.counts);
                     if decoded.damaged_cells > 0 {
                         let cells = RawProblem::Cells(decoded.damaged_cells);
-                        self.note(file, image_path, vec![cells]);
+                        self.add_problems(file, image_path, vec![cells]);
                     }
                 }
                 Err(what) => {
@@ -290,7 +287,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The profile.
+    /// Builds the profile.
     fn finish(self, mut run: Run) -> Collected {
         run.lost += self.lost;
         let image = |image: ImageCounts| {
@@ -305,16 +302,16 @@ impl<'a> Collector<'a> {
         Collected { profile: Profile { run, images, sampling: None }, problems }
     }
 
-    /// The place of an image, whose maps are looked for where it comes first.
-    fn image(&mut self, ran: Identity, path: &Path, units: &[(Identity, u64)]) -> usize {
+    /// Returns the index of an image, and adds the image with its maps if it is new.
+    fn image_index(&mut self, ran: Identity, path: &Path, units: &[(Identity, u64)]) -> usize {
         if let Some(known) = self.images.iter().position(|i| i.identity == ran) {
             return known;
         }
-        let disk = look_at(ran, path);
+        let disk = read_image(ran, path);
         let image = path.display().to_string();
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for &(unit, words) in units {
-            let map = match self.map(&image, unit, words, &disk) {
+            let map = match self.find_map(&image, unit, words, &disk) {
                 Ok(map) => {
                     missing.extend(map.is_none().then_some(unit));
                     map
@@ -342,11 +339,11 @@ impl<'a> Collector<'a> {
         self.images.len() - 1
     }
 
-    /// The map of a unit: known already, from the image, or from the store. `None` if neither has it.
-    fn map(&mut self, image: &str, unit: Identity, words: u64, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
+    /// Returns a unit's map from memory, the image or the cache; `None` if none of them has it.
+    fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit) {
             Some(map) => map.clone(),
-            None => match self.find(image, unit, disk)? {
+            None => match self.load_map(image, unit, disk)? {
                 Some(map) => {
                     map.check()?;
                     self.maps.entry(unit).or_insert(Arc::new(map)).clone()
@@ -356,11 +353,11 @@ impl<'a> Collector<'a> {
         };
         match map.words() == Some(words) {
             true => Ok(Some(map)),
-            false => Err(format!("it has {} counters, the program {words}", map.words().unwrap_or(u64::MAX))),
+            false => Err(format!("it has {} counters, but the program has {words}", map.words().unwrap_or(u64::MAX))),
         }
     }
 
-    fn find(&mut self, image: &str, unit: Identity, disk: &OnDisk) -> Result<Option<UnitMap>, String> {
+    fn load_map(&mut self, image: &str, unit: Identity, disk: &OnDisk) -> Result<Option<UnitMap>, String> {
         let mut first = None;
         if let Some(frame) = disk.frames.get(&unit) {
             match frame.map() {
@@ -379,43 +376,44 @@ impl<'a> Collector<'a> {
     fn remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
-                "they are not in the unit cache {} either; set TRODDEN_CACHE to the store the program was built with, or build it again \
-                    and run it again",
+                "and the unit cache {} does not have them either. Set TRODDEN_CACHE to the cache the program was built with, or build and \
+                    run it again",
                 store.root().display()
             ),
-            None => "there is no unit cache; set TRODDEN_CACHE to the store the program was built with, or build it again and run it again"
-                .into(),
+            None => {
+                "and there is no unit cache. Set TRODDEN_CACHE to the cache the program was built with, or build and run it again".into()
+            }
         }
     }
 }
 
-fn look_at(ran: Identity, path: &Path) -> OnDisk {
+fn read_image(ran: Identity, path: &Path) -> OnDisk {
     let nothing = |reason: String| OnDisk { frames: HashMap::new(), build_id: None, other: None, reason };
     if path.as_os_str().is_empty() {
-        return nothing("and where its file is was not recorded".into());
+        return nothing("the path of its file was not recorded".into());
     }
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
-        Err(e) => return nothing(format!("and its file cannot be read ({e})")),
+        Err(e) => return nothing(format!("its file cannot be read ({e})")),
     };
     let image = match Image::read(&bytes) {
         Ok(image) => image,
-        Err(ImageError::NotInstrumented) => return nothing("and its file is not an instrumented program any more".into()),
-        Err(e) => return nothing(format!("and its file is {e}")),
+        Err(ImageError::NotInstrumented) => return nothing("its file is no longer an instrumented program".into()),
+        Err(e) => return nothing(format!("its file is {e}")),
     };
     if image.identity != ran {
-        return OnDisk { other: Some(image.identity), ..nothing("and its file is another build".into()) };
+        return OnDisk { other: Some(image.identity), ..nothing("its file is another build".into()) };
     }
     let reason = match image.frame_errors.first() {
-        Some(error) => format!("and its file is damaged ({error})"),
-        None => "and its file does not carry them (was it stripped?)".into(),
+        Some(error) => format!("its file is damaged ({error})"),
+        None => "its file does not contain them (was it stripped?)".into(),
     };
     let frames = image.frames.into_iter().map(|f| (f.unit, f)).collect();
     OnDisk { frames, build_id: image.build_id, other: None, reason }
 }
 
 /// The first few of a list.
-fn some(units: &[Identity]) -> String {
+fn first_few(units: &[Identity]) -> String {
     const SHOWN: usize = 3;
     let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();
     if units.len() > SHOWN {

@@ -1,7 +1,7 @@
-//! Stored profiles: files with all data needed to show and compare them.
+//! Stored profiles: files with all the data needed to show and compare profiles.
 //!
-//! The handbook describes the format (`docs/handbook/src/file-formats.md`); its elements are in [`crate::blocks`]. Damage affects only the
-//! blocks it hits. A file is written under a temporary name and renamed: a reader never sees an incomplete one.
+//! The format is described in the handbook (`docs/handbook/src/file-formats.md`), its blocks are in [`crate::blocks`]. Damage affects only
+//! the blocks it hits. Files are written under a temporary name and renamed, so readers never see an incomplete one.
 
 pub use crate::blocks::Maps;
 use crate::blocks::{
@@ -20,9 +20,9 @@ use std::path::Path;
 use std::sync::Arc;
 use trodden_unit::Identity;
 
-/// Prefix of the names of profiles that are being written.
+/// Prefix of the temporary names of profiles that are being written.
 pub const BEGUN: &str = ".profile-";
-/// Usual ending of the names of stored profiles.
+/// Usual extension of stored profiles.
 pub const EXTENSION: &str = "trodden";
 
 /// The intact content of a damaged file.
@@ -30,15 +30,15 @@ pub const EXTENSION: &str = "trodden";
 pub struct Recovered {
     /// The intact part. Lost counts are zero.
     pub profile: Profile,
-    /// What is missing; empty if the file was whole.
+    /// What is missing; empty if the file is intact.
     pub lost: Vec<Loss>,
 }
 
-/// A part of a stored profile that is missing or cannot be used.
+/// A part of a stored profile that is missing or unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {what}")]
 pub struct Loss {
-    /// The offset in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// What is lost, and why.
     pub what: String,
@@ -48,15 +48,12 @@ impl Profile {
     /// Reads a stored profile.
     ///
     /// # Errors
-    /// The file cannot be read, is of another kind or version, or is damaged anywhere.
+    /// The file cannot be read, is of another kind or version, or has any damage.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
         Profile::read_sharing(path, &mut Maps::new())
     }
 
-    /// Reads a stored profile; maps that are in `maps` already are not read again, others are added.
-    ///
-    /// # Errors
-    /// As [`Profile::read`].
+    /// Reads a stored profile, taking the maps that it can from `maps` and adding the others. Fails like [`Profile::read`].
     pub fn read_sharing(path: &Path, maps: &mut Maps) -> Result<Profile, ProfileError> {
         let recovered = assemble(path, maps, true)?;
         Ok(recovered.profile)
@@ -65,15 +62,12 @@ impl Profile {
     /// Reads the intact part of a stored profile.
     ///
     /// # Errors
-    /// The file cannot be read, is of another kind or version, or nothing in it is intact.
+    /// The file cannot be read, is of another kind or version, or no image in it is intact.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
         Profile::recover_sharing(path, &mut Maps::new())
     }
 
-    /// The same with maps of other profiles, to read many profiles of one program.
-    ///
-    /// # Errors
-    /// As [`Profile::recover`].
+    /// Reads the intact part of a stored profile, sharing maps like [`Profile::read_sharing`]. Fails like [`Profile::recover`].
     pub fn recover_sharing(path: &Path, maps: &mut Maps) -> Result<Recovered, ProfileError> {
         let recovered = assemble(path, maps, false)?;
         match recovered.profile.images.is_empty() && !recovered.lost.is_empty() {
@@ -82,21 +76,15 @@ impl Profile {
         }
     }
 
-    /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing
-    /// folders are made. An existing file that is not regular, such as a pipe or a device, is written into. The file can be
-    /// read by its owner alone, since it has a command line, which may hold a password.
-    ///
-    /// # Errors
-    /// The folder or the file cannot be written.
+    /// Stores the profile by atomic replacement ([`whole_file`]); missing folders are created. An existing file that is not regular, such
+    /// as a pipe or a device, is written to directly. Only the owner can read the file, since the command line in it may contain a
+    /// password.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
         whole_file::write_for(path, BEGUN, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
     }
 
     /// Writes the bytes of a stored profile.
-    ///
-    /// # Errors
-    /// Those of the writer.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut blocks = BlockWriter::new(out)?;
         blocks.put(ContentKind::Run, Identity([0; 16]), &self.run)?;
@@ -129,21 +117,21 @@ impl Profile {
     }
 }
 
-/// What a run store lists of a stored profile.
+/// The part of a stored profile that a run store lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileHead {
     /// The run.
     pub run: Run,
-    /// Identity, path and build id of each image.
+    /// Identity, path and build ID of each image.
     pub images: Vec<(Identity, String, Option<String>)>,
 }
 
 impl ProfileHead {
-    /// Reads it, and checks that the profile is whole: each block has its checksum, and the last one is there. Maps and counts are not
-    /// unpacked.
+    /// Reads the head and checks that the profile is complete: the checksum of each block, and that the last one is there. Maps and counts
+    /// are not decompressed.
     ///
     /// # Errors
-    /// The file cannot be read, is of another kind or version, or is damaged anywhere.
+    /// The file cannot be read, is of another kind or version, or has any damage.
     pub fn read(path: &Path) -> Result<ProfileHead, ProfileError> {
         let file = open_regular(path)?;
         let mut blocks = BlockReader::new(path, file)?;
@@ -156,7 +144,7 @@ impl ProfileHead {
         while let Some(item) = blocks.next(&wanted)? {
             match item {
                 BlockItem::Damage { offset, what } => return Err(damaged(offset, &what)),
-                BlockItem::Block { offset, .. } if complete => return Err(damaged(offset, "something follows the last block")),
+                BlockItem::Block { offset, .. } if complete => return Err(damaged(offset, "there is data after the last block")),
                 BlockItem::Block { offset, head, content } => match *content {
                     BlockContent::Run(found) => run = Some(found),
                     BlockContent::Image(image) => images.push((head.subject, image.path, image.build_id)),
@@ -175,10 +163,10 @@ impl ProfileHead {
     }
 }
 
-/// Changes the run of a stored profile; everything else stays as it is, byte by byte.
+/// Changes the run of a stored profile, and copies everything else byte by byte.
 ///
 /// # Errors
-/// The file is no profile that begins with a run, or cannot be written.
+/// The file does not begin with a run, or cannot be written.
 pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
     let mut file = open_regular(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
@@ -201,43 +189,43 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
     written.map_err(ProfileError::io(path, "write"))
 }
 
-/// Opens a file, and never waits for a pipe of that name.
+/// Opens a file if it is regular, so that it never waits for a named pipe.
 fn open_regular(path: &Path) -> Result<File, ProfileError> {
     let kind = path.metadata().map_err(ProfileError::io(path, "read"))?;
     if !kind.is_file() {
-        let what = "it is no regular file".to_string();
+        let what = "it is not a regular file".to_string();
         return Err(ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what });
     }
     File::open(path).map_err(ProfileError::io(path, "read"))
 }
 
-/// Reads all blocks and assembles the profile. If `strict`, the first loss is an error.
+/// Reads all blocks and assembles the profile. If `strict`, the first loss is returned as an error.
 fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
-    let mut parts = Parts::new(maps);
+    let mut assembler = ProfileAssembler::new(maps);
     loop {
-        let maps = &*parts.maps;
+        let maps = &*assembler.maps;
         let wanted = |kind, subject| match kind {
-            // The map of another run of the same build.
+            // The map is known from another run of the same build.
             ContentKind::Map if maps.contains_key(&subject) => Wanted::Nothing,
             _ => Wanted::Content,
         };
         let Some(item) = blocks.next(&wanted)? else { break };
-        parts.take(item);
-        if strict && let Some(Loss { offset, what }) = parts.lost.pop() {
+        assembler.take(item);
+        if strict && let Some(Loss { offset, what }) = assembler.lost.pop() {
             return Err(ProfileError::Damaged { path: path.to_owned(), offset, what });
         }
     }
-    let recovered = parts.finish(blocks.length());
+    let recovered = assembler.finish(blocks.length());
     match recovered.lost.first() {
         Some(Loss { offset, what }) if strict => Err(ProfileError::Damaged { path: path.to_owned(), offset: *offset, what: what.clone() }),
         _ => Ok(recovered),
     }
 }
 
-/// The parts of a profile while its blocks come in.
-struct Parts<'a> {
+/// Assembles a profile from its blocks.
+struct ProfileAssembler<'a> {
     maps: &'a mut Maps,
     run: Option<Run>,
     sampling: Option<Sampling>,
@@ -247,33 +235,33 @@ struct Parts<'a> {
     lost: Vec<Loss>,
 }
 
-/// An image whose counts are still coming.
+/// An image whose counts follow.
 struct Pending {
     offset: u64,
     identity: Identity,
     image: ImageBlock,
-    /// By the unit's place in the image.
+    /// Counts by the unit's index in the image.
     counts: HashMap<u32, Counts>,
 }
 
-impl<'a> Parts<'a> {
-    fn new(maps: &'a mut Maps) -> Parts<'a> {
-        Parts { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
+impl<'a> ProfileAssembler<'a> {
+    fn new(maps: &'a mut Maps) -> ProfileAssembler<'a> {
+        ProfileAssembler { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
     fn take(&mut self, item: BlockItem) {
         let (offset, head, content) = match item {
             BlockItem::Block { offset, head, content } => (offset, head, content),
-            BlockItem::Damage { offset, what } => return self.lose(offset, what),
+            BlockItem::Damage { offset, what } => return self.add_loss(offset, what),
         };
         if self.complete {
-            return self.lose(offset, "something follows the last block".into());
+            return self.add_loss(offset, "there is data after the last block".into());
         }
         match *content {
             BlockContent::End(blocks) => {
                 self.complete = true;
                 if blocks != self.blocks {
-                    self.lose(offset, format!("of {blocks} blocks {} could be read", self.blocks));
+                    self.add_loss(offset, format!("only {} of {blocks} blocks could be read", self.blocks));
                 }
                 return;
             }
@@ -281,7 +269,7 @@ impl<'a> Parts<'a> {
             BlockContent::Sampling(sampling) => self.sampling = Some(sampling),
             BlockContent::Map(map) => match map.check() {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
-                Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
+                Err(what) => self.add_loss(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             BlockContent::Unwanted => {}
             BlockContent::Image(image) => {
@@ -303,7 +291,7 @@ impl<'a> Parts<'a> {
         self.blocks += 1;
     }
 
-    /// Takes counts, events or times of a unit; `put` gives `None` if they are not in order.
+    /// Adds counts, events or times to a unit; `put` returns `None` if they are not in order.
     fn take_counts(
         &mut self,
         offset: u64,
@@ -314,22 +302,22 @@ impl<'a> Parts<'a> {
     ) {
         let lost = |why: &str| format!("{what} of unit {}: {why}", head.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == image) else {
-            return self.lose(offset, lost("the image they belong to is lost"));
+            return self.add_loss(offset, lost("the image they belong to is lost"));
         };
         if pending.image.units.get(place as usize).is_none_or(|u| u.unit != head.subject) {
-            return self.lose(offset, lost("the image has no such unit"));
+            return self.add_loss(offset, lost("the image has no such unit"));
         }
         if put(pending.counts.entry(place).or_default()).is_none() {
-            self.lose(offset, lost("they are not in order"));
+            self.add_loss(offset, lost("they are not in order"));
         }
     }
 
     fn finish(mut self, length: u64) -> Recovered {
         if !self.complete {
-            self.lose(length, "the file ends before its last block".into());
+            self.add_loss(length, "the file ends before its last block".into());
         }
         if self.run.is_none() {
-            self.lose(0, "the description of the run is missing".into());
+            self.add_loss(0, "the description of the run is missing".into());
         }
         let images = std::mem::take(&mut self.images).into_iter().map(|pending| self.finish_image(pending)).collect();
         let profile = Profile { run: self.run.unwrap_or_default(), images, sampling: self.sampling };
@@ -341,13 +329,13 @@ impl<'a> Parts<'a> {
         for (place, entry) in pending.image.units.iter().enumerate() {
             let unit = entry.unit;
             let Some(map) = self.maps.get(&unit).cloned() else {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: its map is missing", pending.image.path));
+                self.add_loss(pending.offset, format!("unit {unit} of `{}`: its map is missing", pending.image.path));
                 continue;
             };
             let mut counts = pending.counts.remove(&(place as u32)).unwrap_or_default();
             let have = counts.executions.len();
             if have as u64 != entry.executed {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: {have} of {} counts", pending.image.path, entry.executed));
+                self.add_loss(pending.offset, format!("unit {unit} of `{}`: only {have} of {} counts", pending.image.path, entry.executed));
             }
             let outside = [
                 (counts.executions.last().map(|c| c.0), "counts"),
@@ -355,7 +343,7 @@ impl<'a> Parts<'a> {
                 (counts.first_seen.last().map(|t| t.0), "times"),
             ];
             for (_, what) in outside.iter().filter(|(last, _)| last.is_some_and(|last| last >= map.counters)) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: {what} outside of its map", pending.image.path));
+                self.add_loss(pending.offset, format!("unit {unit} of `{}`: {what} beyond the counters of its map", pending.image.path));
             }
             counts.retain(|counter| counter < map.counters);
             units.push(UnitProfile { unit, map, counts });
@@ -363,7 +351,7 @@ impl<'a> Parts<'a> {
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
     }
 
-    fn lose(&mut self, offset: u64, what: String) {
+    fn add_loss(&mut self, offset: u64, what: String) {
         self.lost.push(Loss { offset, what });
     }
 }

@@ -1,18 +1,9 @@
-//! Merges the counts of several copies of a program, each of which counted its part of the paths, to one profile of the program.
+//! Merges the counts of several copies of a program, each of which counted its part of the paths, into one profile of the program. A copy's
+//! graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
 //!
-//! A copy's unit names the unit of the program it was made from ([`trodden_unit::parts`]), and its functions' graphs have the edges of the
-//! copy's paths. So each of a copy's paths is found among all paths edge by edge, and gets its number there. The result is the profile that
-//! the program itself would have counted.
-//!
-//! All copies must have run the same execution. Two checks detect when they did not:
-//!
-//! - two copies count the same path, and their counts differ ([`CopyDivergence::Counts`]);
-//!   the same holds for images that all copies count in full (libraries, other programs that were started);
-//! - several copies count paths of one function, and the counts violate the conservation of flow: the number of paths
-//!   that begin after a cut edge differs from the number that end with it ([`CopyDivergence::Flow`]).
-//!
-//! If the same signal ended all copies, interrupted paths cause such differences, too. These are reported separately
-//! ([`MergedCopies::interrupted`]).
+//! All copies must run the same execution. That is violated if two copies count the same path, or an image that all count in full,
+//! differently, or if the counts for one function violate flow conservation: as many paths must begin after a cut edge as end with it. If a
+//! signal ended all copies, interrupted paths cause such differences too ([`MergedCopies::interrupted`]).
 
 mod differences;
 pub mod edges;
@@ -32,41 +23,41 @@ use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
 use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
-/// A difference between copies, which therefore did not run the same execution.
+/// A difference between copies, which shows that they did not run the same execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyDivergence {
     /// Two copies counted a path differently.
     Counts {
         /// The function.
         function: String,
-        /// The path's number.
+        /// ID of the path.
         path: u64,
         /// A copy and its count.
         one: (usize, u64),
         /// Another copy and its count.
         other: (usize, u64),
     },
-    /// The counts of several copies for one function violate the conservation of flow.
+    /// The counts of several copies for one function violate flow conservation.
     Flow {
         /// The function.
         function: String,
-        /// Paths that begin after the cut edge less paths that end with it, if known.
+        /// Paths that begin after the cut edge, less paths that end with it; `None` if edges were counted.
         missing: Option<i64>,
     },
-    /// An image that all copies count in full was counted differently, or not at all, by one.
+    /// An image that all copies count in full has different counts in one copy, or did not run in it.
     Image {
-        /// Its path.
+        /// Path of the image.
         image: String,
-        /// The copy that differs from the first.
+        /// The copy that differs from copy 0.
         copy: usize,
-        /// A function that differs, if one does.
+        /// A function that differs; `None` if the image ran in only one of the copies.
         function: Option<String>,
     },
 }
 
 impl CopyDivergence {
-    /// Whether a path that a signal interrupted may be the cause: each copy counts a path as soon as its continuation
-    /// is determined, and that is at different places in different copies.
+    /// Returns whether a path that a signal interrupted may be the cause: each copy counts a path as soon as it can distinguish it, which
+    /// happens at different places in different copies.
     fn may_be_interrupted(&self) -> bool {
         match self {
             CopyDivergence::Flow { .. } => true,
@@ -98,13 +89,13 @@ impl fmt::Display for CopyDivergence {
     }
 }
 
-/// Why copies cannot be merged.
+/// Reason why copies cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum CopiesError {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// A copy is one of another program.
+    /// A copy was made from another program.
     #[error("copy {copy} has a function `{function}` that differs from the program's: build the copies again")]
     OtherProgram {
         /// The copy.
@@ -113,7 +104,7 @@ pub enum CopiesError {
         function: String,
     },
     /// No copy counted anything.
-    #[error("no copy counted anything of the program: does the command run the program that was given?")]
+    #[error("no copy counted anything: check that the command runs the program that was given")]
     Nothing,
     /// No copy counts a function.
     #[error("no copy counts the function `{0}`: build the copies again")]
@@ -127,44 +118,44 @@ pub struct PartitionedProgram {
     pub identity: Identity,
     /// Its path.
     pub path: String,
-    /// The linker's build id, if it has one.
+    /// The linker's build ID, if it has one.
     pub build_id: Option<String>,
     /// Its units in link order.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Each path of these maps is an edge, of which copies count some ([`edges`]).
+    /// Whether each path of these maps is an edge, of which copies count some ([`edges`]).
     pub edges: bool,
 }
 
-/// One profile of all copies.
+/// The merged counts of all copies.
 #[derive(Debug)]
 pub struct MergedCopies {
     /// The profile.
     pub profile: Profile,
-    /// The differences between copies.
+    /// Differences between copies.
     pub divergences: Vec<CopyDivergence>,
-    /// Differences that arise because the same signal ended all copies in the middle of paths.
+    /// Differences that are explained by a signal that ended all copies in the middle of paths.
     pub interrupted: Vec<CopyDivergence>,
-    /// Paths on whose counts two or more copies agree.
+    /// Number of paths on whose counts two or more copies agree.
     pub confirmed: u64,
-    /// The counts of processes that started the program by its own name. Every copy has these in full.
-    pub again: Option<ImageProfile>,
-    /// Copies that counted nothing, because none of their functions was executed.
+    /// Counts of processes that started the original program, which every copy has in full.
+    pub restarted: Option<ImageProfile>,
+    /// Copies without counts, because none of their functions was executed.
     pub silent: Vec<usize>,
 }
 
-/// Sums the counts of copies, in the order of their numbers.
+/// Merges the profiles of copies, which are in the order of their numbers.
 ///
 /// # Errors
-/// The copies are not those of the program.
+/// No copy counted anything, or the copies were not made from the program.
 pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
-    // A copy that executed none of its functions has no profile.
+    // A copy that executed none of its functions has no image.
     let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
     if own.iter().all(Option::is_none) {
         return Err(CopiesError::Nothing);
     }
     let silent: Vec<usize> = (0..own.len()).filter(|at| own[*at].is_none()).collect();
     let profile = Profile { run, images: Vec::new(), sampling: None };
-    let mut merged = MergedCopies { profile, divergences: Vec::new(), interrupted: Vec::new(), confirmed: 0, again: None, silent };
+    let mut merged = MergedCopies { profile, divergences: Vec::new(), interrupted: Vec::new(), confirmed: 0, restarted: None, silent };
     let mut seen = HashMap::<Identity, usize>::new();
     let mut units = Vec::new();
     for (unit, map) in &program.units {
@@ -173,7 +164,7 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
         *occurrence += 1;
         let (mut counts, mut first_seen) = (Vec::new(), Vec::new());
         for function in &map.functions {
-            let own = merged.function(function, program.edges, &parts, &mut first_seen)?;
+            let own = merged.merge_function(function, program.edges, &parts, &mut first_seen)?;
             counts.extend(own.into_iter().map(|(path, count)| (function.first_counter + path, count)));
         }
         counts.sort_unstable();
@@ -184,7 +175,7 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
     }
     let PartitionedProgram { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
-    merged.others(copies);
+    merged.add_full_images(copies);
     if let Some(end) = SignalEnd::from_copies(copies) {
         let is_expected = |at: &CopyDivergence| end == SignalEnd::FromOutside || at.may_be_interrupted();
         (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(is_expected);
@@ -198,17 +189,17 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
 /// How a signal ended all copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignalEnd {
-    /// Another process, a timer or a limit sent it: it interrupted each copy at another place.
+    /// Another process, a timer or a limit sent it, so each copy was interrupted at a different point.
     FromOutside,
-    /// A fault of the program, which every copy reaches; or the exit status of a program that a signal ended.
+    /// A fault of the program, which every copy reaches, or an exit status that reports a signal.
     OfProgram,
 }
 
 impl SignalEnd {
-    /// Signals that faults, `abort` and traps raise where they happen: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+    /// Signals that faults, `abort` and traps raise synchronously: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
-    /// The signal that ended all copies, if it is one.
+    /// Returns how a signal ended all copies, or `None` if they did not all end alike by one.
     fn from_copies(copies: &[Profile]) -> Option<SignalEnd> {
         let first = copies.first()?.run.ending?;
         if copies.iter().any(|copy| copy.run.ending != Some(first)) {
@@ -217,19 +208,19 @@ impl SignalEnd {
         match first {
             ProcessEnding::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
             ProcessEnding::Signal(_) => Some(SignalEnd::OfProgram),
-            // Shells and signal handlers give the status 128 + signal. Only signals that end programs by default are
-            // recognised: other numbers may be a program's own status.
+            // Shells and signal handlers exit with 128 + signal. Only signals that end programs by default are recognised, since other
+            // values may be a program's own status.
             ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
         }
     }
 }
 
-/// Whether an image is a copy that counts a part.
+/// Returns whether an image is a copy that counts a part of the paths.
 pub fn is_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
-/// The copy's unit that was made of a unit of the program.
+/// Finds the copy's unit that was made from a unit of the program.
 fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&UnitProfile> {
     image.units.iter().filter(|u| parts::origin(&u.map) == Some(unit)).nth(occurrence)
 }
@@ -238,14 +229,14 @@ fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&U
 struct Part {
     copy: usize,
     within: Within,
-    /// Counts by number among all paths.
+    /// Counts by the program's path ID.
     counts: BTreeMap<u64, u64>,
-    /// Times of the first executions, if the copy notes them.
+    /// Times of first executions, if the copy records them.
     first_seen: Vec<(u64, u64)>,
 }
 
 impl Part {
-    /// Finds a copy's paths among all paths.
+    /// Translates a copy's counts to the program's path IDs.
     fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
         let within = Within::new(function, own).ok_or_else(other)?;
@@ -266,8 +257,8 @@ impl Part {
 }
 
 impl MergedCopies {
-    /// The counts of one function by path, from all copies that count some of it.
-    fn function(
+    /// Merges the counts of one function from all copies that count some of it.
+    fn merge_function(
         &mut self,
         function: &FunctionMap,
         of_edges: bool,
@@ -296,14 +287,21 @@ impl MergedCopies {
             several => {
                 let dag = function.dag()?;
                 let numbering = function.numbering(&dag)?;
-                self.shared(function, &dag, &numbering, several, &mut counts);
+                self.merge_shared_paths(function, &dag, &numbering, several, &mut counts);
                 self.check_flow(function, &counts)?;
             }
         }
         Ok(counts)
     }
 
-    fn shared(&mut self, function: &FunctionMap, dag: &Dag, numbering: &Numbering, parts: &[Part], counts: &mut BTreeMap<u64, u64>) {
+    fn merge_shared_paths(
+        &mut self,
+        function: &FunctionMap,
+        dag: &Dag,
+        numbering: &Numbering,
+        parts: &[Part],
+        counts: &mut BTreeMap<u64, u64>,
+    ) {
         for part in parts {
             for (&id, &count) in &part.counts {
                 if counts.insert(id, count).is_some() {
@@ -324,7 +322,7 @@ impl MergedCopies {
         }
     }
 
-    /// Whether for each cut edge as many paths begin after it as end with it.
+    /// Checks flow conservation: after each cut edge, as many paths must begin as end with it.
     fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
@@ -332,8 +330,8 @@ impl MergedCopies {
         Ok(())
     }
 
-    /// Images that all copies count in full.
-    fn others(&mut self, copies: &[Profile]) {
+    /// Compares and adds the images that all copies count in full.
+    fn add_full_images(&mut self, copies: &[Profile]) {
         let others = |p: &Profile| p.images.iter().filter(|i| !is_copy(i)).cloned().collect::<Vec<ImageProfile>>();
         let Some(first) = copies.first().map(others) else { return };
         for (copy, profile) in copies.iter().enumerate().skip(1) {
@@ -341,30 +339,30 @@ impl MergedCopies {
             for image in &first {
                 match own.iter().find(|i| i.identity == image.identity) {
                     None => self.divergences.push(CopyDivergence::Image { image: image.path.clone(), copy, function: None }),
-                    Some(same) => self.divergences.extend(differing(image, same, copy)),
+                    Some(same) => self.divergences.extend(first_difference(image, same, copy)),
                 }
             }
             let more = own.iter().filter(|i| first.iter().all(|f| f.identity != i.identity));
             self.divergences.extend(more.map(|i| CopyDivergence::Image { image: i.path.clone(), copy, function: None }));
         }
         let program = self.profile.images[0].identity;
-        let (again, others): (Vec<ImageProfile>, Vec<ImageProfile>) = first.into_iter().partition(|i| i.identity == program);
-        self.again = again.into_iter().next();
+        let (restarted, others): (Vec<ImageProfile>, Vec<ImageProfile>) = first.into_iter().partition(|i| i.identity == program);
+        self.restarted = restarted.into_iter().next();
         self.profile.images.extend(others);
     }
 
-    /// The whole profile, including counts of processes that started the program by its own name.
+    /// Returns the profile with the counts of processes that started the original program.
     pub fn into_profile(mut self) -> Profile {
-        if let Some(again) = self.again {
-            let units = self.profile.images[0].units.iter_mut().zip(&again.units);
+        if let Some(restarted) = self.restarted {
+            let units = self.profile.images[0].units.iter_mut().zip(&restarted.units);
             units.for_each(|(unit, more)| unit.counts.merge(&more.counts));
         }
         self.profile
     }
 }
 
-/// The first function that was counted differently.
-fn differing(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
+/// Finds the first function with different counts.
+fn first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
     let pairs = one.units.iter().zip(&other.units);
     let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));
     let (_, _, function) = functions.find(|(a, b, f)| a.counts_of(f).ne(b.counts_of(f)))?;

@@ -1,36 +1,36 @@
-//! What a unit's counters hold: executions, and for some builds events and the time of the first execution.
+//! Counts of a unit's counters: executions, and for some builds events and times of first executions.
 //!
-//! Lists are sparse and ascending by counter. Executions are never zero. Events and times belong to few counters or to none, so they
-//! are lists of their own: a profile without them takes 16 bytes a path.
+//! Lists are sparse and ascending by counter. Events and times are separate lists, since few counters have them: a profile without them
+//! takes 16 bytes per path.
 
 use crate::events::{self, PathEvents};
 use crate::sum;
 use std::ops::Range;
 
-/// What the counters of a unit hold.
+/// Counts of a unit's counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Executions, by index of the counter within the unit; ascending, none is zero.
+    /// Executions by index of the counter within the unit; ascending, never zero.
     pub executions: Vec<(u64, u64)>,
-    /// Events by counter, ascending, if the unit sums some up ([`trodden_unit::UnitMap::events`]).
+    /// Events by counter, ascending, if the unit counts them ([`trodden_unit::UnitMap::events`]).
     pub events: Vec<(u64, PathEvents)>,
-    /// Time of the first execution in nanoseconds since 1970, by counter, ascending, where the program notes it
+    /// Time of the first execution in nanoseconds since 1970, by counter, ascending, if the unit records it
     /// ([`trodden_unit::UnitMap::has_times`]).
     pub first_seen: Vec<(u64, u64)>,
 }
 
 impl Counts {
-    /// Executions alone; they are ascending by counter.
+    /// Creates counts from executions, which must be ascending by counter.
     pub fn from_executions(executions: Vec<(u64, u64)>) -> Counts {
         Counts { executions, ..Counts::default() }
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.executions.is_empty()
     }
 
-    /// Executions of a counter.
+    /// Number of executions of a counter.
     pub fn executions_of(&self, counter: u64) -> u64 {
         find(&self.executions, counter).unwrap_or(0)
     }
@@ -40,18 +40,18 @@ impl Counts {
         find(&self.events, counter).unwrap_or_default()
     }
 
-    /// Time of a counter's first execution, nanoseconds since 1970, if it is known.
+    /// Time of a counter's first execution in nanoseconds since 1970, if known.
     pub fn first_seen_of(&self, counter: u64) -> Option<u64> {
         find(&self.first_seen, counter)
     }
 
-    /// Executions of the counters of a range, ascending.
+    /// Executions of the counters in a range, ascending.
     pub fn within(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let from = self.executions.partition_point(|c| c.0 < counters.start);
         self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)
     }
 
-    /// Adds what the same counters hold elsewhere.
+    /// Merges other counts of the same counters.
     pub fn merge(&mut self, more: &Counts) {
         if !more.executions.is_empty() {
             self.executions = sum::merge(&self.executions, &more.executions, u64::saturating_add);
@@ -64,7 +64,7 @@ impl Counts {
         }
     }
 
-    /// Keeps what belongs to some counters.
+    /// Drops what belongs to other counters.
     pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.executions.retain(|c| keep(c.0));
         self.events.retain(|c| keep(c.0));

@@ -1,10 +1,8 @@
-//! From the words of a region to counters: each kind of observation decodes its own words ([`observe`]).
+//! Decodes the words of a unit's regions into counters. Each kind of observation decodes its own words ([`observe`]).
 //!
-//! Most words are added up over regions (threads) first and decoded then: which path a word counts is in the map, and the same for
-//! all threads. Two kinds cannot be added word by word. In which cell of a table a path is counted depends on what its thread counted
-//! before, so that keys and counts are read region by region. Times of first executions have a minimum, not a sum.
-//!
-//! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
+//! Most words are summed over regions (threads) first and decoded afterwards, since the map says which path a word counts. Two kinds cannot
+//! be summed word by word. The cell of a table that counts a path depends on what the thread counted before, so keys and counts are read
+//! region by region. Times of first executions are combined by their minimum.
 
 use crate::counts::Counts;
 use crate::events::PathEvents;
@@ -16,48 +14,45 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, UnitMap};
 
-/// Reads the words of one unit in all regions of a file.
+/// Decodes the words of one unit in all regions of a file.
 pub struct UnitDecoder<'m> {
     map: &'m UnitMap,
-    /// Words that are added up over regions.
+    /// Words that are summed over regions.
     sums: Sums,
     tables: Tables,
     times: Times,
 }
 
-/// What was decoded.
+/// The decoded counters of a unit.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// What the unit's counters hold.
+    /// The unit's counts.
     pub counts: Counts,
-    /// Cells of tables that make no sense.
+    /// Number of table cells that make no sense: a count without a key, or of a path that does not exist.
     pub damaged_cells: u64,
 }
 
 impl<'m> UnitDecoder<'m> {
-    /// A reader of this unit's words.
+    /// Creates a decoder of the unit's words.
     pub fn new(map: &'m UnitMap) -> UnitDecoder<'m> {
         UnitDecoder { map, sums: Sums::default(), tables: Tables::new(map), times: Times::new(map) }
     }
 
-    /// A word of a region that is not zero: its place among the unit's words, where it is in the file, and what it holds. Words of a
-    /// region come in order.
-    pub fn word(&mut self, index: u64, offset: u64, value: u64) {
-        if self.tables.word(index, offset, value) || self.times.word(index, value) {
+    /// Adds a nonzero word of a region, given its index among the unit's words and its offset in the file. The words of a region must be
+    /// added in ascending order.
+    pub fn add_word(&mut self, index: u64, offset: u64, value: u64) {
+        if self.tables.add_word(index, offset, value) || self.times.add_word(index, value) {
             return;
         }
         self.sums.add(index, value);
     }
 
-    /// A word that was added up over regions already.
-    pub fn sum(&mut self, index: u64, value: u128) {
+    /// Adds a word that was already summed over regions.
+    pub fn add_sum(&mut self, index: u64, value: u128) {
         self.sums.add_wide(index, value);
     }
 
-    /// What the counters hold.
-    ///
-    /// # Errors
-    /// The map is damaged.
+    /// Decodes the words that were added.
     pub fn finish(self) -> Result<Decoded, MapError> {
         let (words, overflow) = self.sums.finish();
         let (words, events) = match self.map.events() {
@@ -65,9 +60,9 @@ impl<'m> UnitDecoder<'m> {
             None => (words, Vec::new()),
         };
         let mut executions = self.tables.sums;
-        by_counter(self.map, &words, |counter, count| executions.add(counter, count))?;
+        for_each_counter(self.map, &words, |counter, count| executions.add(counter, count))?;
         let mut sums = BTreeMap::<u64, PathEvents>::new();
-        by_counter(self.map, &events, |counter, events| {
+        for_each_counter(self.map, &events, |counter, events| {
             sums.entry(counter).and_modify(|sum| *sum = sum.add(events)).or_insert(events);
         })?;
         let events = sums.into_iter().filter(|(_, events)| *events != PathEvents::default()).collect();
@@ -76,8 +71,8 @@ impl<'m> UnitDecoder<'m> {
     }
 }
 
-/// Gives words that were added up over regions, ascending, to the counters for which they stand.
-fn by_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: impl FnMut(u64, T)) -> Result<(), MapError> {
+/// Calls `put` with the counter that each word stands for. The words are summed over regions, and ascending.
+fn for_each_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: impl FnMut(u64, T)) -> Result<(), MapError> {
     let coded = |f: &'m FunctionMap| Some((observe::coded_range(&f.storage)?, f));
     let mut functions: Vec<(Range<u64>, &FunctionMap)> = map.functions.iter().filter_map(coded).collect();
     functions.sort_by_key(|(range, _)| range.start);

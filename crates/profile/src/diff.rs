@@ -1,10 +1,9 @@
-//! Comparing two profiles: which paths appeared, vanished, or changed their share.
+//! Compares two profiles: which paths appeared, vanished, or changed their share.
 //!
-//! Paths are compared by number, so both profiles must be of one build. On request, functions of different builds are matched if their
-//! name, graph, numbering and instructions are equal: then their numbers mean the same paths. No other functions are matched.
-//!
-//! A path's *share of its function* is its executions divided by those of all complete paths of the function. Its *share of the program* is
-//! its executed instructions (executions times instructions) divided by those of all complete paths of the program.
+//! Paths are compared by ID, so both profiles must be of one build. On request, functions of different builds are matched if their names,
+//! graphs, numberings and instructions are equal, so that their IDs mean the same paths. A path's *share of its function* is its part of
+//! the executions of all complete paths of the function; its *share of the program* is its part of the instructions executed on all
+//! complete paths.
 
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, UnitProfile};
@@ -15,26 +14,26 @@ use std::sync::Arc;
 use trodden_flow::Node;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
-/// What to compare, and the thresholds of reported changes.
+/// What to compare, and thresholds below which changes are not reported.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
     /// Match equal functions of different builds.
     pub across_builds: bool,
-    /// Least change of a path's share of its function, from 0 to 1. Paths that appeared or vanished count as changed by their whole share.
+    /// Minimum change of a path's share of its function, from 0 to 1. A path that appeared or vanished changed by its whole share.
     pub least_function_share: f64,
-    /// Least change of a path's share of the program, from 0 to 1.
+    /// Minimum change of a path's share of the program, from 0 to 1.
     pub least_program_share: f64,
-    /// Least number of executions in at least one of the profiles.
+    /// Minimum number of executions in at least one of the profiles.
     pub least_count: u64,
-    /// Whether paths are reported whose count changed and whose share did not.
+    /// Whether to report paths whose count changed but whose share did not.
     pub counts: bool,
 }
 
 /// The differences of two profiles.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Functions with differences, the greatest change of the program first. One whose paths did not change is among
-    /// them if it has unfinished paths on one side only.
+    /// Functions with differences, the greatest change of the program first. Includes functions without changed paths that have unfinished
+    /// paths in only one profile.
     pub functions: Vec<FunctionDiff>,
     /// Number of functions that were compared.
     pub compared: usize,
@@ -42,52 +41,51 @@ pub struct Diff {
     pub only_before: Vec<String>,
     /// Functions executed in the second profile that have no counterpart in the first, by name.
     pub only_after: Vec<String>,
-    /// Their overlap.
+    /// Overlap of the two profiles.
     pub overlap: Overlap,
 }
 
-/// Sum over all paths of the smaller of their two shares of the program, from 0 to 1: 1 if all shares are equal.
-/// Functions that could not be compared share nothing. If counts are from bursts, shares are those of the
-/// estimates.
+/// Sum over all paths of the smaller of their two shares of the program, from 0 to 1; 1 means that all shares are equal. Functions that
+/// could not be compared have no overlap. Sampled profiles are compared by their estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// Of shares of executions of complete paths.
+    /// Overlap of the shares of executions of complete paths.
     pub executions: f64,
-    /// Of shares of executed instructions.
+    /// Overlap of the shares of executed instructions.
     pub instructions: f64,
 }
 
 /// Differences in one function.
 #[derive(Clone, Debug)]
 pub struct FunctionDiff {
-    /// Path of the image it is part of, in the second profile.
+    /// Path of its image in the second profile.
     pub image: String,
-    /// Its unit's map, of the second profile.
+    /// Map of its unit in the second profile.
     pub unit: Arc<UnitMap>,
-    /// Its place in that.
+    /// Its index in the unit.
     pub function: usize,
-    /// Executions of its entry, before and after.
+    /// Calls of the function, before and after.
     pub entries: (u64, u64),
     /// Executions of complete paths, before and after.
     pub executions: (u64, u64),
-    /// Paths that were not finished, before and after.
+    /// Executions of unfinished paths, before and after.
     pub unfinished: (i64, i64),
-    /// Its paths that changed, the greatest change of share first.
+    /// Its changed paths, the greatest change of share first.
     pub paths: Vec<PathDiff>,
-    /// Sum of its paths' changes of their shares of the program.
+    /// Sum of the changes of its paths' shares of the program.
     pub weight: f64,
 }
 
-/// What happened to a path.
+/// How a path changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathChange {
     /// It was not executed before.
     Appeared,
-    /// It is not executed any more.
+    /// It is no longer executed.
     Vanished,
     /// Its share changed.
     Share,
-    /// Its count changed, not its share.
+    /// Its count changed, but not its share.
     Count,
 }
 
@@ -96,7 +94,7 @@ pub enum PathChange {
 pub struct PathDiff {
     /// Its number.
     pub id: u64,
-    /// What happened.
+    /// How it changed.
     pub change: PathChange,
     /// Executions before and after.
     pub counts: (u64, u64),
@@ -116,12 +114,12 @@ impl FunctionDiff {
 }
 
 impl PathDiff {
-    /// By how much its share of the function changed, without sign.
+    /// Absolute change of its share of the function.
     pub fn function_change(&self) -> f64 {
         (self.function_share.1 - self.function_share.0).abs()
     }
 
-    /// By how much its share of the program changed, without sign.
+    /// Absolute change of its share of the program.
     pub fn program_change(&self) -> f64 {
         (self.program_share.1 - self.program_share.0).abs()
     }
@@ -130,13 +128,13 @@ impl PathDiff {
 /// Compares two profiles, each given with a name for messages.
 ///
 /// # Errors
-/// They are of different builds (unless that is allowed), have no image in common, or are damaged.
+/// The profiles are of different builds (unless that is allowed), have no image in common, or contain a damaged map.
 pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<Diff, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
     }
-    let one = before.1.images.len() == 1 && after.1.images.len() == 1;
-    let (old, new) = (Side::new(before, options, one)?, Side::new(after, options, one)?);
+    let single_image = before.1.images.len() == 1 && after.1.images.len() == 1;
+    let (old, new) = (DecodedProfile::new(before, options, single_image)?, DecodedProfile::new(after, options, single_image)?);
     let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
@@ -144,14 +142,14 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
         Diff { functions: Vec::new(), compared: 0, only_before: Vec::new(), only_after: Vec::new(), overlap: Overlap::default() };
     for key in keys {
         match (old.functions.get(key), new.functions.get(key)) {
-            (Some(a), Some(b)) if alike(a.map(), b.map()) => {
+            (Some(a), Some(b)) if are_same_code(a.map(), b.map()) => {
                 diff.compared += 1;
                 diff.overlap.add(a, b, &old, &new);
                 diff.functions.extend(compare(a, b, (old.instructions, new.instructions), options));
             }
             (a, b) => {
-                diff.only_before.extend(a.and_then(Entry::executed));
-                diff.only_after.extend(b.and_then(Entry::executed));
+                diff.only_before.extend(a.and_then(DecodedFunction::executed));
+                diff.only_after.extend(b.and_then(DecodedFunction::executed));
             }
         }
     }
@@ -191,29 +189,29 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
     Ok(())
 }
 
-/// What functions are matched by: the image's identity (its file's name across builds, if there are several), the unit
-/// (its source across builds), the function's name, and its occurrence among those that agree in all this.
+/// What functions are matched by: the image (its identity, or across builds its file name if there are several), the unit (its identity, or
+/// across builds its source), the function's name, and its occurrence among those for which all of these are equal.
 type Key = (String, String, String, usize);
 
-/// One profile, decoded.
-struct Side<'a> {
-    functions: BTreeMap<Key, Entry<'a>>,
-    /// Executed instructions of all complete paths.
+/// One decoded profile.
+struct DecodedProfile<'a> {
+    functions: BTreeMap<Key, DecodedFunction<'a>>,
+    /// Instructions executed on all complete paths.
     instructions: u128,
-    /// Estimated executions and instructions of all complete paths, for sampled profiles. Only their ratios matter.
+    /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only their ratios matter.
     estimated: (f64, f64),
 }
 
-struct Entry<'a> {
+struct DecodedFunction<'a> {
     image: &'a ImageProfile,
     unit: &'a UnitProfile,
     function: usize,
     paths: FunctionPaths,
-    /// Executions of its complete paths: counts, or estimates if the profile was sampled.
+    /// Executions of its complete paths, estimated if the profile was sampled.
     weighted: Vec<f64>,
 }
 
-/// Executions of complete paths, for shares of the program: counts; for sampled profiles, counts corrected for the slowdown by counting.
+/// Executions of complete paths: the counts, which in sampled profiles are corrected for the slowdown by counting.
 fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
     let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| unit.map.experiment.is_sampled());
     let weighted = |p: &PathCount| match bursts {
@@ -223,41 +221,43 @@ fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &F
     paths.complete.iter().map(weighted).collect()
 }
 
-impl<'a> Side<'a> {
-    /// `one`: each profile has one image. These are matched whatever their files are called, because variants of a program have different
-    /// names.
-    fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, one: bool) -> Result<Side<'a>, ProfileError> {
-        let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
+impl<'a> DecodedProfile<'a> {
+    /// Decodes a profile. `single_image`: both profiles have one image, which is matched whatever its file is called, because variants of a
+    /// program have different names.
+    fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, single_image: bool) -> Result<DecodedProfile<'a>, ProfileError> {
+        let mut decoded = DecodedProfile { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
         for image in &profile.images {
             for unit in &image.units {
-                let (of, part) = match options.across_builds {
-                    true if one => (String::new(), unit.map.source.clone()),
+                let (image_key, unit_key) = match options.across_builds {
+                    true if single_image => (String::new(), unit.map.source.clone()),
                     true => (file_name(&image.path), unit.map.source.clone()),
                     false => (image.identity.to_string(), unit.unit.to_string()),
                 };
                 for (function, map) in unit.map.functions.iter().enumerate() {
-                    let key = (of.clone(), part.clone(), map.name.clone());
+                    let key = (image_key.clone(), unit_key.clone(), map.name.clone());
                     let occurrence = seen.entry(key.clone()).or_default();
                     let paths = FunctionPaths::decode(map, unit.counts_of(map))
                         .map_err(|source| ProfileError::Map { name: name.to_owned(), source })?;
-                    side.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
+                    decoded.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
                     let weighted = weighted(profile, image, unit, map, &paths);
                     for (path, executions) in paths.complete.iter().zip(&weighted) {
-                        side.estimated.0 += executions;
-                        side.estimated.1 += executions * instructions(map, path) as f64;
+                        decoded.estimated.0 += executions;
+                        decoded.estimated.1 += executions * instructions(map, path) as f64;
                     }
-                    side.functions.insert((key.0, key.1, key.2, *occurrence), Entry { image, unit, function, paths, weighted });
+                    decoded
+                        .functions
+                        .insert((key.0, key.1, key.2, *occurrence), DecodedFunction { image, unit, function, paths, weighted });
                     *occurrence += 1;
                 }
             }
         }
-        Ok(side)
+        Ok(decoded)
     }
 }
 
 impl Overlap {
-    fn add(&mut self, old: &Entry, new: &Entry, before: &Side, after: &Side) {
+    fn add(&mut self, old: &DecodedFunction, new: &DecodedFunction, before: &DecodedProfile, after: &DecodedProfile) {
         let executions: HashMap<u64, f64> = old.paths.complete.iter().map(|p| p.id).zip(old.weighted.iter().copied()).collect();
         let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
         for (path, other) in new.paths.complete.iter().zip(&new.weighted) {
@@ -269,15 +269,15 @@ impl Overlap {
     }
 }
 
-impl Entry<'_> {
+impl DecodedFunction<'_> {
     fn map(&self) -> &FunctionMap {
         &self.unit.map.functions[self.function]
     }
 
-    /// Its name, if it was executed.
+    /// Its name; `None` if it was not executed.
     fn executed(&self) -> Option<String> {
-        let any = !self.paths.complete.is_empty() || !self.paths.all_finished();
-        any.then(|| self.map().plain_name().to_owned())
+        let is_executed = !self.paths.complete.is_empty() || !self.paths.all_finished();
+        is_executed.then(|| self.map().plain_name().to_owned())
     }
 
     fn unfinished(&self) -> i64 {
@@ -285,14 +285,14 @@ impl Entry<'_> {
     }
 }
 
-/// Whether path numbers of two functions mean the same paths of the same code, by their maps. Lines may differ.
-fn alike(one: &FunctionMap, other: &FunctionMap) -> bool {
+/// Returns whether path IDs of two functions mean the same paths of the same code. Source lines may differ.
+fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
         || (one.edges == other.edges && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
 }
 
-fn compare(old: &Entry, new: &Entry, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
+fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
     let totals = (old.paths.total(), new.paths.total());
     let mut pairs = BTreeMap::<u64, (u64, u64, &PathCount)>::new();
     for path in &old.paths.complete {
@@ -302,7 +302,7 @@ fn compare(old: &Entry, new: &Entry, programs: (u128, u128), options: &DiffOptio
         pairs.entry(path.id).or_insert((0, 0, path)).1 = path.count;
     }
     let mut paths: Vec<PathDiff> =
-        pairs.into_values().filter_map(|pair| change(new.map(), pair, totals, programs)).filter(|p| matters(p, options)).collect();
+        pairs.into_values().filter_map(|pair| change(new.map(), pair, totals, programs)).filter(|p| is_reported(p, options)).collect();
     let entries = (old.paths.entries(), new.paths.entries());
     let unfinished = (old.unfinished(), new.unfinished());
     let unfinished_differs = (unfinished.0 == 0) != (unfinished.1 == 0);
@@ -323,7 +323,7 @@ fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (
         (0, 0) => return None,
         (0, _) => PathChange::Appeared,
         (_, 0) => PathChange::Vanished,
-        // Exact arithmetic: rounding must not make equal shares differ.
+        // Exact arithmetic, so that rounding does not make equal shares differ.
         (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => PathChange::Share,
         (a, b) if a != b => PathChange::Count,
         _ => return None,
@@ -340,7 +340,7 @@ fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (
     })
 }
 
-fn matters(path: &PathDiff, options: &DiffOptions) -> bool {
+fn is_reported(path: &PathDiff, options: &DiffOptions) -> bool {
     let enough = path.counts.0.max(path.counts.1) >= options.least_count;
     match path.change {
         PathChange::Count => enough && options.counts,
@@ -348,7 +348,7 @@ fn matters(path: &PathDiff, options: &DiffOptions) -> bool {
     }
 }
 
-/// Instructions on a path.
+/// Number of instructions on a path.
 fn instructions(map: &FunctionMap, path: &PathCount) -> u64 {
     path.blocks.iter().map(|b| u64::from(map.blocks[b.index()].instructions)).sum()
 }

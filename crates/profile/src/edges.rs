@@ -1,10 +1,9 @@
-//! LLVM's edge profile of a program, as it follows from its paths.
+//! LLVM's edge profile of a program, computed from its paths.
 //!
-//! The program was built with counter placeholders ([`trodden_unit::edge_profile`]): places in blocks where LLVM would increment a counter.
-//! A counter's value is the sum over its placeholders of the block's executions times the increment, plus the values of the unit's own
-//! counters for it. Executions include those of unfinished paths, up to their last call, and both processes execute what was under way at a
-//! fork ([`crate::forks`]). Units with the same function (inlined, or a copy of a template) are summed by name and hash of the function's
-//! graph, as LLVM's own counters would be.
+//! The program was built with placeholders where LLVM would increment a counter ([`trodden_unit::edge_profile`]). A counter's value is the
+//! sum, over its placeholders, of the block's executions times the increment, plus the unit's own counters for it. Unfinished paths count
+//! up to their last call, and code that was active at a fork counts for both processes ([`crate::forks`]). Functions that are in several
+//! units (inlined, or instances of templates) are summed by name and hash of the graph, as LLVM's own counters would be.
 
 mod values;
 
@@ -22,31 +21,31 @@ use values::{Values as PlaceValues, add_values, sorted};
 /// LLVM's counters of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeCounts {
-    /// LLVM's 64-bit version with flags.
+    /// LLVM's profile version with its variant flags.
     pub version: u64,
     /// Functions by name, then by hash.
     pub functions: Vec<FunctionEdges>,
-    /// Sources of units that were built without placeholders: their functions are missing.
+    /// Source files of units that were built without placeholders, so that their functions are missing.
     pub without_markers: Vec<String>,
 }
 
 /// LLVM's counters of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionEdges {
-    /// Name in LLVM's profiles (`main`, `file.c;local`).
+    /// Name in LLVM's profiles, such as `main` or `file.c;local`.
     pub name: String,
-    /// Hash of its graph.
+    /// Hash of its control-flow graph.
     pub hash: u64,
-    /// Values.
+    /// Values of the counters.
     pub counts: Vec<u64>,
     /// Bitmaps of the executed test vectors of its decisions (MC/DC).
     pub bitmap: Vec<u8>,
-    /// Profiled values, for each kind and site.
+    /// Profiled values by kind and site.
     pub values: [Vec<SiteValues>; 3],
 }
 
 impl FunctionEdges {
-    /// Adds the counts and executed vectors of the same function in another program. Profiled values stay as they are.
+    /// Adds the counts and test vectors of the same function in another program. Profiled values are not changed.
     pub fn add(&mut self, other: &FunctionEdges) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.bitmap.resize(self.bitmap.len().max(other.bitmap.len()), 0);
@@ -58,29 +57,29 @@ impl FunctionEdges {
 /// The values at one site, most frequent first.
 pub type SiteValues = Vec<(NotedValue, u64)>;
 
-/// Why there is no edge profile.
+/// Reason why there is no edge profile.
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
-    /// Nothing was built for it.
+    /// No unit was built with placeholders.
     #[error(
-        "the program of this profile was built without LLVM's counters: build it with `trodden build --coverage -- ...` for \
+        "the program of this profile was built without LLVM's counters. Build it with `trodden build --coverage -- ...` for \
             coverage, or `trodden build --pgo -- ...` for `-fprofile-use` (`cargo trodden build` takes \
             both options, too), and record again"
     )]
     NoPlaceholders,
-    /// Units of different compilers.
+    /// Units were built for different kinds or versions of LLVM's profiles.
     #[error(
-        "units of the program were built for different kinds of LLVM's profiles ({one:#x} and {other:#x}): build all of them \
+        "units of the program were built for different kinds of LLVM profiles ({one:#x} and {other:#x}): build all of them \
             with one compiler and one of --pgo and --coverage"
     )]
     Versions {
-        /// One unit's word of version and flags.
+        /// Version and flags of one unit.
         one: u64,
-        /// Another's.
+        /// Version and flags of another.
         other: u64,
     },
-    /// The map is damaged.
-    #[error("unit {unit}: its counter placeholders are damaged ({what}): build the program again, and record again")]
+    /// The placeholders in a map are damaged.
+    #[error("the counter placeholders of unit {unit} are damaged ({what}): build the program again, and record again")]
     Damaged {
         /// The unit's source.
         unit: String,
@@ -97,7 +96,7 @@ pub enum EdgeError {
 pub(crate) struct EdgeCounters {
     counters: Vec<i128>,
     bits: Vec<i128>,
-    /// Values for each kind and site.
+    /// Profiled values by kind and site.
     pub(crate) values: [Vec<PlaceValues>; 3],
 }
 
@@ -105,13 +104,12 @@ pub(crate) struct EdgeCounters {
 pub(crate) type ProfileFunctions = BTreeMap<(u64, u64), EdgeCounters>;
 
 impl EdgeCounts {
-    /// The values of all counters. `targets` gives for each image the functions that indirect calls may have
-    /// called; `None` if that is unknown.
+    /// Computes the values of all counters. `targets` returns the functions of an image that indirect calls may have called.
     ///
     /// # Errors
-    /// The program was built without placeholders, or a map is damaged.
+    /// The program was built without placeholders or for different versions, or a map is damaged.
     pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
-        let mut sum = CountersOfUnits::default();
+        let mut sum = CounterSums::default();
         profile.images.iter().flat_map(|image| &image.units).try_for_each(|unit| sum.add(unit))?;
         for image in &profile.images {
             add_values(&mut sum.values, image, targets(image))?;
@@ -119,12 +117,9 @@ impl EdgeCounts {
         sum.counts()
     }
 
-    /// The values of the counters of one image, without profiled values.
-    ///
-    /// # Errors
-    /// A map is damaged, or the image was built without placeholders.
+    /// Computes the values of the counters of one image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
-        let mut sum = CountersOfUnits::default();
+        let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;
         sum.counts()
     }
@@ -132,27 +127,27 @@ impl EdgeCounts {
 
 /// Counters summed over units.
 #[derive(Default)]
-struct CountersOfUnits {
+struct CounterSums {
     values: ProfileFunctions,
     names: HashMap<u64, String>,
     version: Option<u64>,
     without_markers: Vec<String>,
 }
 
-impl CountersOfUnits {
+impl CounterSums {
     fn add(&mut self, unit: &UnitProfile) -> Result<(), EdgeError> {
         let Some(edges) = &unit.map.edge_profile else {
             self.without_markers.push(unit.map.source.clone());
             return Ok(());
         };
-        // A unit in which LLVM counts nothing has no version. The version of coverage is 0: no flag is set.
+        // A unit in which LLVM counts nothing has no version. 0 is a version: that of coverage, without flags.
         if !edges.functions.is_empty() {
             let one = *self.version.get_or_insert(edges.version);
             if one != edges.version {
                 return Err(EdgeError::Versions { one, other: edges.version });
             }
         }
-        self.names.extend(edges.names.iter().map(|n| (key(n), n.clone())));
+        self.names.extend(edges.names.iter().map(|n| (name_hash(n), n.clone())));
         add_unit(&mut self.values, unit, edges)
     }
 
@@ -176,13 +171,13 @@ fn functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<
     Ok(functions)
 }
 
-/// Eight bits, the lowest first, each set if its count is not 0.
+/// Packs eight counts into a byte, lowest bit first; a bit is set if its count is positive.
 fn byte(counts: &[i128]) -> u8 {
     counts.iter().rev().fold(0, |byte, count| byte << 1 | u8::from(*count > 0))
 }
 
-/// LLVM's key for a name.
-fn key(name: &str) -> u64 {
+/// LLVM's hash of a function name.
+fn name_hash(name: &str) -> u64 {
     let digest = Md5::digest(name.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
@@ -199,7 +194,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
     }
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
         let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function number out of range"))?;
-        let known = all.get_mut(&(function.name, function.hash)).expect("entered above");
+        let known = all.get_mut(&(function.name, function.hash)).expect("inserted above");
         let value = match counter.index.checked_sub(function.counters) {
             None => known.counters.get_mut(counter.index as usize),
             Some(bit) => known.bits.get_mut(bit as usize),
@@ -228,7 +223,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
     Ok(())
 }
 
-/// Executions of a placeholder.
+/// Returns how often a placeholder was executed; `None` if its block does not exist.
 fn executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
     let entered = i128::from(*paths.blocks.get(placeholder.block.index())?);
     let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&placeholder.block)).map(|u| i128::from(u.count));

@@ -1,20 +1,20 @@
-//! Errors of profiles. Each message names the file (or the run, the image) and the remedy.
+//! Errors of this crate. Each message names the file (or the run, or the image) and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use trodden_unit::{Identity, MapError};
 
-/// A failure in this crate.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The system refused.
+    /// A system call failed.
     #[error("{path}: cannot {action}: {source}{}", remedy(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried (`read`, `write`).
+        /// What failed (`read`, `write`).
         action: &'static str,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// A file is of another kind than expected.
@@ -27,9 +27,9 @@ pub enum ProfileError {
         /// What was found.
         what: String,
     },
-    /// A file has a version that this program does not know.
+    /// A file has a version that this program does not read.
     #[error(
-        "{path}: written in format {found} of a {kind}, this program reads format {known}: use the version of trodden that wrote it, or \
+        "{path}: {kind} of format {found}, but this version of trodden reads format {known}: use the version that wrote the file, or \
             record again"
     )]
     Version {
@@ -42,7 +42,7 @@ pub enum ProfileError {
         /// Version known.
         known: u64,
     },
-    /// A file of a version before files had their present head.
+    /// A file of a version before files had their present header.
     #[error("{path}: a {kind} of an earlier version of trodden: use that version, or record again")]
     Earlier {
         /// The file.
@@ -50,25 +50,25 @@ pub enum ProfileError {
         /// Kind of file.
         kind: &'static str,
     },
-    /// A stored profile of an older layout.
+    /// A stored profile has an older layout.
     #[error(
-        "{path}: made by an older version of trodden ({what} has layout {found}, this program reads {known}): build the program again \
+        "{path}: made by an older version of trodden ({what} has layout {found}, this version reads {known}): build the program again \
             and record again, or use the version that made it"
     )]
     Older {
         /// The file.
         path: PathBuf,
-        /// Which block of it.
+        /// The part of the file.
         what: String,
         /// Layout found.
         found: u32,
         /// Layout known.
         known: u32,
     },
-    /// A stored profile of a newer layout.
-    #[error("{path}: made by a newer version of trodden ({what} has layout {found}, this program reads {known}): use that version")]
+    /// A stored profile has a newer layout.
+    #[error("{path}: made by a newer version of trodden ({what} has layout {found}, this version reads {known}): use that version")]
     Newer {
-        /// The file.
+        /// The part of the file.
         path: PathBuf,
         /// Which block of it.
         what: String,
@@ -77,21 +77,21 @@ pub enum ProfileError {
         /// Layout known.
         known: u32,
     },
-    /// The program that writes a raw file ended before the file was set up.
-    #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
+    /// The program that writes a raw file has not set it up, or ended before.
+    #[error("{0}: the program ended before this raw file was set up, so it has no counts. Delete it")]
     NotReady(PathBuf),
-    /// The program that was to write a raw file had no room for it.
+    /// The program that should write a raw file had no room for it.
     #[error(
-        "{0}: there was no room for it on the disk, or within the limit of files (ulimit -f), so that the counts of its program are \
-            lost: free space or raise the limit, and record again"
+        "{0}: the disk was full or the file size limit (ulimit -f) too low, so the counts of the program are lost. Free space or \
+            raise the limit, and record again"
     )]
     GivenUp(PathBuf),
-    /// A raw file is damaged so that nothing can be recovered.
+    /// A raw file is so damaged that nothing can be recovered.
     #[error("{path}: damaged at byte {offset}: {what}; nothing in it can be recovered: record again")]
     RawDamaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong.
         what: String,
@@ -101,38 +101,38 @@ pub enum ProfileError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong.
         what: String,
     },
-    /// Nothing in a damaged profile could be read.
-    #[error("{path}: nothing in it is intact ({lost} damaged parts)")]
+    /// No part of a profile is intact.
+    #[error("{path}: no part of it is intact ({lost} damaged). Record again")]
     NothingIntact {
         /// The file.
         path: PathBuf,
-        /// Number of losses.
+        /// Number of damaged parts.
         lost: usize,
     },
-    /// Two profiles hold different builds of one program or library.
+    /// Two profiles are of different builds of one program or library.
     #[error(
         "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}; record both with one build{remedy}"
     )]
     OtherBuild {
         /// Path of the executable or library.
         image: String,
-        /// First profile.
+        /// Name of the first profile.
         one_name: String,
         /// Its image's identity.
         one: Identity,
-        /// Second profile.
+        /// Name of the second profile.
         other_name: String,
         /// Its image's identity.
         other: Identity,
-        /// What else can be done, as the end of a sentence.
+        /// Alternative remedy, as the end of the sentence.
         remedy: &'static str,
     },
-    /// A sampled profile and one that was counted in full.
+    /// One profile was sampled, the other counted in full.
     #[error(
         "{name} was {what}, the profiles before it were {others}: merge them separately, and compare their shares with `trodden diff \
             --across-builds`"
@@ -140,22 +140,22 @@ pub enum ProfileError {
     SampledAndFull {
         /// The profile.
         name: String,
-        /// What it is.
+        /// How it was counted.
         what: &'static str,
-        /// What the others are.
+        /// How the others were counted.
         others: &'static str,
     },
-    /// Sampled profiles that were counted for different shares of their time.
+    /// Profiles were sampled for different shares of their time.
     #[error(
-        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %: in a sum, runs would not weigh \
-            alike; sample with the same --burst and --every"
+        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %, so merging would weight the \
+            runs unequally. Sample all of them with the same --burst and --every"
     )]
     OtherShare {
         /// The profile.
         name: String,
-        /// Its share in per cent.
+        /// Its share in percent.
         share: f64,
-        /// That of the others.
+        /// Share of the others in percent.
         others: f64,
     },
     /// Two profiles have no image in common.
@@ -178,27 +178,27 @@ pub enum ProfileError {
         /// What is wrong.
         source: MapError,
     },
-    /// The run store's database refused.
-    #[error("{path}: run store: {source}; if it goes on, delete this file: it is made again from the profiles beside it")]
+    /// The run store's database reported an error.
+    #[error("{path}: run store: {source}. If this persists, delete this file: trodden rebuilds it from the profiles in the store")]
     Database {
         /// The database.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: rusqlite::Error,
     },
     /// The run store cannot be written.
     #[error(
-        "{folder}: the run store cannot be written ({why}): look at the folder's permissions and the free space, or write the profile \
+        "{folder}: the run store cannot be written ({why}): check the folder's permissions and the free space, or write the profile \
          elsewhere (`trodden record --no-store --output FILE`)"
     )]
     StoreUnwritable {
         /// Its folder.
         folder: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// No run store was found.
-    #[error("no run store (`{folder}`) in {start} or a folder above it: `trodden record -- PROGRAM` makes one")]
+    #[error("no run store (`{folder}`) in {start} or a folder above it: `trodden record -- PROGRAM` creates one")]
     NoStore {
         /// Name of the folder.
         folder: &'static str,
@@ -216,9 +216,9 @@ pub enum ProfileError {
     NoRun {
         /// The store.
         store: PathBuf,
-        /// What was given.
+        /// What was asked for.
         wanted: String,
-        /// What there is.
+        /// The runs and suites there are.
         known: String,
     },
     /// A name that no suite can have.
@@ -235,12 +235,12 @@ impl ProfileError {
     }
 }
 
-/// What to do where the system refuses.
+/// Suggests a remedy for an I/O error, as the end of the message.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name",
-        io::ErrorKind::PermissionDenied => "; check who may read and write it",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or name a file on another file system",
+        io::ErrorKind::PermissionDenied => "; check its permissions",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or choose a file on another file system",
         _ => "",
     }
 }

@@ -1,35 +1,32 @@
-//! Events of paths: sums and sums of squares beside the counts, from which mean and standard deviation follow.
+//! Hardware or other events of paths: sums and sums of squares, which give the mean and standard deviation.
 //!
-//! Sums may be negative, because the
-//! estimated cost of reading the event counter is subtracted. Sums of squares are never negative.
-//!
-//! Invariant: events belong to counters in ascending order, and none is listed whose sum and squares are both zero.
+//! Sums may be negative, because the estimated cost of reading the counter is subtracted. Lists are ascending by counter, and have no
+//! entries whose sum and squares are both zero.
 
 use crate::sum;
 use serde::{Deserialize, Serialize};
 
-/// Events of all executions of a path.
+/// Events during all executions of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEvents {
-    /// Sum of its own events: without those of paths of callees, and of reading the counter.
+    /// Sum of the path's own events, without those of callees and of reading the counter.
     pub sum: i128,
-    /// Sum of the squares of each execution's.
+    /// Sum of the squares of the events of each execution.
     pub squares: u128,
 }
 
 impl PathEvents {
-    /// Events of one execution, on average. `count` is the number of executions.
+    /// Mean number of events per execution; `count` is the number of executions.
     pub fn mean(&self, count: u64) -> f64 {
         if count == 0 { 0.0 } else { self.sum as f64 / count as f64 }
     }
 
-    /// Standard deviation of one execution's events.
+    /// Standard deviation of the events per execution; `count` is the number of executions.
     pub fn deviation(&self, count: u64) -> f64 {
         if count == 0 {
             return 0.0;
         }
-        // Computed over a common denominator where that is exact: the difference of two large and nearly equal
-        // floating-point numbers is not.
+        // Computed exactly over a common denominator if possible: the difference of two large, nearly equal floats is inaccurate.
         let count = u128::from(count);
         let exact = || self.squares.checked_mul(count)?.checked_sub(self.sum.unsigned_abs().checked_mul(self.sum.unsigned_abs())?);
         let mean = self.sum as f64 / count as f64;
@@ -40,13 +37,13 @@ impl PathEvents {
         variance.sqrt()
     }
 
-    /// The events of both.
+    /// The sum of both.
     pub(crate) fn add(self, other: PathEvents) -> PathEvents {
         PathEvents { sum: self.sum.saturating_add(other.sum), squares: self.squares.saturating_add(other.squares) }
     }
 }
 
-/// The sum of two lists.
+/// Adds two lists.
 pub fn merge(one: &[(u64, PathEvents)], other: &[(u64, PathEvents)]) -> Vec<(u64, PathEvents)> {
     let mut all = sum::merge(one, other, PathEvents::add);
     all.retain(|(_, events)| *events != PathEvents::default());
@@ -69,13 +66,13 @@ mod tests {
         let deviation = (values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / n).sqrt();
         assert!((events.mean(6) - mean).abs() < 1e-9 && (events.deviation(6) - deviation).abs() < 1e-9);
         assert_eq!((PathEvents::default().mean(0), PathEvents::default().deviation(0)), (0.0, 0.0));
-        // A large mean does not drown a small deviation.
+        // A small deviation is not lost in a large mean.
         let near = PathEvents { sum: 2 * 1_000_000_000_000 + 1, squares: 1_000_000_000_000u128.pow(2) + 1_000_000_000_001u128.pow(2) };
         assert_eq!(near.deviation(2), 0.5);
     }
 
     #[test]
-    fn sums_of_lists_leave_out_what_is_nothing() {
+    fn merging_drops_events_that_cancel_out() {
         let (back, events) = (PathEvents { sum: 3, squares: 0 }, [(1, PathEvents { sum: -3, squares: (8 << 64) + 4 })]);
         assert_eq!(merge(&events, &[(0, back), (1, back)]), [(0, back), (1, PathEvents { sum: 0, squares: (8 << 64) + 4 })]);
         assert_eq!(merge(&[(0, back)], &[(0, PathEvents { sum: -3, squares: 0 })]), []);

@@ -1,5 +1,4 @@
-//! Reasons why counts of a profile are not exact or not complete: what each kind of observation leaves out ([`observe`]), lost data.
-//!
+//! Reasons why the counts of a profile are inexact or incomplete: what each kind of observation leaves out ([`observe`]), and lost data.
 //! Sampling is described separately ([`crate::sampling`]).
 
 use crate::model::{Profile, Run, UnitProfile};
@@ -8,19 +7,19 @@ use trodden_unit::{FunctionMap, UnitMap, parts};
 
 pub use crate::observe::Inexact;
 
-/// The reasons that follow from the units' experiments.
+/// Returns the reasons that follow from the units' experiments.
 pub fn of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
     collect(maps.map(|map| (map, 0)), |_, _| 0)
 }
 
 impl Profile {
-    /// Whether executions of a function may be missing in its counts: a path of it that has no count may have been executed all the same.
+    /// Returns whether executions of a function may be missing, so that a path without a count may have been executed.
     pub fn may_lack(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
         self.lacks_paths(unit, function) || [self.run.lost, self.run.interrupted, self.run.diverged] != [0; 3]
     }
 
-    /// Whether a function's paths are not counted alike, so that the count of one says nothing of another's: it is sampled, counts a part
-    /// of its paths, or executions were counted without their path.
+    /// Returns whether counts of a function's paths cannot be compared: it is sampled, only some of its paths are counted, or some
+    /// executions were counted without their path.
     pub fn lacks_paths(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
         let is_sampled = self.sampling.as_ref().is_some_and(|sampling| match sampling.branches() {
             Some(branches) => !branches.is_complete(),
@@ -29,7 +28,7 @@ impl Profile {
         is_sampled || unit.map.has_times() || function.is_partial() || unit.unattributed(function) > 0
     }
 
-    /// The reasons why counts are not exact; empty if all are exact.
+    /// Returns the reasons why counts are inexact; empty if all are exact.
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
         let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].unattributed(function));

@@ -1,4 +1,4 @@
-//! The known paths of a profile, for a residual build.
+//! The known paths of a profile, as input of a residual build.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
@@ -6,44 +6,44 @@ use trodden_flow::Plan;
 use trodden_flow::dag::Entries;
 use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings};
 
-/// Why a residual build cannot use the paths of a profile.
+/// Reason why a residual build cannot use the paths of a profile.
 #[derive(Debug, thiserror::Error)]
-pub enum NotKnown {
+pub enum KnownPathsError {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Two builds with different numberings.
+    /// The profile has two builds with different numberings.
     #[error(transparent)]
     TwoNumberings(#[from] TwoNumberings),
-    /// Paths have other numbers than the build would give them.
+    /// The paths are not numbered as the residual build numbers them.
     #[error(
-        "the paths of function `{0}` are not numbered as a residual build numbers them: record a program that was built without \
+        "the paths of function `{0}` are not numbered as in a residual build: record a program that was built without \
             table-slots"
     )]
     OtherNumbers(String),
 }
 
 impl Profile {
-    /// The executed paths of all executed functions, including counted prefixes up to a call that may not return.
+    /// Returns the executed paths of all functions, including prefixes up to calls that may not return.
     ///
     /// # Errors
-    /// A function's map is damaged; or the profile has two builds with different numberings; or the numbering is not the one of a residual
-    /// build.
-    pub fn known_paths(&self) -> Result<KnownPaths, NotKnown> {
-        self.executed(false, |executed, _| executed)
+    /// A map is damaged, the profile has two builds with different numberings, or paths are not numbered as in a residual build.
+    pub fn known_paths(&self) -> Result<KnownPaths, KnownPathsError> {
+        self.select_executed(false, |executed, _| executed)
     }
 
-    /// The executed complete paths, without prefixes.
-    ///
-    /// # Errors
-    /// See [`Profile::known_paths`].
-    pub fn complete_paths(&self) -> Result<KnownPaths, NotKnown> {
-        self.executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
+    /// Returns the executed complete paths, without prefixes. Fails like [`Profile::known_paths`].
+    pub fn complete_paths(&self) -> Result<KnownPaths, KnownPathsError> {
+        self.select_executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
     }
 
-    /// What is to be known of each function, by its counts and the paths that they mean; `many`: functions may have
-    /// more paths than arrays have words.
-    fn executed(&self, many: bool, of: impl Fn(Vec<(u64, u64)>, &FunctionPaths) -> Vec<(u64, u64)>) -> Result<KnownPaths, NotKnown> {
+    /// Collects the paths that `select` chooses from each function's executed counts and decoded paths. Functions with tables, which may
+    /// have more paths than an array, are accepted only if `allow_tables`.
+    fn select_executed(
+        &self,
+        allow_tables: bool,
+        select: impl Fn(Vec<(u64, u64)>, &FunctionPaths) -> Vec<(u64, u64)>,
+    ) -> Result<KnownPaths, KnownPathsError> {
         let mut known = KnownPaths::default();
         for (_, unit, function) in self.functions() {
             let executed: Vec<(u64, u64)> = unit.counts_of(function).filter(|(_, count)| *count > 0).collect();
@@ -51,10 +51,10 @@ impl Profile {
                 continue;
             }
             let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
-            let paths_of_function = of(executed, &paths);
+            let paths_of_function = select(executed, &paths);
             if !paths_of_function.is_empty() {
-                if !(many || function.table().is_none()) || !has_usual_numbers(function)? {
-                    return Err(NotKnown::OtherNumbers(function.name.clone()));
+                if !(allow_tables || function.table().is_none()) || !has_usual_numbers(function)? {
+                    return Err(KnownPathsError::OtherNumbers(function.name.clone()));
                 }
                 known.add(&unit.map, function, paths_of_function.into_iter(), &paths.edges)?;
             }
@@ -63,14 +63,11 @@ impl Profile {
     }
 }
 
-/// Whether a function's path numbers follow from its graph and cuts alone. A residual build has no other input.
-///
-/// # Errors
-/// The map is damaged.
+/// Returns whether a function's path IDs follow from its graph and cuts alone, which are the only input of a residual build.
 pub fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);
     }
-    let usual = Plan::cut_at(&function.graph()?, &function.cuts, Entries::Shared);
-    Ok(usual.is_ok_and(|(dag, numbering)| dag.edges() == function.dag && numbering.values() == function.values))
+    let standard = Plan::cut_at(&function.graph()?, &function.cuts, Entries::Shared);
+    Ok(standard.is_ok_and(|(dag, numbering)| dag.edges() == function.dag && numbering.values() == function.values))
 }

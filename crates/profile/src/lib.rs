@@ -1,21 +1,9 @@
 //! Path profiles: counts joined with the maps of the build.
 //!
-//! The steps from a run to a profile:
-//!
-//! 1. [`raw`]: the files that instrumented programs write while they count;
-//! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]) of [`Counts`];
-//! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
-//! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
-//! 5. [`merge`] and [`diff`]: sums and differences of profiles;
-//! 6. [`Profile::weights`], [`Profile::known_paths`]: input of later builds;
-//! 7. [`edges`]: LLVM's edge profile, computed from paths;
-//! 8. [`sampling`]: how a sampled profile was counted, and its estimates;
-//! 9. [`stream`]: the sequence of paths and calls of each thread;
-//! 10. [`segments`]: interprocedural segments, as streams have them or as programs counted them;
-//! 11. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
-//!     copies counted, as one profile.
-//!
-//! Analyses of profiles are in the crate `trodden-analysis`.
+//! [`raw`] reads what instrumented programs write, [`collect`] joins it with the units' maps to a [`Profile`] ([`model`]). [`container`]
+//! and [`store`] keep profiles; [`merge`] and [`diff`] combine and compare them. [`paths`] decodes a function's counts, [`edges`] derives
+//! LLVM's edge profile, [`sampling`] holds estimates. [`stream`] and [`segments`] treat sequences of paths, [`procedures`] and [`copies`]
+//! the division of the counting among copies of a program. Analyses of profiles are in the crate `trodden-analysis`.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -55,7 +43,7 @@ pub use diff::{Diff, DiffOptions, FunctionDiff, Overlap, PathChange, PathDiff, d
 pub use edges::{CallTarget, EdgeCounts, EdgeError, FunctionEdges, NotedValue, Targets};
 pub use error::ProfileError;
 pub use exactness::Inexact;
-pub use known::{NotKnown, has_usual_numbers};
+pub use known::{KnownPathsError, has_usual_numbers};
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 pub use observe::stream::EventPaths;

@@ -1,11 +1,8 @@
-//! Sums of profiles: thousands of them, one at a time in memory.
+//! Merges profiles, with only one of them at a time in memory beside the sum.
 //!
-//! Counts of the same unit in the same image are added, saturating. Images are distinguished by identity. Two identities for one file path
-//! mean two builds, whose path numbers must not be mixed: such a profile is refused as a whole, or, on request, both builds are kept as
-//! separate images. Different programs may be merged: a suite may test several.
-//!
-//! A file that cannot be read or is refused is listed, and the others are merged. The intact part of a damaged file is merged, and its
-//! losses are listed.
+//! Counts of the same unit in the same image are added, saturating. Images are distinguished by identity. Two identities for one path mean
+//! two builds, whose path IDs must not be mixed: such a profile is refused, or both builds are kept as separate images on request.
+//! Different programs may be merged, since a suite may test several.
 
 use crate::container::{Loss, Maps};
 use crate::error::ProfileError;
@@ -15,21 +12,21 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
 
-/// What to do with an image that another profile has in another build.
+/// What to do with an image that another profile has in a different build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Builds {
-    /// Refuse the profile, naming both identities.
+    /// Refuse the profile.
     #[default]
     Refuse,
-    /// Keep the builds as images of their own.
+    /// Keep the builds as separate images.
     Separate,
 }
 
-/// The greatest difference of the counted shares of run time among profiles that are added, as a part of the share. The sum has one share
-/// for all, so that each profile's estimates are off by at most that.
-const SAME_SHARE: f64 = 0.25;
+/// Maximum relative difference between the sampled shares of run time in merged profiles. The sum has a single share, so each profile's
+/// estimates are off by at most that.
+const MAX_SHARE_DIFFERENCE: f64 = 0.25;
 
-/// The sum of the profiles seen so far.
+/// Adds up profiles.
 #[derive(Debug, Default)]
 pub struct Merger {
     builds: Builds,
@@ -43,26 +40,26 @@ pub struct Merger {
 #[derive(Debug)]
 struct Image {
     profile: ImageProfile,
-    /// The profile it is from.
+    /// Name of the profile it came from.
     from: String,
-    /// Places of units by identity and number of occurrence.
+    /// Index of each unit, by identity and number of occurrence in the image.
     places: HashMap<(Identity, usize), usize>,
 }
 
-/// The result for many files.
+/// Result of merging files.
 #[derive(Debug)]
 pub struct Merged {
-    /// The sum; `None` if no file could be merged.
+    /// The merged profile; `None` if no file could be merged.
     pub profile: Option<Profile>,
     /// Number of files merged.
     pub files: usize,
-    /// Files that were left out, each with the reason.
+    /// Files that were not merged, with the reasons.
     pub refused: Vec<(PathBuf, ProfileError)>,
-    /// Damaged files of which the intact part was merged, each with what was lost.
+    /// Damaged files, whose intact part was merged, with their losses.
     pub damaged: Vec<(PathBuf, Vec<Loss>)>,
 }
 
-/// Merges stored profiles, reading one after the other. After each file `progress` is called with the number of files done.
+/// Merges stored profiles one after the other. `progress` is called after each file with the number of files processed.
 pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: Builds, mut progress: impl FnMut(usize)) -> Merged {
     let mut merger = Merger::new(builds);
     let mut maps = Maps::new();
@@ -84,15 +81,15 @@ pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: B
 }
 
 impl Merger {
-    /// An empty sum.
+    /// Starts with an empty sum.
     pub fn new(builds: Builds) -> Merger {
         Merger { builds, ..Merger::default() }
     }
 
-    /// Adds a profile; `name` says in messages which one.
+    /// Adds a profile; `name` identifies it in messages.
     ///
     /// # Errors
-    /// It has another build of an image. Nothing of it was added then.
+    /// It has another build of an image, or was sampled differently. Then nothing of it is added.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check(name, &profile)?;
         self.check_sampling(name, &profile)?;
@@ -104,24 +101,24 @@ impl Merger {
         for image in profile.images {
             match self.by_identity.get(&image.identity) {
                 Some(&at) => self.images[at].add(image),
-                None => self.insert(name, image),
+                None => self.insert_image(name, image),
             }
         }
         self.run = Some(match self.run.take() {
             None => profile.run,
-            Some(run) => in_common(run, profile.run),
+            Some(run) => common_run(run, profile.run),
         });
         Ok(())
     }
 
-    /// The sum; `None` if nothing was added.
+    /// Returns the merged profile; `None` if nothing was added.
     pub fn finish(self) -> Option<Profile> {
         let images = self.images.into_iter().map(|i| i.profile).collect();
         let sampling = self.sampling;
         self.run.map(|run| Profile { run, images, sampling })
     }
 
-    /// Refuses to add a sampled profile to fully counted ones, or profiles that were counted for different shares of their time.
+    /// Refuses profiles that were sampled differently from those before, or for a different share of their time.
     fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.run.is_none() {
             return Ok(());
@@ -133,12 +130,14 @@ impl Merger {
         };
         match (&self.sampling, &profile.sampling) {
             (None, None) | (Some(Sampling::Branches(_)), Some(Sampling::Branches(_))) => Ok(()),
-            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) if (known.scale() / new.scale() - 1.0).abs() <= SAME_SHARE => {
+            (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new)))
+                if (known.scale() / new.scale() - 1.0).abs() <= MAX_SHARE_DIFFERENCE =>
+            {
                 Ok(())
             }
             (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(new))) => {
-                let per_cent = |s: &BurstSampling| 100.0 / s.scale();
-                Err(ProfileError::OtherShare { name: name.to_owned(), share: per_cent(new), others: per_cent(known) })
+                let percent = |s: &BurstSampling| 100.0 / s.scale();
+                Err(ProfileError::OtherShare { name: name.to_owned(), share: percent(new), others: percent(known) })
             }
             (known, new) => Err(ProfileError::SampledAndFull { name: name.to_owned(), what: what(new), others: what(known) }),
         }
@@ -164,7 +163,7 @@ impl Merger {
         Ok(())
     }
 
-    fn insert(&mut self, name: &str, profile: ImageProfile) {
+    fn insert_image(&mut self, name: &str, profile: ImageProfile) {
         self.by_identity.insert(profile.identity, self.images.len());
         self.by_path.entry(profile.path.clone()).or_insert(self.images.len());
         let empty = ImageProfile { units: Vec::new(), ..profile.clone() };
@@ -196,7 +195,7 @@ impl Image {
     }
 }
 
-fn in_common(one: Run, other: Run) -> Run {
+fn common_run(one: Run, other: Run) -> Run {
     fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }
     }

@@ -1,7 +1,7 @@
-//! The data of a profile: the run (or the merged runs), its images, their units, and the counts of each.
+//! Data of a profile: the run (or the merged runs), its images, their units, and the counts of each.
 //!
-//! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are distinguished by
-//! identity: the same unit in two images (a static library linked twice) is listed in both.
+//! Counts are kept sparsely by counter; a unit's map says which function and path a counter stands for. A unit that is linked into two
+//! images is listed in both.
 
 use crate::counts::Counts;
 use crate::events::PathEvents;
@@ -14,62 +14,62 @@ use trodden_unit::{FunctionMap, Identity, MapError, UnitMap};
 /// The counts of one run, or of several merged runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The run; for a merged profile, what its runs have in common.
+    /// The run; for a merged profile, what the runs have in common.
     pub run: Run,
     /// Executables and shared libraries, in the order in which they were found.
     pub images: Vec<ImageProfile>,
-    /// How it was sampled, if it was: then counts of units of the sample tier are observed counts, which are a part of all executions.
+    /// How it was sampled; `None` if it was not.
     pub sampling: Option<Sampling>,
 }
 
-/// Circumstances of a run.
+/// Circumstances of a run. In a merged profile, numbers and durations are sums over the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// The command line; empty if the merged runs differ in it.
+    /// Command line; empty if merged runs differ in it.
     pub command: Vec<String>,
-    /// Folder it ran in.
+    /// Working directory.
     pub directory: String,
     /// Name of the computer.
     pub host: String,
-    /// Suite of runs that the user gave it to.
+    /// Suite that the run belongs to.
     pub suite: Option<String>,
-    /// Start of the earliest run, nanoseconds since 1970.
+    /// Start of the earliest run, in nanoseconds since 1970.
     pub started_ns: u64,
-    /// Wall time in nanoseconds; the sum over merged runs.
+    /// Wall time in nanoseconds.
     pub duration_ns: u64,
-    /// How it ended; `None` if unknown or if the merged runs differ.
+    /// How it ended; `None` if unknown, or if merged runs differ.
     pub ending: Option<ProcessEnding>,
     /// Number of runs merged into this profile.
     pub runs: u64,
     /// Version of trodden that recorded it.
     pub recorder: String,
-    /// Name of the test that the run is; a run without a name is identified by its command.
+    /// Name of the test that was run. A run without one is identified by its command.
     pub test: Option<String>,
-    /// Differences between the copies that counted together, which should have run the same execution; the sum over merged runs.
+    /// Number of differences between copies of the program that should have executed alike.
     pub diverged: u64,
-    /// Threads whose counts are not in the profile, because the program could not write them; the sum over merged runs.
+    /// Number of threads whose counts are missing, because the program could not write them.
     pub lost: u64,
-    /// Copies that counted together and were all ended by a signal from outside, each at another place; the sum over merged runs.
+    /// Number of copies that were all ended by a signal from outside, each at a different point of its execution.
     pub interrupted: u64,
 }
 
-/// How a process ended.
+/// How a process ended: its exit status, or the signal that killed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProcessEnding {
-    /// With an exit status.
+    /// Exit status.
     Exit(i32),
-    /// By a signal.
+    /// Signal number.
     Signal(i32),
 }
 
 /// An executable or shared library.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageProfile {
-    /// Identity of the image: its units and their layout.
+    /// Identity of the image, a hash of its units and their layout.
     pub identity: Identity,
-    /// Path, as the process saw it; empty if unknown.
+    /// Path as the process saw it; empty if unknown.
     pub path: String,
-    /// The linker's build id in hexadecimal digits, if it has one.
+    /// The linker's build ID in hexadecimal digits, if it has one.
     pub build_id: Option<String>,
     /// Its units in link order.
     pub units: Vec<UnitProfile>,
@@ -82,12 +82,12 @@ pub struct UnitProfile {
     pub unit: Identity,
     /// Its map.
     pub map: Arc<UnitMap>,
-    /// What its counters hold, by index within the unit.
+    /// Its counts, by index of the counter within the unit.
     pub counts: Counts,
 }
 
 impl UnitProfile {
-    /// The counts of one of the unit's functions, by path number.
+    /// Counts of one of the unit's functions, by path ID.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
         self.counts.within(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
@@ -103,10 +103,7 @@ impl UnitProfile {
         self.counts.first_seen_of(function.first_counter.saturating_add(path))
     }
 
-    /// The paths of a function; `None` if nothing of it was counted.
-    ///
-    /// # Errors
-    /// The map is damaged.
+    /// Decodes the paths of a function; `None` if nothing of it was counted.
     pub fn executed_paths(&self, function: &FunctionMap) -> Result<Option<FunctionPaths>, MapError> {
         let mut counts = self.counts_of(function).peekable();
         match counts.peek() {
@@ -115,15 +112,14 @@ impl UnitProfile {
         }
     }
 
-    /// Executions of one of the unit's functions that were counted without their path: because its table was full, or
-    /// because the scheme leaves paths out.
+    /// Number of executions of a function that were counted without their path, because its table was full or the numbering omits paths.
     pub fn unattributed(&self, function: &FunctionMap) -> u64 {
         self.counts.within(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 
 impl Profile {
-    /// All functions with the unit and image they belong to.
+    /// All functions, with the unit and image they belong to.
     pub fn functions(&self) -> impl Iterator<Item = (&ImageProfile, &UnitProfile, &FunctionMap)> {
         self.images.iter().flat_map(|image| {
             image.units.iter().flat_map(move |unit| unit.map.functions.iter().map(move |function| (image, unit, function)))

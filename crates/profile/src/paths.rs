@@ -1,18 +1,9 @@
-//! One function's counts as paths.
+//! Decodes one function's counters into paths. Each counter belongs to one path of the function's acyclic graph.
 //!
-//! Every counter belongs to one path of the function's acyclic graph. Most paths are *complete*: they end where the function returns, at a
-//! loop's back edge, or at another cut. A path that ends with a `Reach` edge is a prefix: it is counted before a call that may not return.
-//! If the call did not return, the path is *unfinished*:
-//!
-//! ```text
-//! unfinished(prefix) = reached(prefix) - complete paths that continue it - unfinished paths that continue it to later calls
-//! ```
-//!
-//! So complete and unfinished paths together give the executions of each block, whether callees returned, exited, threw or jumped away. The
-//! number can be negative: a process made by `fork` completes paths that its parent began.
-//!
-//! A prefix is identified by its last block and the sum of edge values up to there. The sum is unique among prefixes to that block: two
-//! prefixes with equal sums could be continued by the same edges to two paths with the same number.
+//! *Complete* paths end at a return, a back edge, or another cut. A path that ends with a `Reach` edge is a prefix, counted before a call
+//! that may not return. If the call did not return, the path is *unfinished*: `unfinished(prefix) = reached(prefix) - complete paths that
+//! continue it - unfinished paths that continue it to later calls`. The number is negative if a forked process completed paths that its
+//! parent began.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -22,19 +13,19 @@ use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 /// A function's executed paths.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionPaths {
-    /// Complete paths, most frequent first (then by number).
+    /// Complete paths, most frequent first, then by ID.
     pub complete: Vec<PathCount>,
-    /// Unfinished paths, by number.
+    /// Unfinished paths, by ID.
     pub unfinished: Vec<Unfinished>,
-    /// Paths that were neither completed nor stopped at a call: a signal interrupted them, and ended the program or jumped away.
+    /// Paths that neither completed nor stopped at a call: a signal interrupted them and ended the program, or jumped away.
     pub lost: Vec<LostPath>,
-    /// Executions of each block.
+    /// Executions of each block, also on unfinished paths.
     pub blocks: Vec<u64>,
-    /// Executions of each edge of the function's graph (by its number); 0 for `Reach` edges, which control never takes.
+    /// Executions of each edge of the function's graph; 0 for `Reach` edges, which control never takes.
     pub edges: Vec<u64>,
 }
 
-/// A complete path and how often it was executed.
+/// A complete path with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCount {
     /// Its number among the function's paths.
@@ -56,42 +47,42 @@ pub struct PathCount {
 pub enum Beginning {
     /// At the function's entry.
     Entry,
-    /// After a cut edge (mostly in the next iteration of a loop). If several cut edges lead to the block, the first of them.
+    /// After a cut edge, usually a loop's back edge. If several cut edges lead to the block, this is the first of them.
     After(Edge),
 }
 
 /// How a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEnd {
-    /// By an edge to the exit: the function returned, or ended in another way.
+    /// At an edge to the exit: the function returned, or left in another way.
     Exit(Edge),
-    /// By a cut edge (back to a loop's head, mostly).
+    /// At a cut edge, usually a loop's back edge.
     Cut(Edge),
     /// In a block without successors.
     Stop,
 }
 
-/// A path that ended at a call that did not return.
+/// A path that ended at a call which did not return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Number of the prefix.
+    /// ID of the prefix.
     pub id: u64,
-    /// Executions; negative if forked processes completed paths that their parent began.
+    /// Number of executions; negative if forked processes completed more of these paths than they began.
     pub count: i64,
-    /// Its blocks; the last makes the call.
+    /// Its blocks; the last one makes the call.
     pub blocks: Vec<Node>,
-    /// Its edges in the acyclic graph, without the last, to the exit.
+    /// Its edges in the acyclic graph, without the `Reach` edge.
     pub path: Vec<DagEdgeId>,
     /// How it begins.
     pub beginning: Beginning,
 }
 
-/// A path of either kind, complete or unfinished: what both have.
+/// A complete or unfinished path.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedPath<'p> {
-    /// Its number, or that of the prefix.
+    /// ID of the path or prefix.
     pub id: u64,
-    /// Executions; see [`Unfinished::count`].
+    /// Number of executions; may be negative if unfinished ([`Unfinished::count`]).
     pub count: i128,
     /// Its edges in the acyclic graph.
     pub path: &'p [DagEdgeId],
@@ -99,17 +90,17 @@ pub struct CountedPath<'p> {
     pub blocks: &'p [Node],
     /// How it begins.
     pub beginning: Beginning,
-    /// How it ends, if it is complete.
+    /// How it ends; `None` if it is unfinished.
     pub end: Option<PathEnd>,
 }
 
 impl CountedPath<'_> {
-    /// Whether it is complete.
+    /// Returns whether the path is complete.
     pub fn is_complete(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Executions, 0 if their number is negative.
+    /// Number of executions, or 0 if negative.
     pub fn times(&self) -> u64 {
         clamp(self.count)
     }
@@ -127,20 +118,20 @@ impl<'p> From<&'p Unfinished> for CountedPath<'p> {
     }
 }
 
-/// Paths that began after cut edges to one block and were lost.
+/// Paths that began after cut edges to one block and never ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPath {
     /// The block where they began.
     pub head: Node,
-    /// Executions; negative if a forked process continued them.
+    /// Number of executions; negative if a forked process continued paths of its parent.
     pub count: i64,
 }
 
 impl FunctionPaths {
-    /// Decodes the counts of a function, given by path number. A count for a number without a path means damage.
+    /// Decodes the counts of a function, given by path ID.
     ///
     /// # Errors
-    /// The map is damaged, or a number is out of range.
+    /// The map is damaged, or a count has an ID without a path.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
         let Walks { dag, numbering, .. } = Walks::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
@@ -155,7 +146,7 @@ impl FunctionPaths {
             }
         }
         let unfinished = match function.is_partial() {
-            // An execution that reached a call and did not complete a known path may have completed another path.
+            // An execution that reached a call may have completed a path that is not counted.
             true => Vec::new(),
             false => unfinished(function, &dag, &numbering, &complete, reached),
         };
@@ -165,17 +156,17 @@ impl FunctionPaths {
         Ok(paths)
     }
 
-    /// All its paths, the complete ones first.
+    /// All paths, complete ones first.
     pub fn all(&self) -> impl Iterator<Item = CountedPath<'_>> {
         self.complete.iter().map(CountedPath::from).chain(self.unfinished.iter().map(CountedPath::from))
     }
 
-    /// The complete or unfinished path of that number.
+    /// Finds the complete or unfinished path with an ID.
     pub fn find(&self, is_complete: bool, id: u64) -> Option<CountedPath<'_>> {
         self.all().find(|p| p.is_complete() == is_complete && p.id == id)
     }
 
-    /// Calls of the function: executions of paths that begin at its entry.
+    /// Number of calls of the function.
     pub fn entries(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(0)
     }
@@ -185,16 +176,16 @@ impl FunctionPaths {
         self.complete.iter().fold(0, |sum, p| sum.saturating_add(p.count))
     }
 
-    /// Whether every path that began was completed.
+    /// Returns whether every path that began was completed.
     pub fn all_finished(&self) -> bool {
         self.unfinished.is_empty() && self.lost.is_empty()
     }
 
-    /// Computes executions of blocks and edges, and lost paths, of complete and unfinished paths.
+    /// Computes the executions of blocks and edges, and the lost paths, from complete and unfinished paths.
     pub(crate) fn derive_counts(&mut self, function: &FunctionMap, dag: &Dag) {
         let mut blocks = vec![0i128; function.blocks.len()];
         let mut edges = vec![0i128; function.edges.len()];
-        let mut begun = HashMap::<Node, i128>::new();
+        let mut imbalance = HashMap::<Node, i128>::new();
         for path in self.all() {
             path.blocks.iter().for_each(|b| blocks[b.index()] += path.count);
             for &edge in path.path {
@@ -203,22 +194,22 @@ impl FunctionPaths {
                 }
             }
             if let Beginning::After(_) = path.beginning {
-                *begun.entry(path.blocks[0]).or_default() -= path.count;
+                *imbalance.entry(path.blocks[0]).or_default() -= path.count;
             }
         }
         for cut in dag.cuts() {
-            *begun.entry(function.edges[cut.edge.index()].to).or_default() += edges[cut.edge.index()];
+            *imbalance.entry(function.edges[cut.edge.index()].to).or_default() += edges[cut.edge.index()];
         }
         if function.is_partial() {
-            begun.clear();
+            imbalance.clear();
         }
-        // After a call that returns twice, paths begin more or less often than the call is made. And paths that begin at the entry are both
-        // calls of the function and iterations of a loop whose head is the entry block.
-        let whole =
+        // After a call that returns twice, paths begin more or less often than the call is made. Paths that begin at the entry block are
+        // calls of the function or iterations of a loop whose head is that block. Neither can be balanced.
+        let is_balanced =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
-        self.lost = begun
+        self.lost = imbalance
             .into_iter()
-            .filter(|(head, n)| *n != 0 && whole(head))
+            .filter(|(head, n)| *n != 0 && is_balanced(head))
             .map(|(head, n)| LostPath { head, count: clamp_signed(n) })
             .collect();
         self.lost.sort_by_key(|l| l.head);
@@ -227,7 +218,7 @@ impl FunctionPaths {
     }
 }
 
-/// A function's paths, one at a time by their numbers.
+/// Decodes a function's path IDs one at a time.
 #[derive(Debug)]
 pub struct Walks<'a> {
     function: &'a FunctionMap,
@@ -235,7 +226,7 @@ pub struct Walks<'a> {
     numbering: Numbering,
 }
 
-/// A path by its number.
+/// A decoded path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathWalk {
     /// Its blocks.
@@ -247,10 +238,7 @@ pub struct PathWalk {
 }
 
 impl<'a> Walks<'a> {
-    /// The paths of a function.
-    ///
-    /// # Errors
-    /// The map is damaged.
+    /// Creates a decoder for a function's paths.
     pub fn from_function(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
         let dag = function.dag()?;
         check_origins(function, &dag).map_err(|what| function.inconsistent(what))?;
@@ -258,7 +246,7 @@ impl<'a> Walks<'a> {
         Ok(Walks { function, dag, numbering })
     }
 
-    /// The path of a number; `None` if no path has it.
+    /// Decodes a path ID; `None` if there is no such path.
     pub fn walk(&self, id: u64) -> Option<PathWalk> {
         let path = self.numbering.path(&self.dag, id)?;
         let end = ending(self.function, &self.dag, &path);
@@ -266,7 +254,7 @@ impl<'a> Walks<'a> {
     }
 }
 
-/// How a path ends; `None` for a prefix, which ends at a call that may not return.
+/// Returns how a path ends; `None` for a prefix, which ends at a call that may not return.
 pub fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);
     match last {
@@ -277,7 +265,7 @@ pub fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<P
     }
 }
 
-/// Where a path begins.
+/// Returns how a path begins.
 pub fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
     match path.first().map(|e| dag.edge(*e).origin) {
         Some(Origin::Enter(e)) => Beginning::After(e),
@@ -285,14 +273,14 @@ pub fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
     }
 }
 
-/// The blocks on a path: from the entry or the target of a cut edge to the last one before the exit.
+/// Returns the blocks of a path, from the entry or the target of a cut edge to the last block before the exit.
 pub fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
     let inner = path.iter().map(|e| dag.edge(*e).from);
     inner.skip(usize::from(entered)).collect()
 }
 
-/// The unfinished paths, computed from the last calls back to the first.
+/// Computes the unfinished paths, from the last calls back to the first.
 fn unfinished(
     function: &FunctionMap,
     dag: &Dag,
@@ -300,17 +288,17 @@ fn unfinished(
     complete: &[PathCount],
     reached: Vec<(u64, u64, Vec<DagEdgeId>)>,
 ) -> Vec<Unfinished> {
-    let mut calls = Calls::new(function, dag);
+    let mut calls = CallPrefixes::new(function, dag);
     for path in complete {
-        calls.went_on(&path.path, i128::from(path.count));
+        calls.subtract_continued(&path.path, i128::from(path.count));
     }
     for (_, count, mut path) in reached {
         path.pop();
-        calls.came_to(&path, i128::from(count));
+        calls.add_reached(&path, i128::from(count));
     }
     let mut out = Vec::new();
-    while let Some(((Reverse(position), sum), left)) = calls.left.pop_first() {
-        if left == 0 {
+    while let Some(((Reverse(position), sum), remaining)) = calls.remaining.pop_first() {
+        if remaining == 0 {
             continue;
         }
         let at = dag.order()[position];
@@ -318,30 +306,33 @@ fn unfinished(
         let id = (sum + function.values[reach.index()]) as u64;
         let mut path = numbering.path(dag, id).expect("the prefix and the edge after it are a path");
         path.pop();
-        calls.went_on(&path, left);
-        let mut on = blocks(dag, &path);
-        on.push(at);
-        out.push(Unfinished { id, count: clamp_signed(left), blocks: on, beginning: beginning(dag, &path), path });
+        calls.subtract_continued(&path, remaining);
+        let mut path_blocks = blocks(dag, &path);
+        path_blocks.push(at);
+        out.push(Unfinished { id, count: clamp_signed(remaining), blocks: path_blocks, beginning: beginning(dag, &path), path });
     }
     out.sort_by_key(|u| u.id);
     out
 }
 
-/// Prefixes that end before calls.
-struct Calls<'a> {
+/// Executions of the prefixes that end before calls.
+///
+/// A prefix is identified by its last block and the sum of edge values up to there. The sum is unique among the prefixes to that block: if
+/// two had the same sum, continuing both by the same edges would give two paths with the same ID.
+struct CallPrefixes<'a> {
     dag: &'a Dag,
     values: &'a [i64],
-    /// For each block its `Reach` edge.
+    /// The `Reach` edge of each block.
     reach: Vec<Option<DagEdgeId>>,
-    /// Place of each node in the topological order.
+    /// Index of each node in the topological order.
     position: Vec<usize>,
-    /// For each prefix, given by position and sum: its executions less those that are known to have continued. The
-    /// prefixes furthest from the entry come first.
-    left: BTreeMap<(Reverse<usize>, i64), i128>,
+    /// For each prefix, by position and sum: how often it was reached, less the executions known to have continued. The prefixes furthest
+    /// from the entry come first.
+    remaining: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 
-impl<'a> Calls<'a> {
-    fn new(function: &'a FunctionMap, dag: &'a Dag) -> Calls<'a> {
+impl<'a> CallPrefixes<'a> {
+    fn new(function: &'a FunctionMap, dag: &'a Dag) -> CallPrefixes<'a> {
         let mut reach = vec![None; dag.node_count()];
         for id in dag.edge_ids() {
             if let Origin::Real(e) = dag.edge(id).origin
@@ -354,34 +345,34 @@ impl<'a> Calls<'a> {
         for (i, node) in dag.order().iter().enumerate() {
             position[node.index()] = i;
         }
-        Calls { dag, values: &function.values, reach, position, left: BTreeMap::new() }
+        CallPrefixes { dag, values: &function.values, reach, position, remaining: BTreeMap::new() }
     }
 
-    /// Subtracts a path's executions from all prefixes before calls on it, except from a call at its very end.
-    fn went_on(&mut self, path: &[DagEdgeId], count: i128) {
+    /// Subtracts a path's executions from all prefixes that it continues; the path's own last block does not count.
+    fn subtract_continued(&mut self, path: &[DagEdgeId], count: i128) {
         let mut sum = 0;
         for edge in path {
             let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
-            // A path that begins after a cut edge does not pass through the entry block, where its dummy edge begins.
+            // The dummy edge of a path that begins after a cut edge starts in the entry block, which the path does not pass.
             if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
-                *self.left_at(at, sum) -= count;
+                *self.remaining_at(at, sum) -= count;
             }
             sum += self.values[edge.index()];
         }
     }
 
-    fn came_to(&mut self, path: &[DagEdgeId], count: i128) {
+    fn add_reached(&mut self, path: &[DagEdgeId], count: i128) {
         let at = path.last().map_or(self.dag.entry(), |e| self.dag.edge(*e).to);
         let sum = path.iter().map(|e| self.values[e.index()]).sum();
-        *self.left_at(at, sum) += count;
+        *self.remaining_at(at, sum) += count;
     }
 
-    fn left_at(&mut self, at: Node, sum: i64) -> &mut i128 {
-        self.left.entry((Reverse(self.position[at.index()]), sum)).or_default()
+    fn remaining_at(&mut self, at: Node, sum: i64) -> &mut i128 {
+        self.remaining.entry((Reverse(self.position[at.index()]), sum)).or_default()
     }
 }
 
-/// Whether the acyclic graph's edges agree with the function's edges that they belong to.
+/// Checks that the edges of the acyclic graph agree with the function's edges.
 fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     let fits = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) => (edge.from, edge.to) == (function.edges[e.index()].from, function.edges[e.index()].to),
@@ -391,13 +382,13 @@ fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
         Origin::Stop(node) => (edge.from, edge.to) == (node, dag.exit()),
     };
     if let Some(bad) = dag.edges().iter().position(|e| !fits(e)) {
-        return Err(format!("edge {bad} of its path graph does not agree with its edge of the function"));
+        return Err(format!("edge {bad} of its path graph does not match the function's edge"));
     }
-    // A prefix before a call is found by the edge after it, which must be the last edge of a path.
-    let goes_on =
+    // A prefix is decoded by appending its `Reach` edge, so that edge must be the last one of a path.
+    let ends_at_call_before_exit =
         |e: &DagEdge| matches!(e.origin, Origin::Real(r) if function.edges[r.index()].kind == EdgeKind::Reach && e.to != dag.exit());
-    match dag.edges().iter().position(goes_on) {
-        Some(bad) => Err(format!("edge {bad} of its path graph ends a path at a call, and does not lead to the exit")),
+    match dag.edges().iter().position(ends_at_call_before_exit) {
+        Some(bad) => Err(format!("edge {bad} of its path graph ends a path at a call but does not lead to the exit")),
         None => Ok(()),
     }
 }

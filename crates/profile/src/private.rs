@@ -1,6 +1,6 @@
-//! Files and folders that only their owner may use: profiles, raw counts and recordings have command lines, and what programs read.
+//! Files and folders for their owner only: profiles, raw counts and recordings contain command lines and other private data.
 //!
-//! What is in a run store has the permissions of the store's folder: who shares a store says so there, once.
+//! Everything in a run store has the permissions of the store's folder, so sharing a store takes a single change.
 
 use crate::temporary::TemporaryFolder;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -13,35 +13,32 @@ use std::sync::OnceLock;
 pub const RUN_STORE: &str = ".trodden";
 const FOLDER_MODE: u32 = 0o700;
 
-/// The folder that is the run store of the whole process, if the user named one.
+/// Run store of the whole process, if the user named one.
 static NAMED_STORE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Makes this folder the run store of the whole process. Only the first call has an effect.
+/// Sets the run store of the whole process. Only the first call has an effect.
 pub(crate) fn name_store(folder: PathBuf) {
     let _ = NAMED_STORE.set(folder);
 }
 
-/// Returns the folder of [`name_store`].
+/// Returns the folder that was set by [`name_store`].
 pub(crate) fn named_store() -> Option<&'static Path> {
     NAMED_STORE.get().map(PathBuf::as_path)
 }
 
-/// Permissions of folders in `folder`: those of the run store that it is or is in, or else of its owner alone.
+/// Permissions for folders in `folder`: those of the run store that contains it, otherwise for the owner only.
 pub fn folder_mode(folder: &Path) -> u32 {
     let is_store = |path: &&Path| path.ends_with(RUN_STORE) || named_store() == Some(*path);
     let store = folder.ancestors().find(is_store).and_then(|store| store.metadata().ok());
     store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
 }
 
-/// Permissions of files in `folder`.
+/// Permissions for files in `folder`.
 pub fn file_mode(folder: &Path) -> u32 {
     folder_mode(folder) & 0o666 | 0o600
 }
 
-/// Makes a folder, and those above it that are missing. One that exists keeps its permissions.
-///
-/// # Errors
-/// It cannot be made.
+/// Creates a folder with missing parents. An existing one keeps its permissions.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let create = || match create_new_folder(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -50,54 +47,44 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     match create() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?)?;
-            // Once more only: in `/proc` a folder is not found although the one above it exists.
+            // Only once more: in `/proc`, a folder is not found although its parent exists.
             create()
         }
         other => other,
     }
 }
 
-/// Makes a folder that does not exist, in one that does.
+/// Creates a folder whose parent exists.
 ///
 /// # Errors
-/// It exists, or cannot be made.
+/// The folder exists already, or cannot be created.
 pub fn create_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER_MODE).create(path)?;
     match folder_mode(path.parent().unwrap_or(path)) {
         FOLDER_MODE => Ok(()),
-        // The umask must not take away what others need in a folder that is shared.
+        // Regardless of the umask, so that a shared store stays shared.
         mode => std::fs::set_permissions(path, Permissions::from_mode(mode)),
     }
 }
 
-/// Makes a file, or empties one that exists, whatever permissions it had.
-///
-/// # Errors
-/// It cannot be made.
+/// Creates a file, or truncates an existing one, and sets its permissions.
 pub fn create_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mode = file_mode(path.parent().unwrap_or(path));
     let there = file.metadata()?;
-    // Pipes and devices keep theirs.
+    // Pipes and devices keep their permissions.
     if there.is_file() && there.mode() & 0o777 != mode {
         file.set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(file)
 }
 
-/// Makes a folder for temporary files, which is removed when it is dropped, or when a signal ends a program that removes all
-/// ([`temporary`](crate::temporary)).
-///
-/// # Errors
-/// It cannot be made.
+/// Creates a temporary folder, which is removed when dropped, or by a signal in programs that handle it ([`temporary`](crate::temporary)).
 pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(&std::env::temp_dir(), prefix, FOLDER_MODE)
 }
 
-/// The same in another folder.
-///
-/// # Errors
-/// It cannot be made.
+/// Creates a temporary folder in `base`.
 pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(base, prefix, folder_mode(base))
 }
@@ -117,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_created_is_an_error() {
+    fn impossible_folder_is_an_error() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), "").unwrap();
         assert!(create_folder(&place.path().join("file")).is_err());

@@ -1,5 +1,5 @@
-//! From a profile to the procedures that [partitions](trodden_partition) are computed from: the executions of each edge of each path
-//! graph.
+//! Converts profiles to the procedures that [partitions](trodden_partition) are computed from, with the executions of each edge of each
+//! path graph.
 
 mod calls;
 mod calls_of_program;
@@ -15,28 +15,28 @@ use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
-/// Estimated frequencies are fractions, those of procedures whole numbers.
+/// Scale of estimated frequencies, which are fractions while those of procedures are integers.
 const SCALE: f64 = 1024.0;
-/// The greatest estimate, so that sums of many fit 64 bits: nested loops and calls have very high estimates.
-const GREATEST: f64 = (1u64 << 48) as f64;
+/// Maximum estimate, so that sums fit into 64 bits. Nested loops and calls yield very high estimates.
+const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
 
-/// The procedure of a function with its counts, by path number.
+/// Converts a function with its counts by path ID.
 ///
 /// # Errors
-/// The map is damaged, or a number is out of range.
+/// The map is damaged, or an ID is out of range.
 pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
-    let ends = EndOf::new(&dag);
+    let ends = PathEnds::new(&dag);
     let mut frequencies = vec![0u64; dag.edges().len()];
     let mut add =
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
     let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
-    // A forked process may have completed paths that its parent began: they are among the complete paths.
+    // Forked processes may complete more paths than they began; those executions are among the complete paths already.
     decoded.all().for_each(|p| add(p.path, p.times()));
-    let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.of(&p.path), count: p.count, in_passing: false });
+    let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.find(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
-    // An execution that reached a call that may not return was counted there as well. Only the edge of that count is not on the path that
-    // continues.
+    // An execution that reached a call that may not return was counted there, and its prefix is part of a path above. Only the `Reach` edge
+    // is not on the path that continues.
     let whole: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
     let numbering = function.numbering(&dag)?;
     for &(id, count) in counts.iter().filter(|(id, _)| !whole.contains(id)) {
@@ -47,10 +47,7 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
-/// The procedure of a function in which each path is an edge ([`crate::copies::edges`]), with the counts of the function itself.
-///
-/// # Errors
-/// The map is damaged.
+/// Converts a function in which each path is an edge ([`crate::copies::edges`]); `known` are the decoded paths of the original function.
 pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
@@ -64,7 +61,7 @@ pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
-/// How often each block and edge of a function is executed in one call of it, estimated from its loops and branches.
+/// Estimates how often each block and edge is executed per call of the function, from its loops and branches.
 fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
     let graph = function.graph()?;
     let hint = |e: &FlowEdge| match e.kind {
@@ -76,20 +73,17 @@ fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
     Ok(Frequencies::estimate(&graph, &branch_weights(&graph, &hints)))
 }
 
-/// The procedure of a function without measured counts, which is called so often: frequencies are estimated.
-///
-/// # Errors
-/// The map is damaged.
+/// Converts a function without counts, with estimated frequencies for that number of calls.
 pub fn estimated(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function)?);
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
-        // Cut edges to one block may have a common edge by which paths begin there.
+        // Several cut edges to a block may share the edge by which paths begin there.
         Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
         Origin::Stop(node) => estimate.node(node),
     };
-    let frequencies = dag.edges().iter().map(|e| (of(e) * calls * SCALE).round().min(GREATEST) as u64).collect();
+    let frequencies = dag.edges().iter().map(|e| (of(e) * calls * SCALE).round().min(MAX_ESTIMATE) as u64).collect();
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
@@ -102,19 +96,19 @@ fn entries(dag: &Dag, head: Node) -> f64 {
     dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
 }
 
-/// The end of each path.
-struct EndOf {
+/// Finds the edge at which a path is counted.
+struct PathEnds {
     is_end: Vec<bool>,
 }
 
-impl EndOf {
-    fn new(dag: &Dag) -> EndOf {
+impl PathEnds {
+    fn new(dag: &Dag) -> PathEnds {
         let mut is_end = vec![false; dag.edges().len()];
         Ends::from_dag(dag).edges().iter().for_each(|e| is_end[e.index()] = true);
-        EndOf { is_end }
+        PathEnds { is_end }
     }
 
-    fn of(&self, path: &[DagEdgeId]) -> DagEdgeId {
-        *path.iter().find(|e| self.is_end[e.index()]).expect("every path takes an end")
+    fn find(&self, path: &[DagEdgeId]) -> DagEdgeId {
+        *path.iter().find(|e| self.is_end[e.index()]).expect("every path has an edge where it is counted")
     }
 }

@@ -1,12 +1,8 @@
-//! Reads raw files: the runtime's counts, summed over its regions.
+//! Reads raw files: the runtime's counts, summed over its regions. Layout: [`trodden_wire`].
 //!
-//! Layout: [`trodden_wire`]. A raw file is written by programs that may die at any moment, and may have wrong sizes in it after damage.
-//! So everything in it is checked against the file's length before it is used. Missing or damaged data is a [`RawProblem`] if the rest can
-//! still be used, and an error otherwise.
-//!
-//! Invariants of a [`RawProfile`]: the units make up the image's identity; counts are ascending by index, below the unit's number of
-//! counters, and not zero. Memory is proportional to the counters that are not zero: files are sparse (a function that never ran
-//! takes no space), and holes are skipped.
+//! The programs that write a raw file may die at any moment, and damage may change any size in it, so everything is checked against the
+//! file's length before it is used. Missing or damaged data is a [`RawProblem`] if the rest can still be used, and an error otherwise.
+//! Files are sparse; holes are skipped, and memory is proportional to the number of nonzero counters.
 
 use crate::error::ProfileError;
 use crate::sum::Sums;
@@ -18,20 +14,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_container::{FileError, FileHead, FileKind, HEAD_BYTES, HeadError, expect_head};
+use trodden_text::words::plural;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{REGION_WORDS, STREAM_VERSION};
 use trodden_wire::{Checksum, LostReason, LostThreads, RAW_GIVEN_UP, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
-/// More units than any image has; a file with more is damaged.
-const MOST_UNITS: u64 = 1 << 22;
-/// Longer than any path.
-const LONGEST_PATH: u64 = 1 << 16;
-/// Bytes read at a time; a multiple of 8.
-const CHUNK: usize = 1 << 17;
+/// Maximum number of units; a file with more is damaged.
+const MAX_UNITS: u64 = 1 << 22;
+/// Maximum length of a path in bytes.
+const MAX_PATH_BYTES: u64 = 1 << 16;
+/// Number of bytes read at a time; a multiple of 8.
+const READ_BYTES: usize = 1 << 17;
 
-/// The counts of one image.
+/// The counts of one image, from one raw file. The units make up the image's identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawProfile {
     /// The raw file.
@@ -40,13 +37,13 @@ pub struct RawProfile {
     pub image: Identity,
     /// Path of the image as the process saw it; empty if unknown.
     pub image_path: PathBuf,
-    /// The process that made the file.
+    /// ID of the process that created the file.
     pub pid: u64,
-    /// When it made it, nanoseconds since 1970.
+    /// Time of its creation, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// Number of regions: of threads that counted at a time, over all processes.
+    /// Number of regions: the maximum number of threads, over all processes, that counted at the same time.
     pub regions: u64,
-    /// Threads whose counts are lost, because there was no space, or the file could not be opened.
+    /// Number of threads whose counts are lost, because there was no space or the file could not be opened.
     pub lost: u64,
     /// Its units in link order.
     pub units: Vec<RawUnitCounts>,
@@ -61,26 +58,26 @@ pub struct RawUnitCounts {
     pub unit: Identity,
     /// Number of its counters.
     pub counters: u64,
-    /// Counters that are not zero, by index, ascending; sums over all regions, saturating.
+    /// Nonzero counters by index, ascending; saturating sums over all regions.
     pub counts: Vec<(u64, u64)>,
-    /// For the few saturated sums: the overflow.
+    /// The excess over the maximum of the few sums that saturated.
     pub overflow: Vec<(u64, u128)>,
 }
 
 impl RawUnitCounts {
-    /// The counters that are not zero, with their overflow.
-    pub fn wide(&self) -> impl Iterator<Item = (u64, u128)> {
+    /// Returns the nonzero counters with their full sums.
+    pub fn full_sums(&self) -> impl Iterator<Item = (u64, u128)> {
         let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |place| self.overflow[place].1);
         self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + overflow(at)))
     }
 }
 
-/// A problem of a raw file whose other data can be used.
+/// A problem of a raw file whose other data can still be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawProblem {
-    /// The last region is cut off.
-    #[error("the file ends at byte {end} within region {region}, which needs {expected}: counts in it are incomplete")]
-    CutShort {
+    /// The last region is truncated.
+    #[error("the file ends at byte {end}, but region {region} extends to byte {expected}: its counts are incomplete. Record again")]
+    Truncated {
         /// Length of the file.
         end: u64,
         /// The region.
@@ -88,47 +85,52 @@ pub enum RawProblem {
         /// Where it should end.
         expected: u64,
     },
-    /// There is no region: a program has one from its beginning on.
-    #[error("it has no region: the program ended while it made the file, or the file was cut off after its header")]
+    /// The file has no region, though a program creates one when it starts.
+    #[error(
+        "the file has no region: the program ended while it created the file, or the file was truncated after its header. Record again"
+    )]
     NoRegion,
-    /// Threads counted in memory that was discarded.
-    #[error("the counts of {threads} {} are lost: {}", if *.threads == 1 { "thread" } else { "threads" }, why_lost(.reasons))]
+    /// Threads counted in memory that was discarded, since it could not be mapped to the file.
+    #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), lost_reasons(.reasons))]
     Lost {
-        /// How many.
+        /// Number of threads.
         threads: u64,
-        /// Why, as far as the file knows.
+        /// Reasons, as far as the file records them.
         reasons: Vec<LostReason>,
     },
-    /// Values that are not zero outside of counters.
+    /// There are nonzero words outside of all counters.
     #[error(
-        "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are \
-            unreliable"
+        "{} outside of all counters, the first at byte {first}: the file was overwritten, and its counts are unreliable. Record again",
+        plural((*words).into(), "nonzero word", "nonzero words")
     )]
     Stray {
-        /// How many.
+        /// Number of words.
         words: u64,
-        /// Where the first one is.
+        /// Offset of the first one.
         first: u64,
     },
-    /// Damaged cells of tables.
-    #[error("{0} cells of tables hold counts of no path: the file was overwritten, its counts are unreliable")]
+    /// Number of damaged cells in tables.
+    #[error(
+        "{} of tables with counts of paths that do not exist: the file was overwritten, and its counts are unreliable. Record again",
+        plural((*.0).into(), "cell", "cells")
+    )]
     Cells(u64),
 }
 
-fn why_lost(reasons: &[LostReason]) -> String {
+fn lost_reasons(reasons: &[LostReason]) -> String {
     let words = |reason: &LostReason| match reason {
         LostReason::NoSpace => "the disk was full (free space, or let TRODDEN_OUTPUT name another file system)",
-        LostReason::SizeLimit => "the file would have been larger than the process may make one (raise the limit: ulimit -f)",
-        LostReason::Other => "they could not be written (the program's standard error, or a line above, says why)",
+        LostReason::SizeLimit => "the file would have exceeded the process's limit for file sizes (raise the limit: ulimit -f)",
+        LostReason::Other => "they could not be written (see the program's standard error or the lines above for the reason)",
     };
     reasons.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
 impl RawProfile {
-    /// Reads a raw file. Works while programs still write it.
+    /// Reads a raw file, which programs may still be writing.
     ///
     /// # Errors
-    /// It cannot be read, is no raw file, of another version, not set up, or damaged in its head.
+    /// The file cannot be read, is not a raw file, is of another version, is not set up yet, or its header is damaged.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
         let mut sums: Vec<Sums> = file.units.iter().map(|_| Sums::default()).collect();
@@ -144,18 +146,18 @@ impl RawProfile {
     }
 }
 
-/// A word of a unit in a region that is not zero.
+/// A nonzero word of a unit in a region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawWord {
-    /// Its place among the unit's words.
+    /// Its index among the unit's words.
     pub index: u64,
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// What it holds.
+    /// Its value.
     pub value: u64,
 }
 
-/// A raw file that is open, whose head makes sense.
+/// An open raw file whose header was checked.
 pub(crate) struct RawFile {
     pub file: Raw,
     /// Path of the image as the process saw it; empty if unknown.
@@ -163,22 +165,19 @@ pub(crate) struct RawFile {
     pub header: RawHeader,
     /// Units in link order.
     pub units: Vec<RawUnit>,
-    /// Regions, and threads whose counts are in none; known when the words were read.
+    /// Number of regions, and of threads whose counts are in none; set by `each_word`.
     pub regions: u64,
     pub lost: u64,
-    /// What is missing or damaged, as far as it was read.
+    /// What is missing or damaged; added to by `each_word`.
     pub problems: Vec<RawProblem>,
 }
 
 impl RawFile {
-    /// Opens a raw file and reads its head.
-    ///
-    /// # Errors
-    /// As of [`RawProfile::read`].
+    /// Opens a raw file and reads its header. Fails like [`RawProfile::read`].
     pub fn open(path: &Path) -> Result<RawFile, ProfileError> {
-        // Opening a pipe would wait for who writes to it.
+        // Opening a named pipe would wait for a writer.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err(ProfileError::io(path, "read")(io::Error::other("it is no regular file")));
+            return Err(ProfileError::io(path, "read")(io::Error::other("not a regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let file = Raw::new(path, file)?;
@@ -186,19 +185,19 @@ impl RawFile {
         Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
-    /// Calls `visit` with the place of a unit and its word, for every word of every region that is not zero, region by region, ascending
-    /// within each. Afterwards `regions`, `lost` and `problems` are known.
+    /// Calls `visit` with the unit's index and the word, for each nonzero word of each region, ascending. Sets `regions`, `lost` and
+    /// `problems`.
     ///
     /// # Errors
-    /// The file cannot be read, or became shorter.
+    /// The file cannot be read, or was truncated meanwhile.
     pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
-        // What lies behind the last counter of a region is padding.
+        // The space after a region's last counter is padding.
         if rest != 0 && rest < header.counters * 8 {
             let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
-            self.problems.push(RawProblem::CutShort { end: length, region: whole, expected });
+            self.problems.push(RawProblem::Truncated { end: length, region: whole, expected });
         }
         let owners = Owners::new(&self.units);
         let mut stray: Option<(u64, u64)> = None;
@@ -206,10 +205,10 @@ impl RawFile {
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
         self.file.each_word(header.regions_offset, &mut |offset, value| {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
-            match owners.of(index).filter(|_| index < header.counters) {
+            match owners.find(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
                 None if index == losses => lost = lost.plus(LostThreads(value)),
-                // The holder's number is there until another takes the region.
+                // The thread ID of the region's holder stays until another thread takes the region.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
             }
@@ -227,9 +226,9 @@ impl RawFile {
     }
 }
 
-/// Which unit a word of a region belongs to. What no unit has is stray: gaps between units are never counted in.
+/// Maps the words of a region to units. Words in gaps between units are never counted in.
 struct Owners {
-    /// First word, end, place of the unit; ascending.
+    /// First word, end, index of the unit; ascending.
     ranges: Vec<(u64, u64, usize)>,
 }
 
@@ -241,21 +240,21 @@ impl Owners {
         Owners { ranges }
     }
 
-    /// The unit's place, and its first word.
-    fn of(&self, index: u64) -> Option<(usize, u64)> {
+    /// Returns the index and the first word of the unit that owns a word.
+    fn find(&self, index: u64) -> Option<(usize, u64)> {
         let (first, end, place) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
         (index < end).then_some((place, first))
     }
 }
 
-/// A raw file, or a stream file, which begins as a raw file does.
+/// A raw file or a stream file; both begin alike.
 pub(crate) struct Raw {
     pub path: PathBuf,
     pub file: File,
     length: u64,
 }
 
-/// What a program writes to such a file before anything else, and never changes.
+/// The part of the file that a program writes first and never changes.
 pub(crate) struct RawSetup {
     pub header: RawHeader,
     /// Units in link order.
@@ -264,7 +263,7 @@ pub(crate) struct RawSetup {
     pub image_path: PathBuf,
 }
 
-/// Whether a file begins as one of that kind does, of whatever version, damaged or not.
+/// Returns whether a file begins like one of that kind, of any version and possibly damaged.
 pub(crate) fn begins_as(path: &Path, kind: FileKind) -> bool {
     let mut beginning = [0; HEAD_BYTES];
     File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::of(&beginning[..have]) == Some(kind))
@@ -276,14 +275,14 @@ impl Raw {
         Ok(Raw { path: path.to_owned(), file, length })
     }
 
-    /// Reads and checks the header, the units and the path.
+    /// Reads and checks the header, the units and the image's path.
     ///
     /// # Errors
-    /// The file is of another kind or version, not set up, or damaged.
+    /// The file is of another kind or version, not set up yet, or damaged.
     pub(crate) fn setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
-        self.exact(&mut bytes[..have], 0)?;
+        self.read_exact(&mut bytes[..have], 0)?;
         if self.length == RAW_GIVEN_UP && bytes[0] == 0 {
             return Err(ProfileError::GivenUp(self.path.to_owned()));
         }
@@ -294,8 +293,8 @@ impl Raw {
         let header = RawHeader::read(&bytes[..have]);
         let header =
             header.ok_or_else(|| self.damaged(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
-        let units = self.part("units", header.units_offset, header.units, RawUnit::BYTES, MOST_UNITS)?;
-        let path = self.part("bytes of a path", header.path_offset, header.path_len, 1, LONGEST_PATH)?;
+        let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
+        let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
             return Err(self.damaged(HEAD_BYTES as u64, what.into()));
@@ -318,9 +317,9 @@ impl Raw {
         };
         Err(match expect_head(bytes, kind, version) {
             Ok(_) => return Ok(()),
-            Err(FileError::Kind { found: FileKind::STREAM_FILE, .. }) => {
-                foreign("it is a stream of paths, of a program built with --stream: record that with --whole-program or --last N".into())
-            }
+            Err(FileError::Kind { found: FileKind::STREAM_FILE, .. }) => foreign(
+                "it is a stream file, of a program built with --stream: record that program with --whole-program or --last N".into(),
+            ),
             Err(FileError::Kind { found: FileKind::RAW_COUNTS, .. }) => {
                 foreign("it is a raw file of counts: was the program built with --stream?".into())
             }
@@ -333,15 +332,15 @@ impl Raw {
         })
     }
 
-    /// The bytes of `count` items of some size from an offset on.
-    fn part(&self, what: &str, offset: u64, count: u64, size: usize, most: u64) -> Result<Vec<u8>, ProfileError> {
-        let length = count.checked_mul(size as u64).filter(|_| count <= most);
+    /// Reads the bytes of `count` items of `size` bytes at an offset; `max` is the maximum number of items.
+    fn read_items(&self, what: &str, offset: u64, count: u64, size: usize, max: u64) -> Result<Vec<u8>, ProfileError> {
+        let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
             let what = format!("{count} {what} from byte {offset} on do not fit a file of {} bytes", self.length);
             return Err(self.damaged(HEAD_BYTES as u64, what));
         };
         let mut bytes = vec![0; length as usize];
-        self.exact(&mut bytes, offset)?;
+        self.read_exact(&mut bytes, offset)?;
         Ok(bytes)
     }
 
@@ -357,25 +356,24 @@ impl Raw {
 
     fn check_units(&self, header: &RawHeader, units: &[RawUnit]) -> Result<(), ProfileError> {
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
-            return Err(self.damaged(header.units_offset, "the units do not make up the image that the head names".into()));
+            return Err(self.damaged(header.units_offset, "the units do not make up the image that the header names".into()));
         }
         let overflow = |u: &&RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
-        units
-            .iter()
-            .find(overflow)
-            .map_or(Ok(()), |unit| Err(self.damaged(header.units_offset, format!("unit {} lies beyond the counters", Identity(unit.unit)))))
+        units.iter().find(overflow).map_or(Ok(()), |unit| {
+            Err(self.damaged(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
+        })
     }
 
-    /// Calls `visit` with the offset and value of every whole word from `start` on that is not zero.
+    /// Calls `visit` with the offset and value of each complete nonzero word from `start` on.
     fn each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; READ_BYTES];
         let mut at = start;
         while let Some((from, to)) = self.next_data(at)? {
-            // Data ranges begin and end anywhere; words are numbered from the start of the regions.
+            // Data ranges begin and end anywhere, but words are aligned to the start of the regions.
             let mut here = start + (from.max(start) - start) / 8 * 8;
             while here < to && self.length - here >= 8 {
-                let size = (self.length - here).min((to - here).next_multiple_of(8)).min(CHUNK as u64) as usize / 8 * 8;
-                self.exact(&mut buffer[..size], here)?;
+                let size = (self.length - here).min((to - here).next_multiple_of(8)).min(READ_BYTES as u64) as usize / 8 * 8;
+                self.read_exact(&mut buffer[..size], here)?;
                 for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
                     match u64::from_le_bytes(word.try_into().expect("eight bytes")) {
                         0 => {}
@@ -389,7 +387,7 @@ impl Raw {
         Ok(())
     }
 
-    /// The next range of the file at or after `at` that is no hole.
+    /// Returns the next range of the file at or after `at` that is not a hole.
     fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, ProfileError> {
         use rustix::fs::{SeekFrom, seek};
         use rustix::io::Errno;
@@ -399,7 +397,7 @@ impl Raw {
         let from = match seek(&self.file, SeekFrom::Data(at)) {
             Ok(from) => from,
             Err(Errno::NXIO) => return Ok(None),
-            // A file system without holes: everything is data.
+            // The file system does not support holes: everything is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, self.length))),
             Err(e) => return Err(ProfileError::io(&self.path, "read")(e.into())),
         };
@@ -407,9 +405,9 @@ impl Raw {
         Ok((from < self.length).then(|| (from, to.clamp(from + 1, self.length))))
     }
 
-    fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
+    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged(at, "the file became shorter while it was read".into()),
+            io::ErrorKind::UnexpectedEof => self.damaged(at, "the file was truncated while it was read".into()),
             _ => ProfileError::io(&self.path, "read")(e),
         })
     }
@@ -419,12 +417,12 @@ impl Raw {
     }
 }
 
-/// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
+/// Returns the offset of the image's switch in its raw file (0 if it has none), and the ID of the process that created the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
     let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
     let header = raw.setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
-        false => Err(raw.damaged(offset_of!(RawHeader, switch_offset) as u64, "its switch is outside its head".into())),
+        false => Err(raw.damaged(offset_of!(RawHeader, switch_offset) as u64, "the offset of its switch is outside its header".into())),
     }
 }

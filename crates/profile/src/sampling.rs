@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 /// How a profile was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Sampling {
-    /// Counts of units of the sample tier are observed counts, which are a part of all executions.
+    /// Counts of units of the sample tier are observed ones, a part of all executions.
     Bursts(BurstSampling),
     /// Counts are estimates from branch records, or the counts of a trace.
     Branches(BranchSampling),
 }
 
 impl Sampling {
-    /// The data of sampling in bursts, if it was that.
+    /// Data of sampling in bursts; `None` if the profile was sampled otherwise.
     pub fn bursts(&self) -> Option<&BurstSampling> {
         match self {
             Sampling::Bursts(bursts) => Some(bursts),
@@ -33,7 +33,7 @@ impl Sampling {
         }
     }
 
-    /// The data of sampling from branch records, if it was that.
+    /// Data of branch records or traces; `None` if the profile was sampled otherwise.
     pub fn branches(&self) -> Option<&BranchSampling> {
         match self {
             Sampling::Branches(branches) => Some(branches),

@@ -1,8 +1,8 @@
-//! Interprocedural segments of a run, however they were observed: read off a stream ([`crate::stream::SegmentReader`]), or counted by a
-//! program that was built to ([`trodden_unit::SegmentWords`]).
+//! Interprocedural segments of a run, read from a stream ([`crate::stream::SegmentReader`]) or counted by a program that was built for it
+//! ([`trodden_unit::SegmentWords`]).
 //!
-//! What a segment is: [`trodden_unit::segments`]. Counts are by chains of paths; one that was observed with few calls around it may be the
-//! end of a longer one. [`of_depth`] adds up what ends with the same calls.
+//! [`trodden_unit::segments`] defines segments. A segment that was observed with few callers may be the end of longer ones; [`of_depth`]
+//! sums all that end with the same calls.
 
 use crate::model::ImageProfile;
 use crate::paths::{PathEnd, PathWalk};
@@ -11,64 +11,64 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, FunctionMap, SegmentWords, UnitMap};
 
-/// A path of a function of an image.
+/// A path of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionPath {
     /// The function.
     pub function: FunctionPlace,
-    /// The path's number.
+    /// ID of the path.
     pub path: u64,
 }
 
-/// A segment: callers' paths, outermost first, and the path of the function that was called last.
+/// A segment: the paths of the callers, outermost first, and the path of the last callee.
 pub type Segment = Vec<FunctionPath>;
 
-/// Executions of segments.
+/// Number of executions of each segment.
 pub type SegmentCounts = BTreeMap<Segment, u64>;
 
-/// What a program counted of segments.
+/// The segments that a program counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedSegments {
-    /// Executions; segments that the build did not ask for, too, where its counters distinguish them.
+    /// Executions; includes segments that the build did not ask for if its counters distinguish them.
     pub counts: SegmentCounts,
-    /// Segments that are interesting to the build.
+    /// The interesting segments, which the build was asked to count.
     pub interesting: BTreeSet<Segment>,
-    /// Interesting segments that no code can count: a function that is not instrumented makes the last call.
+    /// Interesting segments that cannot be counted, since an uninstrumented function makes the last call.
     pub unplaced: BTreeSet<Segment>,
-    /// Executions of functions in contexts that are not interesting, or of several segments together.
+    /// Number of executions that were counted without their segment: in contexts that are not interesting, or together with others.
     pub others: u64,
-    /// How each function counts.
+    /// How each function counts its segments.
     pub counters: Vec<FunctionCounters>,
 }
 
-/// How a function counts its segments: how compact their numbers are, and how its code learns contexts.
+/// How a function counts its segments: the size of its counters, and the changes to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionCounters {
     /// The function.
     pub function: FunctionPlace,
-    /// Its words of counters.
+    /// Number of its counter words.
     pub words: u64,
-    /// Interesting segments that end in it.
+    /// Number of interesting segments that end in it.
     pub interesting: u64,
-    /// Calls in the place of which its code is.
+    /// Number of call sites where it was inlined.
     pub inlined: u32,
-    /// Calls of a copy that takes the context as an argument.
+    /// Number of call sites that call a copy which takes the context as an argument.
     pub duplicated: u32,
 }
 
-/// Whether an image counts segments.
+/// Returns whether an image counts segments.
 pub fn are_counted(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.segments().is_some())
 }
 
-/// What an image that counts segments has counted.
+/// Returns the segments that an image has counted.
 pub fn counted(image: &ImageProfile) -> CountedSegments {
     let contexts = Contexts::from_image(image);
     let mut out = CountedSegments::default();
     for (place, map, words) in functions(image) {
         let unit = &image.units[place.unit];
         let chains: Vec<Option<Segment>> =
-            (0..=words.contexts.len() as u32).map(|context| contexts.callers(place, context, trodden_unit::segments::DEEPEST)).collect();
+            (0..=words.contexts.len() as u32).map(|context| contexts.callers(place, context, trodden_unit::segments::MAX_DEPTH)).collect();
         let segment = |context: u32, path: u64| {
             let mut chain = chains.get(context as usize)?.clone().filter(|chain| !chain.is_empty())?;
             chain.push(FunctionPath { function: place, path });
@@ -92,7 +92,7 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
     out
 }
 
-/// Executions by segments of exactly so many calls: of all longer chains that end so.
+/// Sums the executions of all chains by their last `depth` calls. Shorter chains are dropped.
 pub fn of_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
     let mut sums = SegmentCounts::new();
     for (segment, count) in counts.iter().filter(|(segment, _)| segment.len() > depth) {
@@ -101,7 +101,7 @@ pub fn of_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
     sums
 }
 
-/// Functions of an image that count segments, or give contexts to callees.
+/// The functions of an image that count segments or pass contexts to callees.
 fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap, &SegmentWords)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         let functions = profile.map.functions.iter().enumerate();
@@ -109,7 +109,7 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &Func
     })
 }
 
-/// Functions by name, and their contexts.
+/// The functions of an image by name, with their contexts.
 struct Contexts<'a> {
     image: &'a ImageProfile,
     places: HashMap<(&'a str, &'a str), FunctionPlace>,
@@ -125,17 +125,18 @@ impl<'a> Contexts<'a> {
         self.image.units[place.unit].map.functions[place.function].segment_words()
     }
 
-    /// The callers' paths of a context, outermost first; none if the map names a function that there is not.
-    fn callers(&self, place: FunctionPlace, context: u32, most: u32) -> Option<Segment> {
+    /// Returns the callers' paths of a context, outermost first; `None` if the map names an unknown function, or the chain is longer than
+    /// `max`.
+    fn callers(&self, place: FunctionPlace, context: u32, max: u32) -> Option<Segment> {
         let Some(number) = context.checked_sub(1) else { return Some(Segment::new()) };
         let caller = self.words(place)?.contexts.get(number as usize)?;
         let function = *self.places.get(&(caller.unit.as_str(), caller.name.as_str()))?;
-        let mut chain = self.callers(function, caller.context, most.checked_sub(1)?)?;
+        let mut chain = self.callers(function, caller.context, max.checked_sub(1)?)?;
         chain.push(FunctionPath { function, path: caller.path });
         Some(chain)
     }
 
-    /// Whether no code makes a call of a segment.
+    /// Returns whether some call of a segment is made by no instrumented code.
     fn is_unplaced(&self, segment: &Segment) -> bool {
         segment.windows(2).any(|pair| {
             let [caller, callee] = pair else { return false };
@@ -147,7 +148,7 @@ impl<'a> Contexts<'a> {
     }
 }
 
-/// The block whose calls follow a path: its last, or the one that a tail call leaves, if the path comes to a call at all.
+/// Returns the block whose call follows a path: its last block, or the one before it at a tail call; `None` if the path ends at no call.
 pub fn calling_block(function: &FunctionMap, walk: &PathWalk) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.edges.iter().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);
@@ -161,7 +162,7 @@ pub fn calling_block(function: &FunctionMap, walk: &PathWalk) -> Option<Node> {
     }
 }
 
-/// Whether a path is left by a tail call.
+/// Returns whether a path ends with a tail call.
 pub fn ends_with_tail_call(function: &FunctionMap, walk: &PathWalk) -> bool {
     let stops = matches!(walk.end, Some(PathEnd::Exit(edge)) if function.edges[edge.index()].kind == EdgeKind::NoReturn);
     walk.end.is_some() && !stops && calling_block(function, walk).is_some()

@@ -1,12 +1,8 @@
 //! The run store: the runs of a project, in a folder `.trodden` beside it.
 //!
-//! ```text
-//! .trodden/profiles/000001.trodden   the profile of run 1, with all that is known of it
-//! .trodden/streams/000001/      its streams, if they were recorded
-//! .trodden/runs.db              SQLite: an index of the profiles (tables in `schema`; any SQLite client can query it)
-//! ```
-//! Runs are numbered from 1. Several programs may record at a time. No profile is overwritten, and the index is kept equal to the profiles
-//! ([`Repair`]).
+//! `profiles/000001.trodden` is the profile of run 1, `streams/000001/` has its streams, and `runs.db` is an SQLite index of the profiles
+//! (tables in `schema`), which any SQLite client can query. Several programs may record at the same time. No profile is overwritten, and
+//! the index is kept consistent with the profiles ([`Repair`]).
 
 mod index;
 mod left;
@@ -32,24 +28,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
 const DATABASE: &str = "runs.db";
-/// The folder of the profiles.
+/// Subfolder of the profiles.
 const PROFILES: &str = "profiles";
-/// The folder of streams, by the number of their run.
+/// Subfolder of the streams, which have a folder for each run.
 const STREAMS: &str = "streams";
-/// Variable that names the run store, in the place of the search for one.
+/// Environment variable that names the run store, so that none is searched for.
 pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
-/// Makes this folder the run store of the whole process, instead of `.trodden` of the project. Only the first call has an effect.
+/// Makes `folder` the run store of the whole process, instead of the project's `.trodden`. Only the first call has an effect.
 pub fn use_folder(folder: PathBuf) {
     private::name_store(folder);
 }
 
-/// Returns where the store of a project is, or is to be created.
+/// Returns the path of a project's run store, which may not exist yet.
 pub fn folder_of(project: &Path) -> PathBuf {
     private::named_store().map_or_else(|| project.join(FOLDER), Path::to_owned)
 }
 
-/// Returns where the run store is that [`RunStore::find`] would open.
+/// Returns the path of the run store that [`RunStore::find`] would open, or `None` if there is none.
 pub fn locate(start: &Path) -> Option<PathBuf> {
     let is_store = |folder: &PathBuf| folder.join(DATABASE).is_file() || folder.join(PROFILES).is_dir();
     match private::named_store() {
@@ -58,7 +54,7 @@ pub fn locate(start: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Prefix of the names of folders of raw counts.
+/// Prefix of the names of folders with raw counts.
 pub const RAW: &str = "raw-";
 
 /// An open run store.
@@ -67,20 +63,20 @@ pub struct RunStore {
     folder: PathBuf,
     database: Connection,
     repair: Option<Repair>,
-    /// Where the store cannot be written: the copy of the index that is used instead, with the reason.
+    /// If the store cannot be written: a copy of the index, which is used instead, and the reason.
     unwritable: Option<(TemporaryFolder, String)>,
 }
 
 /// A run in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunEntry {
-    /// Its number, from 1.
+    /// Number of the run; the first is 1.
     pub number: u64,
-    /// Its description; the suite is the one it is in now.
+    /// Description of the run, with its current suite.
     pub run: Run,
-    /// The stored profile.
+    /// Path of the stored profile.
     pub profile: PathBuf,
-    /// Its size in bytes.
+    /// Size of the profile in bytes.
     pub bytes: u64,
     /// Its images.
     pub images: Vec<RunImage>,
@@ -93,11 +89,11 @@ pub struct RunImage {
     pub identity: Identity,
     /// Path.
     pub path: String,
-    /// The linker's build id.
+    /// The linker's build ID.
     pub build_id: Option<String>,
 }
 
-/// Why work on an index failed.
+/// Reason why an operation on the index failed.
 #[derive(Debug)]
 enum Failure {
     Sql(rusqlite::Error),
@@ -105,7 +101,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// `database`: its file.
+    /// Converts it to an error that names the database.
     fn into_error(self, database: &Path) -> ProfileError {
         match self {
             Failure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
@@ -126,14 +122,14 @@ impl From<ProfileError> for Failure {
     }
 }
 
-/// Whether a database could not be opened because its folder, or the disk, takes nothing.
+/// Returns whether the error means that the folder or the disk cannot be written.
 fn is_unwritable(error: &rusqlite::Error) -> bool {
     use ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
 }
 
-/// The database of a store's folder, if there is one, with what is not yet merged into it, in a folder of its own.
-fn copy_of(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
+/// Copies the database of a store with its write-ahead log to a temporary folder.
+fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
     let copy = private::temporary_folder("trodden-store-").map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
     for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
         let file = folder.join(&name);
@@ -145,13 +141,10 @@ fn copy_of(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// Opens the store of a project's folder, or the one that [`use_folder`] named; creates it if there is none.
-    ///
-    /// # Errors
-    /// It cannot be made, opened or written.
+    /// Opens the store of a project, or the one that [`use_folder`] named, and creates it if necessary.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = folder_of(project);
-        private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
+        private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             let access = Access::Mode(private::file_mode(&folder));
@@ -159,7 +152,7 @@ impl RunStore {
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
-        // What is to be recorded must not be lost when it is there.
+        // Fails before anything is recorded if the store cannot be written.
         store.writing(|_| Ok::<(), Failure>(()))?;
         store.report_repair();
         Ok(store)
@@ -168,7 +161,7 @@ impl RunStore {
     /// Opens the store in `start` or the nearest folder above it, or the one that [`use_folder`] named.
     ///
     /// # Errors
-    /// There is none, or it cannot be opened.
+    /// There is no store, or it cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
         match (locate(start), private::named_store()) {
@@ -178,15 +171,15 @@ impl RunStore {
         }
     }
 
-    /// The store in this very folder (`.trodden`), which must exist; brought up to date if an older trodden made it.
+    /// Opens the store in exactly this folder (`.trodden`), and upgrades its index if an older version created it.
     ///
     /// # Errors
-    /// It cannot be opened, or a newer trodden made it.
+    /// The store cannot be opened, or a newer version created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
             Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
-                // Even who only reads must write into SQLite's files beside the database.
-                let copy = copy_of(folder)?;
+                // SQLite must write files beside the database even to read it.
+                let copy = copy_index(folder)?;
                 (index::open(copy.path(), folder)?, Some((copy, source.to_string())))
             }
             other => (other?, None),
@@ -194,13 +187,13 @@ impl RunStore {
         Ok(RunStore { folder: folder.to_owned(), database: index.database, repair: index.repair, unwritable })
     }
 
-    /// What was done to the index when the store was opened, if it differed from the profiles. Where the store cannot be written, a copy
-    /// of the index was repaired.
+    /// What was repaired in the index when the store was opened; `None` if it was consistent. If the store cannot be written, a copy of the
+    /// index was repaired.
     pub fn repair(&self) -> Option<&Repair> {
         self.repair.as_ref()
     }
 
-    /// Reports a repair in one line, once: an index that cannot be written is made again, in a copy, by all who open the store.
+    /// Logs a repair, but only once per process: an index that cannot be written is repaired anew in each copy.
     fn report_repair(&self) {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(repair) = &self.repair else { return };
@@ -209,10 +202,7 @@ impl RunStore {
         }
     }
 
-    /// Files among the profiles that are not listed, since they cannot be read.
-    ///
-    /// # Errors
-    /// The database cannot be read.
+    /// Files among the profiles that are not listed because they cannot be read.
     pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
         self.reading(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
@@ -228,9 +218,6 @@ impl RunStore {
     }
 
     /// Stores a profile as a new run, in the suite that the profile names.
-    ///
-    /// # Errors
-    /// The profile or the database cannot be written.
     pub fn add_run(&self, profile: &Profile) -> Result<RunEntry, ProfileError> {
         if let Some(suite) = &profile.run.suite {
             check_suite_name(suite)?;
@@ -248,7 +235,7 @@ impl RunStore {
                 let path = names::profile_path(&self.folder, number);
                 match file.name(&path).map_err(ProfileError::io(&path, "write"))? {
                     None => break path,
-                    // A recorder that has another index, since this one was deleted while it ran.
+                    // Another recorder stored a run with this number in an index that was deleted since.
                     Some(again) => file = again,
                 }
                 number += 1;
@@ -259,23 +246,20 @@ impl RunStore {
         });
         match (listed, named) {
             (Err(error), Some(path)) => {
-                // The caller says that the run was not stored.
+                // The caller reports that the run was not stored.
                 std::fs::remove_file(&path).map_err(ProfileError::io(&path, "remove"))?;
                 Err(error)
             }
-            (listed, _) => self.number(listed?),
+            (listed, _) => self.entry(listed?),
         }
     }
 
-    /// All runs, by number.
-    ///
-    /// # Errors
-    /// The database cannot be read.
+    /// All runs, ascending by number.
     pub fn list(&self) -> Result<Vec<RunEntry>, ProfileError> {
         self.query(&format!("{COLUMNS} ORDER BY number"), [])
     }
 
-    /// The runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the one before), or a suite's name.
+    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the one before the last), or a suite.
     ///
     /// # Errors
     /// There is no such run or suite, or the database cannot be read.
@@ -288,31 +272,22 @@ impl RunStore {
             self.query(&format!("{COLUMNS} AND suites.name = ?1 ORDER BY number"), [wanted])?
         };
         match found.is_empty() {
-            true => Err(self.no_run(wanted)?),
+            true => Err(self.unknown_run(wanted)?),
             false => Ok(found),
         }
     }
 
-    /// The one run that `wanted` names; of a suite, its last.
-    ///
-    /// # Errors
-    /// As [`RunStore::select`].
+    /// Finds the one run that `wanted` names, or the last run of the suite. Fails like [`RunStore::select`].
     pub fn get(&self, wanted: &str) -> Result<RunEntry, ProfileError> {
         Ok(self.select(wanted)?.pop().expect("select finds at least one"))
     }
 
     /// Reads the profile of a run.
-    ///
-    /// # Errors
-    /// The file is missing or damaged.
     pub fn load(&self, entry: &RunEntry) -> Result<Profile, ProfileError> {
         Profile::read(&entry.profile)
     }
 
-    /// Names of the suites and how many runs each has.
-    ///
-    /// # Errors
-    /// The database cannot be read.
+    /// Names of the suites and their numbers of runs.
     pub fn suites(&self) -> Result<Vec<(String, u64)>, ProfileError> {
         let sql = "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id GROUP BY name ORDER BY name";
         self.reading(|t| {
@@ -322,12 +297,12 @@ impl RunStore {
         })
     }
 
-    /// Puts a run into a suite, or (`None`) takes it out of its suite.
+    /// Puts a run into a suite, or takes it out of its suite if `suite` is `None`.
     ///
     /// # Errors
-    /// There is no such run, the name is no suite's name, or the profile or the database cannot be written.
+    /// There is no such run, the name is not allowed for suites, or the profile or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
-        let entry = self.number(number)?;
+        let entry = self.entry(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
         self.writing(|t| {
             change_run(&entry.profile, Access::Mode(private::file_mode(&self.folder)), |run| run.suite = suite.map(str::to_owned))?;
@@ -339,17 +314,17 @@ impl RunStore {
         })
     }
 
-    /// Removes a run and its profile.
+    /// Removes a run with its profile and streams.
     ///
     /// # Errors
     /// There is no such run, or it cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
-        let entry = self.number(number)?;
+        let entry = self.entry(number)?;
         self.writing(|t| {
             t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
             forget_unused(t)?;
             let streams = self.streams(number);
-            // The profile last: without it there is no run.
+            // The profile is removed last, since the run exists as long as it does.
             for (removed, path) in [(std::fs::remove_dir_all(&streams), &streams), (std::fs::remove_file(&entry.profile), &entry.profile)] {
                 match removed {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ProfileError::io(path, "remove")(e).into()),
@@ -360,21 +335,21 @@ impl RunStore {
         })
     }
 
-    /// The folder of a run's streams, if it has any.
+    /// Folder of a run's streams, which may not exist.
     pub fn streams(&self, number: u64) -> PathBuf {
         self.folder.join(STREAMS).join(format!("{number:06}"))
     }
 
-    fn number(&self, number: u64) -> Result<RunEntry, ProfileError> {
+    fn entry(&self, number: u64) -> Result<RunEntry, ProfileError> {
         self.get(&number.to_string())
     }
 
-    fn no_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
+    fn unknown_run(&self, wanted: &str) -> Result<ProfileError, ProfileError> {
         let numbers: Vec<u64> = self.list()?.iter().map(|r| r.number).collect();
         let mut known = match (numbers.first(), numbers.last()) {
             (Some(first), Some(last)) if first != last => format!("there are {} runs, {first} to {last}", numbers.len()),
-            (Some(only), _) => format!("there is run {only}"),
-            _ => "there are no runs yet: `trodden record -- PROGRAM` makes one".into(),
+            (Some(only), _) => format!("there is only run {only}"),
+            _ => "there are no runs yet: `trodden record -- PROGRAM` creates one".into(),
         };
         let suites: Vec<String> = self.suites()?.into_iter().map(|s| s.0).collect();
         if !suites.is_empty() {
@@ -394,12 +369,12 @@ impl RunStore {
         })
     }
 
-    /// Reads in one transaction, so that the result is consistent.
+    /// Reads in one transaction, for a consistent result.
     fn reading<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    /// Writes in one transaction that takes the lock at once, so that it never fails half-way for lack of it.
+    /// Writes in one transaction that takes the lock at its start, so that it cannot fail half-way for lack of it.
     fn writing<T, E: Into<Failure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
         if let Some((_, why)) = &self.unwritable {
             return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
@@ -427,11 +402,8 @@ impl RunStore {
     }
 }
 
-/// Refuses names of suites that [`RunStore::select`] would read as single runs, and those with line breaks and the like, which would spoil
-/// every list of suites.
-///
-/// # Errors
-/// It is such a name.
+/// Refuses suite names that [`RunStore::select`] would read as single runs, empty ones, and those with control characters, such as line
+/// breaks.
 pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
     let taken = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || steps_back(name).is_some();
     match taken || name.trim().is_empty() || name.contains(char::is_control) {
@@ -440,7 +412,7 @@ pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
     }
 }
 
-/// `last`: 0; `last~N`: N.
+/// Parses `last` as 0 and `last~N` as N.
 fn steps_back(wanted: &str) -> Option<u64> {
     match wanted.strip_prefix("last")? {
         "" => Some(0),

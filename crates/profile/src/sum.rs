@@ -1,17 +1,17 @@
-//! Sparse sums of counters: lists of (index, count), ascending, without zeros, that saturate.
+//! Sparse saturating sums of counters: lists of (index, count), ascending, without zeros.
 
 use std::collections::BTreeMap;
 
-/// Saturating sums, and the overflow of the saturated ones.
-pub type SummedCount = (Vec<(u64, u64)>, Vec<(u64, u128)>);
+/// Saturating sums, and the excess of the saturated ones over `u64::MAX`.
+pub type SparseSums = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
-/// Collects counts in any order. Memory is at most twice that of the result (and of the largest run of repetitions in between).
+/// Sums counts that come in any order. Uses at most twice the memory of the result, plus that of repeated indices not yet summed.
 #[derive(Debug, Default)]
 pub struct Sums {
     list: Vec<(u64, u64)>,
-    /// Length of the prefix of the list that is sorted and summed.
-    added_up: usize,
-    /// The overflow of the saturated sums.
+    /// Length of the prefix of `list` that is sorted and summed.
+    summed_length: usize,
+    /// Excess of the saturated sums over `u64::MAX`.
     overflow: BTreeMap<u64, u128>,
 }
 
@@ -19,12 +19,12 @@ impl Sums {
     /// Adds to a counter.
     pub fn add(&mut self, index: u64, count: u64) {
         self.list.push((index, count));
-        if self.list.len() >= 4096 && self.list.len() >= 2 * self.added_up {
-            self.add_up();
+        if self.list.len() >= 4096 && self.list.len() >= 2 * self.summed_length {
+            self.sum_up();
         }
     }
 
-    /// Adds to a counter more than a word may hold.
+    /// Adds a count that may exceed a word.
     pub fn add_wide(&mut self, index: u64, count: u128) {
         let low = u64::try_from(count).unwrap_or(u64::MAX);
         self.add(index, low);
@@ -33,15 +33,15 @@ impl Sums {
         }
     }
 
-    /// The sums; and for those that stopped at the largest number, by how much they are beyond it.
-    pub fn finish(mut self) -> SummedCount {
-        self.add_up();
+    /// Returns the sums, and the excess of those that saturated.
+    pub fn finish(mut self) -> SparseSums {
+        self.sum_up();
         self.list.retain(|c| c.1 != 0);
         (self.list, self.overflow.into_iter().collect())
     }
 
-    fn add_up(&mut self) {
-        // Stable sorting is linear on lists that consist of few ascending runs, as these do.
+    fn sum_up(&mut self) {
+        // Stable sorting is linear on lists of a few ascending runs, as these are.
         self.list.sort_by_key(|c| c.0);
         self.list.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
@@ -54,16 +54,16 @@ impl Sums {
             }
             same
         });
-        self.added_up = self.list.len();
+        self.summed_length = self.list.len();
     }
 }
 
-/// The overflow of a sum.
+/// Returns by how much a sum exceeds `u64::MAX`, if it does.
 fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// The entries of two such lists; what both have is added up.
+/// Merges two such lists; `add` combines the values of indices that are in both.
 pub fn merge<T: Copy>(one: &[(u64, T)], other: &[(u64, T)], add: impl Fn(T, T) -> T) -> Vec<(u64, T)> {
     let mut out = Vec::with_capacity(one.len().max(other.len()));
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_numbers_keep_what_is_above_a_word() {
+    fn counts_above_a_word_are_kept_as_excess() {
         let mut sums = Sums::default();
         sums.add_wide(3, u128::from(u64::MAX) + 5);
         sums.add_wide(3, 2);
@@ -110,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn of_times_the_earlier_ones_stay() {
+    fn merging_times_keeps_the_earlier_ones() {
         assert_eq!(merge(&[(1, 9), (4, 2)], &[(0, 5), (1, 3), (4, 7)], u64::min), [(0, 5), (1, 3), (4, 2)]);
     }
 
     #[test]
-    fn merging_is_addition() {
+    fn merging_adds_counts_of_equal_indices() {
         let merge = |one: &[(u64, u64)], other: &[(u64, u64)]| merge(one, other, u64::saturating_add);
         assert_eq!(merge(&[(1, 1), (3, u64::MAX), (9, 2)], &[(0, 5), (3, 1), (4, 4)]), [(0, 5), (1, 1), (3, u64::MAX), (4, 4), (9, 2)]);
         assert_eq!(merge(&[], &[(2, 1)]), [(2, 1)]);

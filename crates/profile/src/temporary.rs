@@ -1,8 +1,7 @@
-//! Registry of the temporary files and folders that have names, for programs that remove them when a signal ends them.
+//! Registry of temporary files and folders, for programs that remove them when a signal ends them.
 //!
-//! Invariant: the registry is locked while a name is made and entered. So a thread that locks it for the removal of all misses none, and
-//! none appears after that until the program has ended. This crate handles no signals: a program says by [`before_names`] what is to be
-//! done before the first name is made.
+//! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove everything
+//! misses nothing, and no name is created after that. This crate handles no signals; a program passes its preparations to [`before_names`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -17,20 +16,20 @@ static NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
 
 static PREPARATION: OnceLock<fn()> = OnceLock::new();
 
-/// What becomes of a name.
+/// What to do with a registered file or folder.
 #[derive(Debug)]
 enum Removal {
-    /// The file or folder is deleted.
+    /// Delete it.
     Delete,
-    /// The file gets its own name back, in the place of what has it meanwhile.
+    /// Rename the file back to its own name, replacing what has that name meanwhile.
     Rename(PathBuf),
 }
 
-/// How often to try to remove a folder that others may still write to, and how long to wait in between.
+/// Maximum number of attempts to remove a folder that others may still be writing to, and the pause between them.
 const MAX_REMOVALS: u32 = 200;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Sets what is called each time before a name is made. Only the first call has an effect.
+/// Sets a function that is called before the registry is locked. Only the first call has an effect.
 pub fn before_names(prepare: fn()) {
     let _ = PREPARATION.set(prepare);
 }
@@ -39,7 +38,7 @@ pub fn before_names(prepare: fn()) {
 #[derive(Debug)]
 pub struct Names(MutexGuard<'static, BTreeMap<PathBuf, Removal>>);
 
-/// Locks the registry, in order to make or to remove names.
+/// Locks the registry, to create or remove temporary names.
 pub fn names() -> Names {
     if let Some(prepare) = PREPARATION.get() {
         prepare();
@@ -48,22 +47,22 @@ pub fn names() -> Names {
 }
 
 impl Names {
-    /// Enters a file or folder.
+    /// Registers a file or folder.
     pub fn enter(&mut self, path: &Path) {
         self.0.insert(path.to_owned(), Removal::Delete);
     }
 
-    /// Enters a file that has another name for a time, and gets its `own` one back.
+    /// Registers a file that is renamed temporarily and will get its own name back.
     pub fn enter_renamed(&mut self, path: &Path, own: &Path) {
         self.0.insert(path.to_owned(), Removal::Rename(own.to_owned()));
     }
 
-    /// Leaves a file or folder where it is.
+    /// Removes a file or folder from the registry, but not from the disk.
     pub fn forget(&mut self, path: &Path) {
         self.0.remove(path);
     }
 
-    /// Removes all files and folders.
+    /// Removes all registered files and folders from the disk.
     pub fn remove_all(&self) {
         for (path, removal) in self.0.iter() {
             if let Removal::Rename(own) = removal {
@@ -75,42 +74,36 @@ impl Names {
                 if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
                     break;
                 }
-                // A thread or a child of this program is still writing to it, or removing its own files.
+                // A thread or child process of this program is still writing to it, or removing its own files.
                 std::thread::sleep(REMOVAL_PAUSE);
             }
         }
     }
 }
 
-/// Creates a folder and all that it lies in, as [`std::fs::create_dir_all`] does, for folders that may lie in a temporary one.
+/// Creates a folder with missing parents, like [`std::fs::create_dir_all`], under the lock of the registry.
 ///
-/// Without the lock, a thread that is about to create such a folder would create the temporary one again after a signal has removed it.
-///
-/// # Errors
-/// One of them cannot be created.
+/// Without the lock, a thread could recreate a parent that is a temporary folder after a signal handler has removed it.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     let _names = names();
     std::fs::create_dir_all(path)
 }
 
-/// A folder in the registry, removed when it is dropped.
+/// A registered folder, which is removed when dropped.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
-    stays: bool,
+    is_kept: bool,
 }
 
 impl TemporaryFolder {
-    /// Makes one in `base` with these permissions, whatever the umask.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Creates a folder in `base` with exactly these permissions, regardless of the umask.
     pub fn create_in(base: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFolder> {
         let mut names = names();
         let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempdir_in(base)?;
         std::fs::set_permissions(made.path(), Permissions::from_mode(mode))?;
         names.enter(made.path());
-        Ok(TemporaryFolder { path: made.keep(), stays: false })
+        Ok(TemporaryFolder { path: made.keep(), is_kept: false })
     }
 
     /// Where it is.
@@ -118,25 +111,22 @@ impl TemporaryFolder {
         &self.path
     }
 
-    /// Renames it: it stays.
-    ///
-    /// # Errors
-    /// It cannot be renamed.
+    /// Renames the folder and keeps it.
     pub fn keep_as(mut self, path: &Path) -> io::Result<()> {
         let mut names = names();
         std::fs::rename(&self.path, path)?;
         names.forget(&self.path);
-        self.stays = true;
+        self.is_kept = true;
         Ok(())
     }
 
-    /// Leaves it where it is.
+    /// Keeps the folder where it is.
     pub fn leave(&mut self) {
         self.leave_on_signals();
-        self.stays = true;
+        self.is_kept = true;
     }
 
-    /// Leaves it where it is if a signal ends the program.
+    /// Keeps the folder if a signal ends the program; dropping still removes it.
     pub fn leave_on_signals(&self) {
         names().forget(&self.path);
     }
@@ -144,8 +134,8 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        if !self.stays {
-            // What a thread removes that removes all is removed once.
+        if !self.is_kept {
+            // Locked, so that a thread that removes everything does not remove it at the same time.
             let mut names = names();
             names.forget(&self.path);
             let _ = std::fs::remove_dir_all(&self.path);
@@ -153,15 +143,15 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// A file that is being written, removed when it is dropped.
+/// A registered file, which is removed when dropped.
 #[derive(Debug)]
 pub struct TemporaryFile {
-    // In this order: it is removed before it is forgotten.
+    // Fields are dropped in this order: the file is removed before its name leaves the registry.
     file: NamedTempFile,
     _name: EnteredName,
 }
 
-/// The name of a file that is removed by other means.
+/// Registry entry of a file that is removed by other means.
 #[derive(Debug)]
 struct EnteredName(PathBuf);
 
@@ -172,10 +162,7 @@ impl Drop for EnteredName {
 }
 
 impl TemporaryFile {
-    /// Makes one in a folder. The umask takes away from its permissions.
-    ///
-    /// # Errors
-    /// It cannot be made.
+    /// Creates a file in a folder; the umask restricts its permissions.
     pub fn create_in(folder: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFile> {
         let mut names = names();
         let file = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
@@ -189,15 +176,12 @@ impl TemporaryFile {
         self.file.as_file()
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Gives it another name, which another file may have.
-    ///
-    /// # Errors
-    /// It cannot be renamed.
+    /// Renames the file, replacing any file of that name.
     pub fn rename(self, path: &Path) -> io::Result<()> {
         let TemporaryFile { file, _name: name } = self;
         let names = names();
@@ -207,10 +191,7 @@ impl TemporaryFile {
         renamed
     }
 
-    /// Gives it a name that no file has; the file, if one has it.
-    ///
-    /// # Errors
-    /// It cannot be renamed for another reason.
+    /// Renames the file if no file has that name; otherwise returns it.
     pub fn name(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
         let TemporaryFile { file, _name: name } = self;
         let names = names();
@@ -226,11 +207,8 @@ impl TemporaryFile {
     }
 }
 
-/// Puts a file without a name in the place of another one; `link` gives it the name that it has for a moment.
-///
-/// # Errors
-/// It can be given no name, or not be renamed.
-pub fn replace(path: &Path, folder: &Path, prefix: &str, link: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+/// Replaces the file at `path` by an unnamed file. `link` links it to the temporary name that it has for a moment.
+pub fn replace_file(path: &Path, folder: &Path, prefix: &str, link: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let _names = names();
     let named = tempfile::Builder::new().prefix(prefix).make_in(folder, link)?;
     named.persist(path).map(drop).map_err(|e| e.error)

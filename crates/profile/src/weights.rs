@@ -1,14 +1,11 @@
-//! Edge frequencies of a profile, for a later build.
+//! Edge frequencies of a profile, as input of a later build.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use trodden_unit::{MapError, Weights};
 
 impl Profile {
-    /// Executions of the edges of all functions that were executed.
-    ///
-    /// # Errors
-    /// A function's map is damaged.
+    /// Returns the executions of the edges of all executed functions.
     pub fn weights(&self) -> Result<Weights, MapError> {
         let mut weights = Weights::default();
         for (_, unit, function) in self.functions() {

@@ -1,10 +1,9 @@
-//! Atomic writing of files: a file is written beside its place, without a name where the file system can (`O_TMPFILE`), else under a
-//! temporary one, and renamed when it is complete on disk. A full disk, a limit or a signal leaves the old file, and no other one.
-//! An existing file that is not regular (a pipe, a terminal, an open file under its name in `/proc`) is written into.
+//! Atomic writing: a file is written next to its destination, unnamed (`O_TMPFILE`) or under a temporary name, and renamed once it is
+//! complete on disk. A full disk, a limit or a signal leaves the old file, and no other one.
 //!
-//! Links are followed if the system follows them: in a sticky folder that all may write to, not another user's (`protected_symlinks`).
-//!
-//! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_orphaned`]).
+//! An existing file that is not regular (a pipe, a terminal, an open file under its name in `/proc`) is written to directly. Links are
+//! followed as with `protected_symlinks`: not those of another user in a sticky folder that is writable by all. Invariant: a file under a
+//! temporary name is locked while its writer lives ([`is_orphaned`]).
 
 use crate::temporary::{self, TemporaryFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -17,74 +16,68 @@ use std::path::{Path, PathBuf};
 
 /// A file that is being written.
 #[derive(Debug)]
-pub struct WholeFile(Begun);
+pub struct WholeFile(Destination);
 
-/// Who may use a new file.
+/// Permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The umask says so; a file that replaces another one takes over its permissions.
+    /// As the umask allows, or those of the file that is replaced.
     Umask,
-    /// These permissions, whatever the umask and the replaced file had.
+    /// Exactly these, regardless of the umask and the replaced file.
     Mode(u32),
 }
 
 impl Access {
-    /// The owner alone.
+    /// For the owner only.
     pub const PRIVATE: Access = Access::Mode(0o600);
 }
 
 #[derive(Debug)]
-enum Begun {
+enum Destination {
     /// An existing file that cannot be replaced.
     Stream(File),
     /// A temporary file that will be renamed.
-    Temporary { file: BegunFile, path: PathBuf },
+    Temporary { file: UnfinishedFile, path: PathBuf },
 }
 
 impl WholeFile {
-    /// Creates a file with the permissions that the umask leaves; `begun` is the prefix of its temporary name. Missing folders are made.
+    /// Starts a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Missing folders are created.
     ///
     /// # Errors
-    /// The folder cannot be written, or a link is another user's.
+    /// The folder cannot be written, or the path is a link of another user.
     pub fn create(path: &Path, begun: &str) -> io::Result<WholeFile> {
         WholeFile::create_for(path, begun, Access::Umask)
     }
 
-    /// The same with the permissions that `access` says.
-    ///
-    /// # Errors
-    /// As [`WholeFile::create`].
+    /// Like [`WholeFile::create`], with the permissions that `access` says.
     pub fn create_for(path: &Path, begun: &str, access: Access) -> io::Result<WholeFile> {
         if is_stream(path) {
-            // Appends to what other processes have written: an open file has a position for each of them.
-            return Ok(WholeFile(Begun::Stream(File::options().append(true).open(path)?)));
+            // Opened for appending, so that output of other processes is not overwritten: each open file has its own position.
+            return Ok(WholeFile(Destination::Stream(File::options().append(true).open(path)?)));
         }
         let path = target(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let file = temporary(folder, begun, access)?;
+        let file = create_locked(folder, begun, access)?;
         if access == Access::Umask
             && let Ok(there) = std::fs::metadata(&path)
         {
             file.as_file().set_permissions(there.permissions())?;
         }
-        Ok(WholeFile(Begun::Temporary { file, path }))
+        Ok(WholeFile(Destination::Temporary { file, path }))
     }
 
-    /// The file to write to.
+    /// The open file to write to.
     pub fn file(&self) -> &File {
         match &self.0 {
-            Begun::Stream(file) => file,
-            Begun::Temporary { file, .. } => file.as_file(),
+            Destination::Stream(file) => file,
+            Destination::Temporary { file, .. } => file.as_file(),
         }
     }
 
-    /// Renames the complete file.
-    ///
-    /// # Errors
-    /// It cannot be stored, or not renamed.
+    /// Gives the complete file its name.
     pub fn finish(self) -> io::Result<()> {
-        if let Begun::Temporary { file, .. } = &self.0 {
+        if let Destination::Temporary { file, .. } = &self.0 {
             file.as_file().sync_all()?;
         }
         self.finish_unsynced()
@@ -92,115 +85,101 @@ impl WholeFile {
 
     fn finish_unsynced(self) -> io::Result<()> {
         match self.0 {
-            Begun::Stream(_) => Ok(()),
-            Begun::Temporary { file, path } => file.rename(&path),
+            Destination::Stream(_) => Ok(()),
+            Destination::Temporary { file, path } => file.rename(&path),
         }
     }
 }
 
-/// Writes a file with the permissions that the umask leaves; its temporary name begins as given.
-///
-/// # Errors
-/// The folder or the file cannot be written, a link is another user's, or `content` fails.
+/// Writes a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Fails like
+/// [`WholeFile::create`] does, or if `content` fails.
 pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     write_for(path, begun, Access::Umask, content)
 }
 
-/// Writes a file that can be made again, as a cache has it: after a crash of the system it may be empty.
-///
-/// # Errors
-/// As [`write`].
+/// Writes a file that can be regenerated, without waiting for the disk: it may be empty after a system crash.
 pub fn write_again(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
     let whole = WholeFile::create(path, begun)?;
     whole.file().write_all(bytes)?;
     whole.finish_unsynced()
 }
 
-/// The same as [`write`] with the permissions that `access` says.
-///
-/// # Errors
-/// As [`write`].
+/// Like [`write`], with the permissions that `access` says.
 pub fn write_for(path: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let whole = WholeFile::create_for(path, begun, access)?;
     fill(whole.file(), content)?;
     whole.finish()
 }
 
-/// A file that is complete on disk and has no name yet, or a temporary one.
+/// A file that is complete on disk but has no name yet, or only a temporary one.
 #[derive(Debug)]
-pub struct UnnamedFile(BegunFile);
+pub struct UnnamedFile(UnfinishedFile);
 
 impl UnnamedFile {
-    /// Writes it in `folder`; its temporary name begins as given.
-    ///
-    /// # Errors
-    /// The file cannot be written, or `content` fails.
+    /// Writes a file in `folder`. `begun` is the prefix of its temporary name, if it needs one.
     pub fn write(folder: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
-        let file = temporary(folder, begun, access)?;
+        let file = create_locked(folder, begun, access)?;
         fill(file.as_file(), content)?;
         file.as_file().sync_all()?;
         Ok(UnnamedFile(file))
     }
 
-    /// Gives it a name that no file has. If one has it, the file is given back.
-    ///
-    /// # Errors
-    /// It cannot be renamed for another reason.
+    /// Gives the file a name if no file has it; otherwise returns it.
     pub fn name(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
         Ok(self.0.name(path)?.map(UnnamedFile))
     }
 }
 
-/// A file beside the place that it is to have.
+/// A file next to its destination.
 #[derive(Debug)]
-enum BegunFile {
+enum UnfinishedFile {
     Named(TemporaryFile),
     Unnamed {
         file: File,
         folder: PathBuf,
-        /// What a name begins with that it has until it is renamed.
+        /// Prefix of the temporary name that it may need for renaming.
         begun: String,
     },
 }
 
-impl BegunFile {
-    fn create(folder: &Path, begun: &str, mode: u32) -> io::Result<BegunFile> {
+impl UnfinishedFile {
+    fn create(folder: &Path, begun: &str, mode: u32) -> io::Result<UnfinishedFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         if let Ok(file) = rustix::fs::open(folder, flags, Mode::from_raw_mode(mode)).map(File::from)
-            && std::fs::symlink_metadata(by_descriptor(&file)).is_ok()
+            && std::fs::symlink_metadata(descriptor_path(&file)).is_ok()
         {
-            return Ok(BegunFile::Unnamed { file, folder: folder.to_owned(), begun: begun.to_owned() });
+            return Ok(UnfinishedFile::Unnamed { file, folder: folder.to_owned(), begun: begun.to_owned() });
         }
-        // The file system has no such files, or `/proc`, by which they get names, is not there.
-        Ok(BegunFile::Named(TemporaryFile::create_in(folder, begun, mode)?))
+        // The file system does not support unnamed files, or `/proc`, which is needed to name them, is not mounted.
+        Ok(UnfinishedFile::Named(TemporaryFile::create_in(folder, begun, mode)?))
     }
 
     fn as_file(&self) -> &File {
         match self {
-            BegunFile::Named(file) => file.as_file(),
-            BegunFile::Unnamed { file, .. } => file,
+            UnfinishedFile::Named(file) => file.as_file(),
+            UnfinishedFile::Unnamed { file, .. } => file,
         }
     }
 
-    /// Gives it a name, which another file may have.
+    /// Names the file, replacing any file of that name.
     fn rename(self, path: &Path) -> io::Result<()> {
         match self {
-            BegunFile::Named(file) => file.rename(path),
-            BegunFile::Unnamed { file, folder, begun } => match link(&file, path) {
-                // A name is not given to it in the place of another file's, so it has one for a moment that no file has.
+            UnfinishedFile::Named(file) => file.rename(path),
+            UnfinishedFile::Unnamed { file, folder, begun } => match link(&file, path) {
+                // A link cannot replace a file, so it first gets a temporary name, which is then renamed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    temporary::replace(path, &folder, &begun, |name| link(&file, name))
+                    temporary::replace_file(path, &folder, &begun, |name| link(&file, name))
                 }
                 linked => linked,
             },
         }
     }
 
-    /// Gives it a name that no file has; the file, if one has it.
-    fn name(self, path: &Path) -> io::Result<Option<BegunFile>> {
+    /// Names the file if no file has that name; otherwise returns it.
+    fn name(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
         match self {
-            BegunFile::Named(file) => Ok(file.name(path)?.map(BegunFile::Named)),
-            BegunFile::Unnamed { ref file, .. } => match link(file, path) {
+            UnfinishedFile::Named(file) => Ok(file.name(path)?.map(UnfinishedFile::Named)),
+            UnfinishedFile::Unnamed { ref file, .. } => match link(file, path) {
                 Ok(()) => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(self)),
                 Err(error) => Err(error),
@@ -209,26 +188,26 @@ impl BegunFile {
     }
 }
 
-/// Gives a file without a name one that no file has.
+/// Gives an unnamed file a name that is not taken.
 fn link(file: &File, path: &Path) -> io::Result<()> {
-    Ok(rustix::fs::linkat(CWD, by_descriptor(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    Ok(rustix::fs::linkat(CWD, descriptor_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-fn by_descriptor(file: &File) -> PathBuf {
+fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A new file, locked.
-fn temporary(folder: &Path, begun: &str, access: Access) -> io::Result<BegunFile> {
+/// Creates a file and locks it.
+fn create_locked(folder: &Path, begun: &str, access: Access) -> io::Result<UnfinishedFile> {
     let mode = match access {
         Access::Umask => 0o666,
         Access::Mode(mode) => mode,
     };
-    let file = BegunFile::create(folder, begun, mode)?;
+    let file = UnfinishedFile::create(folder, begun, mode)?;
     if access != Access::Umask {
         file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
     }
-    // Without locks in the file system, a file that is being written may be taken for an orphaned one.
+    // If the file system has no locks, a file that is being written may be taken for an orphan.
     let _ = file.as_file().try_lock();
     Ok(file)
 }
@@ -238,28 +217,28 @@ fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
     content(&mut out).and_then(|()| out.flush())
 }
 
-/// Whether a file under a temporary name, or a folder that its user locks, is left from a process that has ended.
+/// Returns whether the process that locked a file or folder has ended.
 pub fn is_orphaned(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether an existing file must not be replaced: it is not regular, or an open file under its name in `/proc`.
+/// Returns whether an existing file must be written to directly: it is not regular, or an open file under its name in `/proc`.
 fn is_stream(path: &Path) -> bool {
     let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
     std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
 }
 
-/// The target of links, which may not exist.
+/// Resolves links to their target, which may not exist.
 fn target(path: &Path) -> io::Result<PathBuf> {
-    /// The number of links that the system follows.
-    const LINKS: usize = 40;
+    /// Maximum number of links that the system follows.
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..LINKS {
+    for _ in 0..MAX_LINKS {
         if !path.is_symlink() {
             break;
         }
         if !is_followed(&path)? {
-            let why = format!("the link {} is another user's, in a folder where all may write: give another file", path.display());
+            let why = format!("the link {} is another user's, in a folder that is writable by all. Choose another file", path.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let to = std::fs::read_link(&path)?;
@@ -268,17 +247,17 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a link may be followed, by the system's rule, even if the system has the rule switched off.
+/// Returns whether a link may be followed by the rule of `protected_symlinks`, even if the system has it disabled.
 fn is_followed(link: &Path) -> io::Result<bool> {
-    const STICKY_AND_OF_ALL: u32 = 0o1002;
+    const STICKY_AND_WORLD_WRITABLE: u32 = 0o1002;
     let folder = std::fs::metadata(link.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     let owner = std::fs::symlink_metadata(link)?.uid();
-    let is_shared = folder.mode() & STICKY_AND_OF_ALL == STICKY_AND_OF_ALL;
+    let is_shared = folder.mode() & STICKY_AND_WORLD_WRITABLE == STICKY_AND_WORLD_WRITABLE;
     if is_shared && owner != rustix::process::geteuid().as_raw() && owner != folder.uid() {
         return Ok(false);
     }
     match rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        // All links are followed, and what they lead to is not there.
+        // NOENT: all links may be followed, but the target does not exist.
         Ok(_) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::ACCESS | Errno::PERM) => Ok(false),
         Err(error) => Err(error.into()),
@@ -296,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_and_stay() {
+    fn links_are_followed_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("far")).unwrap();
@@ -312,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_others_in_folders_of_all_are_not_followed() {
+    fn links_of_other_users_in_shared_folders_are_refused() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped, needs root: another user's link");
             return;
@@ -326,7 +305,7 @@ mod tests {
         write(&at("shared/link"), ".begun-", |out| out.write_all(b"mine")).unwrap();
         std::os::unix::fs::lchown(at("shared/link"), Some(65_534), None).unwrap();
         for path in ["shared/link", "shared/far"] {
-            // The second one by a link of our own.
+            // The second path leads there by a link of our own.
             let _ = symlink("link", at("shared/far"));
             let error = write(&at(path), ".begun-", |out| out.write_all(b"theirs")).unwrap_err();
             assert!(error.to_string().contains("is another user's"), "{error}");
@@ -335,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_leaves_what_was_there() {
+    fn failed_write_keeps_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "old").unwrap();
@@ -345,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn private_files_stay_private() {
+    fn private_access_overrides_the_replaced_files_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
@@ -358,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn files_get_names_that_no_file_has() {
+    fn naming_an_unnamed_file_never_replaces_another() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("taken"), "old").unwrap();
@@ -369,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_written_have_no_name_or_are_locked() {
+    fn files_being_written_are_unnamed_or_locked() {
         let folder = tempfile::tempdir().unwrap();
         let begun = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next();
         write(&folder.path().join("file"), ".begun-", |_| {
@@ -380,7 +359,7 @@ mod tests {
         let named = TemporaryFile::create_in(folder.path(), ".begun-", 0o600).unwrap();
         named.as_file().try_lock().unwrap();
         assert!(!is_orphaned(named.path()));
-        let named = BegunFile::Named(named);
+        let named = UnfinishedFile::Named(named);
         assert!(named.rename(&folder.path().join("file")).is_ok() && begun().unwrap().ends_with("file"));
         fs::write(folder.path().join("left"), "").unwrap();
         assert!(is_orphaned(&folder.path().join("left")));

@@ -1,4 +1,4 @@
-//! From raw files and images on disk to profiles.
+//! Collecting profiles from raw files and images on disk.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trodden_profile::{CollectProblem, Collected, Profile, collect, raw_files};
 use trodden_unit::{Frame, Identity, UnitCache, UnitMap};
 
-/// A built program and the raw file of a run of it.
+/// A built program and its folder.
 struct Built {
     folder: tempfile::TempDir,
     image: PathBuf,
@@ -41,7 +41,7 @@ impl Built {
         path
     }
 
-    /// Collects one count in the first counter of each unit.
+    /// Collects a run that counted 5 in the first counter of each unit.
     fn collect(&self, store: Option<&UnitCache>) -> Collected {
         let raw = RawFile::new(&self.image, &self.units);
         let firsts = raw.units.iter().map(|u| (u.1, 5)).collect();
@@ -74,7 +74,7 @@ fn maps_come_from_the_image() {
 }
 
 #[test]
-fn raw_files_of_one_image_are_added() {
+fn raw_files_of_one_image_are_summed() {
     let built = Built::new();
     built.write_image(&built.frames());
     let files = [
@@ -87,7 +87,7 @@ fn raw_files_of_one_image_are_added() {
 }
 
 #[test]
-fn stripped_programs_are_read_with_the_unit_store() {
+fn maps_of_stripped_programs_come_from_the_unit_cache() {
     let built = Built::new();
     built.write_image(&built.frames()[..1]);
     let Collected { profile, problems } = built.collect(Some(&built.store()));
@@ -95,7 +95,7 @@ fn stripped_programs_are_read_with_the_unit_store() {
     let text = problems[0].to_string();
     assert!(problems.len() == 1 && problems[0].loses_counts());
     for part in
-        [&built.image.display().to_string(), "no map of 2 of its 3 units", "stripped", "TRODDEN_CACHE", &built.units[1].0.to_string()]
+        [&built.image.display().to_string(), "2 of its 3 units have no map", "stripped", "TRODDEN_CACHE", &built.units[1].0.to_string()]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -116,7 +116,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     let text = problems[0].to_string();
     assert!(text.contains(&identity(&built.units)) && text.contains(&identity(&other.units)), "{text}");
     assert!(matches!(problems[0], CollectProblem::Rebuilt { missing: 3, .. }) && problems[0].loses_counts());
-    // The store has the maps of what ran: they are exactly the right ones.
+    // The cache has the maps of the build that ran, which are the right ones.
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
     let Collected { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(profile.images[0].units.len(), 3);
@@ -124,7 +124,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
 }
 
 #[test]
-fn one_bad_file_or_image_does_not_spoil_the_others() {
+fn bad_files_and_images_do_not_affect_others() {
     let built = Built::new();
     built.write_image(&built.frames());
     let good = built.raw(vec![BTreeMap::from([(0, 1)])], "good.raw");
@@ -158,7 +158,7 @@ fn damaged_frames_and_wrong_maps_are_reported() {
 }
 
 #[test]
-fn the_store_keeps_the_map_that_a_build_has_now_and_bitcode_once_it_has_some() {
+fn cache_keeps_the_latest_map_and_any_bitcode() {
     let built = Built::new();
     let (store, unit) = (built.store(), built.units[0].0);
     let frame = |map: &UnitMap, bitcode: &[u8]| Frame::pack(unit, map, bitcode);
@@ -169,7 +169,7 @@ fn the_store_keeps_the_map_that_a_build_has_now_and_bitcode_once_it_has_some() {
     store.put(&frame(&built.maps[0], b"bitcode")).unwrap();
     store.put(&frame(&built.maps[0], b"")).unwrap();
     assert_eq!(kept(), ((*built.maps[0]).clone(), true));
-    // A plugin of another version describes the same unit otherwise.
+    // Another version of the plugin describes the same unit differently.
     store.put(&frame(&built.maps[1], b"")).unwrap();
     assert_eq!(kept(), ((*built.maps[1]).clone(), false));
     store.put(&frame(&built.maps[1], b"bitcode")).unwrap();

@@ -1,4 +1,4 @@
-//! Stored profiles: what is written comes back; damage is named and costs no more than it hit.
+//! Stored profiles: round trips, and damage, which is reported and costs no more than the blocks that it hits.
 
 mod common;
 
@@ -14,15 +14,15 @@ fn bytes_of(profile: &Profile) -> Vec<u8> {
     bytes
 }
 
-fn with_file<T>(bytes: &[u8], use_it: impl FnOnce(&Path) -> T) -> T {
+fn with_file<T>(bytes: &[u8], test: impl FnOnce(&Path) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.trodden");
     std::fs::write(&path, bytes).unwrap();
-    use_it(&path)
+    test(&path)
 }
 
 #[test]
-fn how_a_profile_was_sampled_comes_back() {
+fn sampling_data_survives_storing() {
     let mut profile = profile(0, 3);
     let observed = vec![ObservedBranches { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
     let losses = Losses { blocks: 100, blocks_counted: 75, cut_off: 4, ..Losses::default() };
@@ -31,9 +31,9 @@ fn how_a_profile_was_sampled_comes_back() {
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
     let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
     assert_eq!(again, profile);
-    let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the observed blocks are on them";
+    let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the observed blocks lie on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
-    // Two of them add up, but not with one that was counted.
+    // Two such profiles can be merged, but not with one that was counted in full.
     let mut merger = Merger::new(Builds::Separate);
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
@@ -44,7 +44,7 @@ fn how_a_profile_was_sampled_comes_back() {
     assert_eq!((sum.samples, sum.losses.cut_off, sum.observed.len()), (24, 8, 0));
 }
 
-/// Gives the first block of a kind another layout, with the checksum that belongs to it.
+/// Changes the layout of the first block of a kind, and the block's checksum accordingly.
 fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let is_head = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
@@ -56,7 +56,7 @@ fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
 }
 
 #[test]
-fn profiles_of_other_versions_are_refused_by_name_and_are_not_called_damaged() {
+fn profiles_of_other_versions_are_refused_but_not_called_damaged() {
     const MAP: u32 = 2;
     const RUN: u32 = 1;
     let whole = bytes_of(&profile(0, 3));
@@ -74,12 +74,12 @@ fn profiles_of_other_versions_are_refused_by_name_and_are_not_called_damaged() {
 }
 
 #[test]
-fn links_are_followed_and_pipes_are_written_into() {
+fn links_are_followed_and_pipes_are_written_to() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let profile = profile(0, 3);
     std::fs::create_dir(at("far")).unwrap();
-    // One link to a link to a file that is not there yet.
+    // A link to a link to a file that does not exist yet.
     std::os::unix::fs::symlink("middle", at("link")).unwrap();
     std::os::unix::fs::symlink("far/file", at("middle")).unwrap();
     for _ in 0..2 {
@@ -97,7 +97,7 @@ fn links_are_followed_and_pipes_are_written_into() {
 }
 
 #[test]
-fn what_is_written_comes_back() {
+fn profiles_survive_storing() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..50 {
         let mut profile = profile(0, seed);
@@ -116,7 +116,7 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
-fn writing_is_deterministic_and_replaces_whole_files() {
+fn writing_is_deterministic_and_replaces_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.trodden");
     let (one, other) = (profile(0, 1), profile(1, 2));
@@ -131,7 +131,7 @@ fn maps_are_stored_once_and_shared_by_readers() {
     let profile = profile(0, 1);
     let bytes = bytes_of(&profile);
     let blocks = bytes.windows(8).filter(|w| *w == MARKER).count();
-    // Run, end, 2 images, 4 maps (one unit is there twice), and counts.
+    // Run, end, 2 images, 4 maps (one unit occurs twice), and counts.
     let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
     with_file(&bytes, |path| {
@@ -145,7 +145,7 @@ fn maps_are_stored_once_and_shared_by_readers() {
 }
 
 #[test]
-fn every_truncation_is_an_error_and_leaves_what_was_before() {
+fn every_truncation_is_an_error_and_the_part_before_is_recovered() {
     let profile = profile(0, 5);
     let bytes = bytes_of(&profile);
     let mut recovered = 0;
@@ -190,7 +190,7 @@ fn one_damaged_byte_costs_one_block() {
     }
 }
 
-/// What was recovered was in the whole, and nothing else.
+/// Checks that everything that was recovered was in the original.
 fn assert_part(part: &Profile, whole: &Profile) {
     assert!(part.run == whole.run || part.run == Default::default());
     for image in &part.images {
@@ -209,7 +209,7 @@ fn assert_part(part: &Profile, whole: &Profile) {
 }
 
 #[test]
-fn other_files_and_versions_are_named() {
+fn other_kinds_of_files_are_named_in_the_error() {
     let mut bytes = bytes_of(&profile(0, 1));
     bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::PROFILE, 9).to_bytes());
     let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());

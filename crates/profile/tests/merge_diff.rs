@@ -1,4 +1,4 @@
-//! Merging and comparing.
+//! Merging and comparing profiles.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn add_to(sums: &mut Sums, profile: &Profile) {
 }
 
 #[test]
-fn merging_files_is_adding_and_bad_files_spoil_nothing() {
+fn merging_adds_counts_and_leaves_out_bad_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut sums = Sums::new();
@@ -79,7 +79,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
 fn refused_profiles_add_nothing() {
     let mut merger = Merger::new(Builds::Refuse);
     merger.add("one", profile(0, 1)).unwrap();
-    // Same library, another program: nothing of it may be added, neither the library's counts.
+    // The same library, but another build of the program: nothing may be added, not even the library's counts.
     let mut mixed = profile(1, 2);
     mixed.images[1] = profile(0, 3).images[1].clone();
     mixed.images.swap(0, 1);
@@ -88,7 +88,7 @@ fn refused_profiles_add_nothing() {
 }
 
 #[test]
-fn builds_are_kept_apart_on_request_and_programs_can_be_mixed() {
+fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
     let mut merger = Merger::new(Builds::Separate);
     merger.add("one", profile(0, 1)).unwrap();
     merger.add("two", profile(1, 2)).unwrap();
@@ -107,7 +107,7 @@ fn builds_are_kept_apart_on_request_and_programs_can_be_mixed() {
 }
 
 #[test]
-fn a_profile_does_not_differ_from_itself_or_its_double() {
+fn profile_does_not_differ_from_itself_or_its_double() {
     let one = profile(0, 1);
     let mut merger = Merger::new(Builds::Refuse);
     merger.add("one", one.clone()).unwrap();
@@ -167,7 +167,7 @@ fn other_builds_are_refused_or_matched_function_by_function() {
     for part in [&old.images[0].identity.to_string(), &new.images[0].identity.to_string(), "old.trodden", "new.trodden"] {
         assert!(error.contains(part), "{error}");
     }
-    // One unit is as it was; the others changed.
+    // One unit is unchanged; the others changed.
     new.images[0].units[1] = profile(0, 9).images[0].units[1].clone();
     let across = DiffOptions { across_builds: true, ..DiffOptions::default() };
     let result = diff(("old", &old), ("new", &new), &across).unwrap();

@@ -1,7 +1,6 @@
-//! Decoding against an oracle: random functions are executed at random; an interpreter of the plan's actions counts
-//! paths as instrumented code would, and beside it every block, edge and path is logged plainly. What is decoded from
-//! the first must equal the second: whether calls return, do not come back, come back in two processes, or the program
-//! is killed in the middle.
+//! Compares decoding with an oracle. Random functions are executed at random. An interpreter of the plan's actions counts paths as
+//! instrumented code would, and a log records every block, edge and path. Decoding the counts must give the log, whether calls return, do
+//! not return, or return in two processes, or the program is killed.
 
 use std::collections::BTreeMap;
 use trodden_flow::part::Ends;
@@ -14,66 +13,67 @@ use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
 const FUNCTIONS: u64 = 30_000;
-/// Processes that fork fork-bombs end here.
-const MOST_ACTIVATIONS: u64 = 200;
+/// Maximum number of activations, which stops fork bombs.
+const MAX_ACTIVATIONS: u64 = 200;
 
-/// A path by where it begins (behind a cut edge to this block; none: at the entry) and its edges, a cut one at its end included.
-type Walked = (Option<Node>, Vec<Edge>);
+/// A path: the block after the cut edge where it begins (`None`: the entry), and its edges, including a cut one at its end.
+type LoggedPath = (Option<Node>, Vec<Edge>);
 
-/// What really happened.
+/// What was executed.
 #[derive(Default)]
 struct Log {
     blocks: Vec<i64>,
     edges: Vec<i64>,
-    complete: BTreeMap<Walked, i64>,
-    unfinished: BTreeMap<Walked, i64>,
+    complete: BTreeMap<LoggedPath, i64>,
+    unfinished: BTreeMap<LoggedPath, i64>,
     lost: BTreeMap<Node, i64>,
 }
 
-/// One activation of the function, somewhere on its way.
+/// An activation of the function in progress.
 #[derive(Clone)]
 struct Activation {
     at: Node,
     register: i64,
     begin: Option<Node>,
     edges: Vec<Edge>,
-    /// How many of `edges` had been taken at the last call that might not return.
+    /// Number of `edges` taken before the last call that might not return.
     last_call: Option<usize>,
     steps: u32,
-    /// Whether it is about to go on behind a call, not to arrive at the block.
-    behind_call: bool,
+    /// Whether it continues after the call in its block, and does not enter the block.
+    is_after_call: bool,
 }
 
-/// A program under test: counts as the instrumented code makes them, and the log.
+/// A program under test: the counts of the instrumented code, and the log.
 struct Machine<'a> {
     subject: &'a FunctionSubject,
     counts: BTreeMap<i64, u64>,
     log: Log,
-    /// How often in a hundred a call does not come back, comes back twice; how often in a thousand steps the program is killed.
-    habits: (u64, u64, u64),
+    /// Percentage of calls that do not return, percentage that return twice, and kills per thousand steps.
+    rates: (u64, u64, u64),
     activations: u64,
 }
 
 impl Machine<'_> {
     fn call(&mut self, random: &mut Random) {
-        let start = Activation { at: Node(0), register: 0, begin: None, edges: Vec::new(), last_call: None, steps: 0, behind_call: false };
+        let start =
+            Activation { at: Node(0), register: 0, begin: None, edges: Vec::new(), last_call: None, steps: 0, is_after_call: false };
         let mut running = vec![start];
         while let Some(mut activation) = running.pop() {
             while self.step(random, &mut activation, &mut running) {}
         }
     }
 
-    /// One block. False when the activation is over.
+    /// Executes one block; false when the activation is over.
     fn step(&mut self, random: &mut Random, a: &mut Activation, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
-        if !std::mem::take(&mut a.behind_call) {
+        if !std::mem::take(&mut a.is_after_call) {
             self.log.blocks[a.at.index()] += 1;
             a.steps += 1;
             if self.calls(a, random, running) {
                 return false;
             }
         }
-        if a.steps > 60 || random.below(1000) < self.habits.2 {
+        if a.steps > 60 || random.below(1000) < self.rates.2 {
             self.killed(a);
             return false;
         }
@@ -96,9 +96,9 @@ impl Machine<'_> {
                 a.begin = (to != Node(0)).then_some(to);
                 (a.register, a.last_call) = (start, None);
                 if map.edges[edge.index()].kind == EdgeKind::ReturnsTwice {
-                    // It comes back never, once, or several times.
+                    // The call returns never, once, or several times.
                     a.at = to;
-                    let times = if self.activations < MOST_ACTIVATIONS { random.pick(&[0, 1, 1, 2, 3]) } else { 0 };
+                    let times = if self.activations < MAX_ACTIVATIONS { random.pick(&[0, 1, 1, 2, 3]) } else { 0 };
                     self.activations += times;
                     running.extend((0..times).map(|_| a.clone()));
                     return false;
@@ -110,7 +110,7 @@ impl Machine<'_> {
         true
     }
 
-    /// The call in a block that might not return; whether this activation is over.
+    /// Makes the call in a block that might not return; returns whether this activation is over.
     fn calls(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
         let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.edges[e.index()].kind == EdgeKind::Reach) else { return false };
@@ -121,21 +121,21 @@ impl Machine<'_> {
         a.last_call = Some(a.edges.len());
         let prefix = (a.begin, a.edges.clone());
         match random.below(100) {
-            n if n < self.habits.0 => {
+            n if n < self.rates.0 => {
                 *self.log.unfinished.entry(prefix).or_default() += 1;
                 true
             }
-            n if n < self.habits.0 + self.habits.1 && self.activations < MOST_ACTIVATIONS => {
+            n if n < self.rates.0 + self.rates.1 && self.activations < MAX_ACTIVATIONS => {
                 self.activations += 1;
                 *self.log.unfinished.entry(prefix).or_default() -= 1;
-                running.push(Activation { behind_call: true, ..a.clone() });
+                running.push(Activation { is_after_call: true, ..a.clone() });
                 false
             }
             _ => false,
         }
     }
 
-    /// A signal ends the program between two blocks: what it did since the last thing that was counted is not known.
+    /// Kills the program between two blocks. What was executed since the last count is not known.
     fn killed(&mut self, a: &Activation) {
         let map = &self.subject.map;
         let known = match a.last_call {
@@ -163,8 +163,8 @@ impl Machine<'_> {
     }
 }
 
-/// A decoded path as the log has it.
-fn as_walked(subject: &FunctionSubject, beginning: Beginning, path: &[DagEdgeId]) -> Walked {
+/// Converts a decoded path to the form of the log.
+fn to_logged(subject: &FunctionSubject, beginning: Beginning, path: &[DagEdgeId]) -> LoggedPath {
     let real = |id: &DagEdgeId| match subject.plan.dag.edge(*id).origin {
         Origin::Real(e) | Origin::Leave(e) => Some(e),
         Origin::Enter(_) | Origin::Stop(_) => None,
@@ -176,9 +176,9 @@ fn as_walked(subject: &FunctionSubject, beginning: Beginning, path: &[DagEdgeId]
     (begin, path.iter().filter_map(real).collect())
 }
 
-fn blocks_of(map: &FunctionMap, (begin, edges): &Walked) -> Vec<Node> {
-    let behind = edges.iter().map(|e| map.edges[e.index()].to);
-    std::iter::once(begin.unwrap_or(Node(0))).chain(behind).collect()
+fn blocks_of(map: &FunctionMap, (begin, edges): &LoggedPath) -> Vec<Node> {
+    let after = edges.iter().map(|e| map.edges[e.index()].to);
+    std::iter::once(begin.unwrap_or(Node(0))).chain(after).collect()
 }
 
 fn nonzero<K: Ord>(counts: BTreeMap<K, i64>) -> BTreeMap<K, i64> {
@@ -196,19 +196,19 @@ fn check(seed: u64, subject: &FunctionSubject, machine: Machine) -> FunctionPath
     assert_eq!(paths.entries() as i64, log.blocks[0]);
     let (mut complete, mut unfinished) = (BTreeMap::new(), BTreeMap::new());
     for path in &paths.complete {
-        let walked = as_walked(subject, path.beginning, &path.path);
-        let mut expected = blocks_of(&subject.map, &walked);
+        let logged = to_logged(subject, path.beginning, &path.path);
+        let mut expected = blocks_of(&subject.map, &logged);
         expected.pop();
         assert_eq!(path.blocks, expected, "seed {seed}");
-        let last = walked.1.last().copied().expect("paths of functions end with an edge");
+        let last = logged.1.last().copied().expect("paths of functions end with an edge");
         let end = if subject.plan.dag.cut(last).is_some() { PathEnd::Cut(last) } else { PathEnd::Exit(last) };
         assert_eq!(path.end, end, "seed {seed}");
-        *complete.entry(walked).or_default() += path.count as i64;
+        *complete.entry(logged).or_default() += path.count as i64;
     }
     for path in &paths.unfinished {
-        let walked = as_walked(subject, path.beginning, &path.path);
-        assert_eq!(path.blocks, blocks_of(&subject.map, &walked), "seed {seed}");
-        *unfinished.entry(walked).or_default() += path.count;
+        let logged = to_logged(subject, path.beginning, &path.path);
+        assert_eq!(path.blocks, blocks_of(&subject.map, &logged), "seed {seed}");
+        *unfinished.entry(logged).or_default() += path.count;
     }
     assert_eq!(complete, log.complete, "seed {seed}: complete paths");
     assert_eq!(nonzero(unfinished), nonzero(log.unfinished), "seed {seed}: unfinished paths");
@@ -218,7 +218,7 @@ fn check(seed: u64, subject: &FunctionSubject, machine: Machine) -> FunctionPath
     paths
 }
 
-/// Frequencies for partitions: those of real edges are what was logged, and each count was made at an end.
+/// Checks the frequencies for partitions: those of real edges must be the logged ones, and each count must be at an end.
 fn check_procedure(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
@@ -236,7 +236,7 @@ fn check_procedure(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths, 
     assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }
 
-/// With the paths of children no block is left or executed more often than it is entered, and nothing else is executed than before.
+/// Checks that with the paths of children, no block is left or executed more often than it is entered, and no other blocks are executed.
 fn check_paths_of_children(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
     let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();
@@ -254,19 +254,19 @@ fn check_paths_of_children(seed: u64, subject: &FunctionSubject, paths: &Functio
 }
 
 #[test]
-fn decoded_counts_are_those_of_plain_counters() {
+fn decoding_gives_what_was_executed() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);
         let subject = FunctionSubject::random(&mut random, "f", 10);
         let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.edges.len()], ..Log::default() };
-        let habits = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
-        let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, habits, activations: 0 };
-        // Several processes, whose counters are one array.
+        let rates = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
+        let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, rates, activations: 0 };
+        // Several processes share one array of counters.
         for _ in 0..1 + random.below(12) {
             machine.call(&mut random);
         }
-        let is_whole = machine.habits.2 == 0;
+        let is_whole = machine.rates.2 == 0;
         let paths = check(seed, &subject, machine);
         continued += usize::from(is_whole && check_paths_of_children(seed, &subject, &paths));
         complete += usize::from(!paths.complete.is_empty());
@@ -279,14 +279,14 @@ fn decoded_counts_are_those_of_plain_counters() {
 }
 
 #[test]
-fn numbers_that_no_path_has_are_damage() {
+fn count_without_a_path_is_damage() {
     let subject = FunctionSubject::random(&mut Random::new(3), "f", 10);
     let error = FunctionPaths::decode(&subject.map, [(subject.map.counters, 1)]).unwrap_err();
     assert_eq!(error.to_string(), format!("the map of function `f` is damaged: there is no path {}", subject.map.counters));
 }
 
 #[test]
-fn an_acyclic_graph_of_another_function_is_damage() {
+fn acyclic_graph_of_another_function_is_damage() {
     let mut refused = 0;
     for seed in 0..2000 {
         let mut random = Random::new(seed);

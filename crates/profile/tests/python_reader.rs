@@ -1,4 +1,4 @@
-//! A reader of profiles and raw files that shares no code with ours, written by the handbook's page on file formats, reads the same.
+//! An independent reader of profiles and raw files, written from the handbook's page on file formats, must read the same data.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn expected(profile: &Profile) -> Value {
 }
 
 #[test]
-fn the_handbook_describes_profiles() {
+fn handbook_describes_profiles() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..8 {
         let path = folder.path().join(format!("{seed}.trodden"));
@@ -47,7 +47,7 @@ fn the_handbook_describes_profiles() {
 }
 
 #[test]
-fn the_handbook_describes_raw_files() {
+fn handbook_describes_raw_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.raw");
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 3), (identity(2), 2)]);

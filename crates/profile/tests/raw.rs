@@ -1,4 +1,4 @@
-//! Raw files: sums over regions, holes, damage.
+//! Raw files: sums over regions, holes, and damage.
 
 mod common;
 
@@ -38,8 +38,8 @@ fn regions_are_summed_and_saturate() {
 }
 
 #[test]
-fn holes_of_terabytes_are_passed_over() {
-    // Far more than could be read; where the file system has no files of that size, there is nothing to test.
+fn holes_of_terabytes_are_skipped() {
+    // Far too much to be read in full. Skipped if the file system does not support files of that size.
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
     file.regions.clear();
     let (head, stride) = file.head();
@@ -58,13 +58,13 @@ fn holes_of_terabytes_are_passed_over() {
 }
 
 #[test]
-fn what_is_cut_off_is_reported_and_the_rest_read() {
+fn truncation_is_reported_and_the_rest_is_read() {
     let bytes = example().bytes();
     let (head, stride) = example().head();
     let (_folder, path) = stored("a.raw", &bytes[..head.len() + stride as usize + 8]);
     let raw = RawProfile::read(&path).unwrap();
     let end = (head.len() + stride as usize + 8) as u64;
-    assert_eq!(raw.problems, [RawProblem::CutShort { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
+    assert_eq!(raw.problems, [RawProblem::Truncated { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
     let (_folder, path) = stored("a.raw", &head);
     let raw = RawProfile::read(&path).unwrap();
@@ -79,7 +79,7 @@ fn every_truncation_is_an_error_or_is_reported() {
     for length in (0..head + 64).step_by(8) {
         let (_folder, path) = stored("a.raw", &bytes[..length]);
         match RawProfile::read(&path) {
-            // Without any region nothing was counted yet.
+            // Without a region, nothing was counted yet.
             Ok(raw) => assert!(length >= setup && (!raw.problems.is_empty() || length >= head || raw.regions == 0), "{length}"),
             Err(error) => assert!(error.to_string().contains("a.raw") && length < head, "{length}: {error}"),
         }
@@ -92,7 +92,7 @@ fn stray_counts_are_reported() {
     file.regions[0].insert(600, 4); // between the units
     let mut bytes = file.bytes();
     let end = bytes.len();
-    bytes[end - 8] = 1; // behind the region's tail
+    bytes[end - 8] = 1; // after the region's tail
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     let first = file.head().0.len() as u64 + 8 * 600;
@@ -101,7 +101,7 @@ fn stray_counts_are_reported() {
 }
 
 #[test]
-fn the_holder_of_a_region_is_no_count() {
+fn holder_of_a_region_is_not_a_count() {
     let mut file = example();
     let holder = trodden_wire::region_holder_offset(file.counters()) / 8;
     file.regions[1].insert(holder, 4711);
@@ -112,7 +112,7 @@ fn the_holder_of_a_region_is_no_count() {
 }
 
 #[test]
-fn counts_that_are_lost_are_reported() {
+fn lost_counts_are_reported() {
     use trodden_wire::{LostReason, LostThreads};
     let mut file = example();
     let lost = LostThreads::default().and(LostReason::NoSpace).and(LostReason::NoSpace);
@@ -132,18 +132,18 @@ fn counts_that_are_lost_are_reported() {
 }
 
 #[test]
-fn a_program_without_room_for_its_file_is_reported() {
+fn program_without_room_for_its_file_is_reported() {
     let (_folder, path) = stored("a.raw", &[0]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::GivenUp(_))));
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
     assert!(collected.profile.run.lost == 1 && collected.problems[0].loses_counts());
-    // One that was just made, or whose program was ended as it made it, is none.
+    // An empty file was just created, or its program ended while it created it, and is not such a case.
     let (_folder, path) = stored("a.raw", &[]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::NotReady(_))));
 }
 
 #[test]
-fn files_of_other_kinds_and_versions_are_refused_by_name() {
+fn files_of_other_kinds_and_versions_are_refused() {
     let bytes = example().bytes();
     let refused = |head: &[u8]| {
         let (_folder, path) = stored("a.raw", &[head, &bytes[head.len()..]].concat());
@@ -167,9 +167,9 @@ fn files_of_other_kinds_and_versions_are_refused_by_name() {
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
 }
 
-/// Of what the program writes before it counts, but for the word of lost threads, which changes.
+/// Covers everything that the program writes before it counts, except the word of lost threads, which changes.
 #[test]
-fn every_changed_byte_of_the_setup_is_noticed() {
+fn every_changed_byte_of_the_setup_is_detected() {
     let file = example();
     let bytes = file.bytes();
     let setup = RawHeader::BYTES + RawUnit::BYTES * file.units.len() + file.image.len();
@@ -186,11 +186,11 @@ fn every_changed_byte_of_the_setup_is_noticed() {
     }
 }
 
-/// What no program writes is refused even if its checksum is right.
+/// Values that no program writes are refused even if the checksum is right.
 #[test]
-fn lies_in_the_header_are_refused() {
+fn impossible_values_in_the_header_are_refused() {
     let bytes = example().bytes();
-    let lie = |at: usize, value: u64| {
+    let offset_of_damage_with = |at: usize, value: u64| {
         let mut bytes = bytes.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         common::seal(&mut bytes);
@@ -202,14 +202,14 @@ fn lies_in_the_header_are_refused() {
     };
     let counters = offset_of!(RawHeader, counters);
     for huge in [u64::MAX, 1 << 63, 1 << 61, 1 << 40] {
-        assert_eq!(lie(counters, huge), counters);
+        assert_eq!(offset_of_damage_with(counters, huge), counters);
         for field in [offset_of!(RawHeader, units), offset_of!(RawHeader, units_offset)] {
-            assert_eq!(lie(field, huge), HEAD_BYTES, "units");
+            assert_eq!(offset_of_damage_with(field, huge), HEAD_BYTES, "units");
         }
         for field in [offset_of!(RawHeader, path_offset), offset_of!(RawHeader, path_len)] {
-            assert_eq!(lie(field, huge), HEAD_BYTES, "path");
+            assert_eq!(offset_of_damage_with(field, huge), HEAD_BYTES, "path");
         }
     }
-    assert_eq!(lie(offset_of!(RawHeader, region_stride), 0), counters);
-    assert_eq!(lie(offset_of!(RawHeader, image), 1), RawHeader::BYTES, "identity");
+    assert_eq!(offset_of_damage_with(offset_of!(RawHeader, region_stride), 0), counters);
+    assert_eq!(offset_of_damage_with(offset_of!(RawHeader, image), 1), RawHeader::BYTES, "identity");
 }

@@ -1,6 +1,5 @@
-//! Readers never panic, whatever is in a file: valid files are damaged in ten thousands of ways, from seeds.
-//!
-//! `cargo xtask fuzz` feeds more to these readers, and to all others.
+//! Readers never panic, whatever is in a file: valid files are damaged in tens of thousands of ways, from seeds. `cargo xtask fuzz` does
+//! more of this for all readers.
 
 mod common;
 
@@ -11,7 +10,7 @@ use trodden_profile::{DiffOptions, FunctionPaths, Profile, RawProfile, collect, 
 use trodden_testkit::{Random, functions};
 use trodden_unit::{Frame, Image, UnitMap};
 
-/// Damages bytes: flips, overwrites with telling values, moves, cuts, repeats.
+/// Damages bytes: flips bits, overwrites with special values, deletes, truncates, inserts and copies parts.
 fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..1 + random.below(4) {
         if bytes.is_empty() {
@@ -45,7 +44,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn damaged_raw_files() {
+fn damaged_raw_files_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.raw");
     let mut file = RawFile::new(Path::new("/nowhere/prog"), &[(identity(1), 40), (identity(2), 3)]);
@@ -55,12 +54,12 @@ fn damaged_raw_files() {
     for seed in 0..12_000 {
         let mut random = Random::new(seed);
         let mut damaged = bytes.clone();
-        // Mostly where the structure is.
+        // Usually where the structure is.
         if random.chance(80) {
             let rest = damaged.split_off(200.min(head));
             damage(&mut random, &mut damaged);
             damaged.extend(rest);
-            // What the checksum does not keep from the rest of the reader.
+            // A matching checksum lets the damage reach the rest of the reader.
             common::seal(&mut damaged);
         } else {
             damage(&mut random, &mut damaged);
@@ -76,7 +75,7 @@ fn damaged_raw_files() {
 }
 
 #[test]
-fn damaged_stored_profiles() {
+fn damaged_stored_profiles_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.trodden");
     let mut bytes = Vec::new();
@@ -95,7 +94,7 @@ fn damaged_stored_profiles() {
     assert!(recovered > 4000, "{recovered}");
 }
 
-/// Everything that is done with a profile.
+/// Decodes and compares a profile.
 fn use_profile(profile: &Profile) {
     for (_, unit, function) in profile.functions() {
         let _ = FunctionPaths::decode(function, unit.counts_of(function));
@@ -103,9 +102,9 @@ fn use_profile(profile: &Profile) {
     let _ = diff(("a", profile), ("b", profile), &DiffOptions { across_builds: true, ..DiffOptions::default() });
 }
 
-/// Checksums keep random damage from the maps; here it goes in behind them.
+/// Checksums protect maps from random damage, so here it is applied after they were checked.
 #[test]
-fn senseless_maps_and_counts() {
+fn damaged_maps_and_impossible_counts_do_not_panic() {
     let (mut parsed, mut decoded) = (0, 0);
     for seed in 0..70_000 {
         let mut random = Random::new(seed);
@@ -125,7 +124,7 @@ fn senseless_maps_and_counts() {
 }
 
 #[test]
-fn damaged_frames_and_images() {
+fn damaged_frames_and_images_do_not_panic() {
     let (map, _) = functions::unit(&mut Random::new(1), "a.c", 4, 8);
     let frames = [Frame::pack(identity(1), &map, b"bitcode"), Frame::pack(identity(2), &map, b"")];
     let image = common::image_file(&[(identity(1), map.counters), (identity(2), map.counters)], &frames);

@@ -1,4 +1,4 @@
-//! The run store, used by one and by many at a time.
+//! The run store, used by one program and by many at the same time.
 
 mod common;
 
@@ -10,14 +10,14 @@ fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
     store.select(wanted).unwrap().iter().map(|r| r.number).collect()
 }
 
-/// Who may not write there reads all the same.
+/// A user without write permission can still read the store.
 #[test]
-fn a_store_that_cannot_be_written_is_read() {
+fn unwritable_store_can_be_read() {
     let project = tempfile::tempdir().unwrap();
     let folder = project.path().join(FOLDER);
     let store = RunStore::create(project.path()).unwrap();
     let first = store.add_run(&profile(0, 1)).unwrap();
-    // The second run is in SQLite's log, and not in the database yet.
+    // The second run is only in SQLite's write-ahead log yet.
     store.add_run(&profile(0, 2)).unwrap();
     let unwritable = || {
         let copy = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ fn a_store_that_cannot_be_written_is_read() {
         for name in ["profiles/000001.trodden", "profiles/000002.trodden"] {
             std::fs::copy(folder.join(name), copy.path().join(FOLDER).join(name)).unwrap();
         }
-        // Where a folder has its name, SQLite cannot make the memory that its users share.
+        // With a folder in the place of its shared-memory file, SQLite cannot use the database.
         std::fs::create_dir(copy.path().join(FOLDER).join("runs.db-shm")).unwrap();
         copy
     };
@@ -44,7 +44,7 @@ fn a_store_that_cannot_be_written_is_read() {
 }
 
 #[test]
-fn runs_are_numbered_listed_found_and_removed() {
+fn runs_are_numbered_listed_selected_and_removed() {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
     assert!(store.list().unwrap().is_empty());
@@ -77,7 +77,7 @@ fn runs_are_numbered_listed_found_and_removed() {
     assert!(!project.path().join(FOLDER).join("profiles/000004.trodden").exists());
     let error = store.select("nightly").unwrap_err().to_string();
     assert!(error.contains("no run or suite `nightly`; there are 3 runs, 1 to 3, and suites smoke"), "{error}");
-    assert_eq!(store.add_run(&profile(1, 1)).unwrap().number, 5, "no number is given twice");
+    assert_eq!(store.add_run(&profile(1, 1)).unwrap().number, 5, "numbers are not reused");
     for bad in ["last", "last~3", "12", "#12", " ", "a\nb"] {
         assert!(matches!(store.set_suite(1, Some(bad)), Err(ProfileError::SuiteName(_))), "{bad}");
     }
@@ -85,7 +85,7 @@ fn runs_are_numbered_listed_found_and_removed() {
 }
 
 #[test]
-fn the_store_is_found_from_folders_below() {
+fn store_is_found_from_subfolders() {
     let project = tempfile::tempdir().unwrap();
     let below = project.path().join("a/b");
     std::fs::create_dir_all(&below).unwrap();
@@ -100,13 +100,13 @@ fn the_store_is_found_from_folders_below() {
 }
 
 #[test]
-fn many_programs_record_at_a_time() {
+fn many_programs_record_at_the_same_time() {
     let project = tempfile::tempdir().unwrap();
     let (threads, each) = (8, 12);
     let mut given: Vec<u64> = std::thread::scope(|scope| {
         let work = |thread: u64| {
             let project = project.path();
-            // Each opens the store for itself, as processes do; the first of them make it.
+            // Each thread opens the store itself, as a process would; the first ones create it.
             scope.spawn(move || {
                 let add = |i| RunStore::create(project).unwrap().add_run(&profile(0, 100 * thread + i)).unwrap().number;
                 (0..each).map(add).collect::<Vec<_>>()
@@ -124,7 +124,7 @@ fn many_programs_record_at_a_time() {
 }
 
 #[test]
-fn a_run_whose_profile_cannot_be_written_is_not_listed() {
+fn run_whose_profile_cannot_be_written_is_not_listed() {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
     std::fs::remove_dir(store.folder().join("profiles")).unwrap();
@@ -135,7 +135,7 @@ fn a_run_whose_profile_cannot_be_written_is_not_listed() {
 }
 
 #[test]
-fn stores_of_newer_versions_are_named() {
+fn store_of_a_newer_version_is_refused() {
     let project = tempfile::tempdir().unwrap();
     let folder = RunStore::create(project.path()).unwrap().folder().to_owned();
     let database = rusqlite::Connection::open(folder.join("runs.db")).unwrap();
@@ -146,7 +146,7 @@ fn stores_of_newer_versions_are_named() {
 }
 
 #[test]
-fn files_that_are_none_of_the_store_stay() {
+fn removing_runs_keeps_files_outside_the_store() {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
     let precious = project.path().join("precious");
@@ -163,7 +163,7 @@ fn files_that_are_none_of_the_store_stay() {
 }
 
 #[test]
-fn what_killed_recordings_left_is_found() {
+fn leftovers_of_killed_recorders_are_found() {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
     store.add_run(&profile(1, 1)).unwrap();

@@ -1,4 +1,4 @@
-//! The run store when its index or its profiles are lost, damaged, or changed by hand.
+//! Repair of the run store when its index or its profiles are lost, damaged, or changed by hand.
 
 mod common;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use trodden_profile::store::FOLDER;
 use trodden_profile::{ProcessEnding, ProfileError, RunEntry, RunStore};
 
-/// A store of three runs: one that the recorder put into a suite, one that was put into another one later, one that is a test.
+/// A store of three runs: one recorded in a suite, one put into another suite later, one with the name of a test.
 fn three_runs() -> (TempDir, Vec<RunEntry>) {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
@@ -31,7 +31,7 @@ fn at(project: &TempDir, name: &str) -> PathBuf {
     project.path().join(FOLDER).join(name)
 }
 
-/// Names and contents of all profiles.
+/// Paths and contents of all profiles.
 fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     let files = fs::read_dir(at(project, "profiles")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
@@ -39,7 +39,7 @@ fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Opens the store; gives what it says of a repair.
+/// Opens the store, and returns the message about a repair.
 fn open(project: &TempDir) -> (RunStore, Option<String>) {
     let store = RunStore::find(project.path()).unwrap();
     let said = store.repair().map(ToString::to_string);
@@ -53,11 +53,11 @@ fn remove_index(project: &TempDir) {
 }
 
 #[test]
-fn a_lost_index_is_made_again_and_no_profile_is_overwritten() {
-    for leave_the_log in [false, true] {
+fn lost_index_is_rebuilt_and_no_profile_is_overwritten() {
+    for keep_log in [false, true] {
         let (project, runs) = three_runs();
         let before = profiles(&project);
-        match leave_the_log {
+        match keep_log {
             true => {
                 fs::remove_file(at(&project, "runs.db")).unwrap();
                 fs::write(at(&project, "runs.db-wal"), "left").unwrap();
@@ -66,8 +66,8 @@ fn a_lost_index_is_made_again_and_no_profile_is_overwritten() {
             false => remove_index(&project),
         }
         let recorder = RunStore::create(project.path()).unwrap();
-        let said = recorder.repair().expect("it says so").to_string();
-        assert!(said.contains("its index runs.db was missing, and was made again from the profiles: 3 runs"), "{said}");
+        let said = recorder.repair().expect("a repair is reported").to_string();
+        assert!(said.contains("its index runs.db was missing, and was rebuilt from the profiles: 3 runs"), "{said}");
         assert!(!said.contains('\n'));
         assert_eq!(recorder.list().unwrap(), runs);
         assert_eq!(recorder.add_run(&profile(1, 7)).unwrap().number, 4);
@@ -78,7 +78,7 @@ fn a_lost_index_is_made_again_and_no_profile_is_overwritten() {
 }
 
 #[test]
-fn a_damaged_index_is_made_again() {
+fn damaged_index_is_rebuilt() {
     let (project, runs) = three_runs();
     let database = at(&project, "runs.db");
     drop(rusqlite::Connection::open(&database).unwrap().pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())));
@@ -96,22 +96,22 @@ fn a_damaged_index_is_made_again() {
             damaged.push((format!("page {lost} is {byte}"), bytes));
         }
     }
-    let mut made_again = 0;
+    let mut rebuilt = 0;
     for (what, bytes) in damaged {
         remove_index(&project);
         fs::write(&database, bytes).unwrap();
         let (store, said) = open(&project);
         assert_eq!(store.list().unwrap(), runs, "{what}: {said:?}");
         assert_eq!(store.suites().unwrap(), [("nightly".to_string(), 1), ("smoke".to_string(), 1)], "{what}");
-        made_again += usize::from(said.is_some_and(|s| s.contains("made again from the profiles: 3 runs")));
+        rebuilt += usize::from(said.is_some_and(|s| s.contains("rebuilt from the profiles: 3 runs")));
         drop(store);
         assert_eq!(open(&project).1, None, "{what}");
     }
-    assert!(made_again > 20, "{made_again}");
+    assert!(rebuilt > 20, "{rebuilt}");
 }
 
 #[test]
-fn an_index_of_other_tables_is_made_again() {
+fn index_with_other_tables_is_rebuilt() {
     let (project, runs) = three_runs();
     for change in ["DROP TABLE run_builds", "ALTER TABLE runs DROP COLUMN test", "DROP TABLE unreadable", "DROP TABLE runs"] {
         let database = rusqlite::Connection::open(at(&project, "runs.db")).unwrap();
@@ -124,14 +124,14 @@ fn an_index_of_other_tables_is_made_again() {
     }
 }
 
-/// A recorder that is killed between the two has named its profile, and not listed it.
+/// A recorder that was killed may have stored a profile without listing it.
 #[test]
 fn profiles_of_killed_recorders_are_listed() {
     let (project, mut runs) = three_runs();
     let bytes = fs::read(&runs[0].profile).unwrap();
     fs::write(at(&project, "profiles/000004.trodden"), &bytes).unwrap();
     fs::write(at(&project, "profiles/000017.trodden"), &bytes).unwrap();
-    // None of the store's names.
+    // Names that the store does not use.
     for name in ["saved.trodden", "5.trodden", "000000.trodden", "000006.json", "99999999999999999999.trodden"] {
         fs::write(at(&project, "profiles").join(name), &bytes).unwrap();
     }
@@ -151,14 +151,14 @@ fn runs_whose_profiles_were_deleted_are_not_listed() {
     fs::remove_file(&runs[2].profile).unwrap();
     fs::remove_file(&runs[0].profile).unwrap();
     let (store, said) = open(&project);
-    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, since the profile is gone")), "{said:?}");
+    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, because the profile is gone")), "{said:?}");
     assert_eq!(store.list().unwrap(), runs[1..2]);
     assert_eq!(store.suites().unwrap(), [("smoke".to_string(), 1)]);
-    assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 4, "no number is given twice");
+    assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 4, "numbers are not reused");
 }
 
 #[test]
-fn streams_of_a_lost_run_are_not_given_to_another() {
+fn new_run_does_not_get_the_streams_of_a_lost_one() {
     let (project, _) = three_runs();
     fs::create_dir_all(at(&project, "streams/000009")).unwrap();
     remove_index(&project);
@@ -166,7 +166,7 @@ fn streams_of_a_lost_run_are_not_given_to_another() {
 }
 
 #[test]
-fn profiles_that_are_cut_are_named_and_stay() {
+fn truncated_profiles_are_reported_and_kept() {
     let (project, runs) = three_runs();
     let whole = fs::read(&runs[1].profile).unwrap();
     for length in [0, 10, 16, 60, whole.len() / 2, whole.len() - 1] {
@@ -179,7 +179,7 @@ fn profiles_that_are_cut_are_named_and_stay() {
         assert_eq!(unreadable.iter().map(|u| &u.path).collect::<Vec<_>>(), [&runs[1].profile]);
         assert!(matches!(store.get("2"), Err(ProfileError::NoRun { .. })));
         let (store, said) = open(&project);
-        assert_eq!(said, None, "it is said once");
+        assert_eq!(said, None, "it is reported once");
         let number = store.add_run(&profile(1, 7)).unwrap().number;
         assert_eq!(number, 4);
         store.remove(number).unwrap();
@@ -193,22 +193,22 @@ fn profiles_that_are_cut_are_named_and_stay() {
 }
 
 #[test]
-fn what_is_no_file_is_named_and_not_waited_for() {
+fn entries_that_are_not_files_are_reported_and_not_waited_for() {
     let (project, runs) = three_runs();
     fs::create_dir(at(&project, "profiles/000004.trodden")).unwrap();
     let pipe = at(&project, "profiles/000005.trodden");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
     std::os::unix::fs::symlink("/nowhere", at(&project, "profiles/000006.trodden")).unwrap();
     let (store, said) = open(&project);
-    assert!(said.as_deref().is_some_and(|s| s.contains("no regular file; and 2 more")), "{said:?}");
+    assert!(said.as_deref().is_some_and(|s| s.contains("not a regular file; and 2 more")), "{said:?}");
     assert_eq!(store.list().unwrap(), runs);
     assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 7);
     assert_eq!(open(&project).1, None);
 }
 
-/// The index cannot be made where the store is: it is made elsewhere, and the runs are read all the same.
+/// If the index cannot be created in the store, it is created elsewhere, and the runs can still be read.
 #[test]
-fn a_store_without_an_index_that_cannot_be_written_is_read() {
+fn unwritable_store_without_an_index_can_be_read() {
     let (project, runs) = three_runs();
     remove_index(&project);
     std::os::unix::fs::symlink("nowhere/runs.db", at(&project, "runs.db")).unwrap();
@@ -220,9 +220,9 @@ fn a_store_without_an_index_that_cannot_be_written_is_read() {
     assert_eq!(profiles(&project).len(), 3);
 }
 
-/// Version 4 knew suites that its profiles did not, and entered numbers before their profiles.
+/// In version 4, profiles did not have the suites that the index had, and runs were listed before their profiles were written.
 #[test]
-fn stores_of_older_versions_tell_their_profiles_the_suites() {
+fn upgrade_adds_suites_to_profiles() {
     let (project, runs) = three_runs();
     let database = rusqlite::Connection::open(at(&project, "runs.db")).unwrap();
     let older = "DROP TABLE unreadable; PRAGMA user_version = 4;
@@ -241,16 +241,16 @@ fn stores_of_older_versions_tell_their_profiles_the_suites() {
     assert_eq!(open(&project).0.add_run(&profile(1, 7)).unwrap().number, 4);
 }
 
-/// Two recorders that have lost each other's index, and choose one number, do not overwrite each other's profiles.
+/// Recorders that do not see each other's index and choose the same number do not overwrite each other's profiles.
 #[test]
-fn recorders_of_a_deleted_index_do_not_overwrite() {
+fn recorders_with_deleted_indexes_do_not_overwrite_profiles() {
     let project = tempfile::tempdir().unwrap();
     let mut stores = Vec::new();
     let mut given = Vec::new();
     for round in 0..4 {
         stores.push(RunStore::create(project.path()).unwrap());
         remove_index(&project);
-        // Those that were opened before have indexes which no longer have a name.
+        // Those that were opened earlier have indexes that were deleted.
         for (at, store) in stores.iter().enumerate() {
             let seed = 10 * round + at as u64;
             given.push((store.add_run(&profile(0, seed)).unwrap().number, seed));
@@ -273,7 +273,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_store_belongs_to_its_owner_unless_its_folder_is_shared() {
+fn store_is_private_unless_its_folder_is_shared() {
     use std::os::unix::fs::PermissionsExt;
     for (own, folder, file) in
         [(None, 0o700, 0o600), (Some(0o2770), 0o2770, 0o660), (Some(0o755), 0o755, 0o644), (Some(0o500), 0o500, 0o600)]

@@ -1,4 +1,4 @@
-//! Stream files with changed bytes: no event is read that was not written, without an error or a loss that says so.
+//! Stream files with changed bytes: no event is read that was not written, unless an error or a loss is reported.
 
 mod common;
 
@@ -16,10 +16,10 @@ use trodden_wire::stream::{
 use trodden_wire::{RawHeader, RawUnit, region_stride};
 
 const TEMPLATE: u64 = 0x7000_1000;
-/// Events of a chunk of the example.
+/// Number of events in each chunk of the example.
 const EVENTS: usize = 10;
 
-/// A stream of one thread: a full chunk, and one that is being filled. Where the first one begins, and the bytes.
+/// A stream of one thread with a full chunk and one that is being filled: the offset of the first one, and the file's bytes.
 fn example() -> (usize, Vec<u8>) {
     let file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 40)]);
     let (mut bytes, _) = file.head();
@@ -43,7 +43,7 @@ fn example() -> (usize, Vec<u8>) {
     (first, bytes)
 }
 
-fn with(bytes: &[u8], at: usize, change: u8) -> Vec<u8> {
+fn with_changed_byte(bytes: &[u8], at: usize, change: u8) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     changed[at] ^= change;
     changed
@@ -60,7 +60,7 @@ fn events(path: &Path) -> Result<Vec<u32>, ProfileError> {
 }
 
 #[test]
-fn every_changed_byte_of_the_setup_is_noticed() {
+fn every_changed_byte_of_the_setup_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.stream");
     let (_, bytes) = example();
@@ -68,13 +68,13 @@ fn every_changed_byte_of_the_setup_is_noticed() {
     assert_eq!(events(&path).unwrap(), (0..2 * EVENTS as u32).collect::<Vec<_>>());
     let setup = RawHeader::BYTES + RawUnit::BYTES + "/opt/prog".len();
     for at in (0..setup).filter(|at| !(offset_of!(RawHeader, lost)..RawHeader::BYTES).contains(at)) {
-        std::fs::write(&path, with(&bytes, at, 0x21)).unwrap();
+        std::fs::write(&path, with_changed_byte(&bytes, at, 0x21)).unwrap();
         let error = events(&path).unwrap_err().to_string();
         assert!(error.contains("a.stream"), "byte {at}: {error}");
     }
     let (later, raw) = (STREAM_VERSION + 1, FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION));
     for (head, wanted) in [
-        (&FileHead::new(FileKind::STREAM_FILE, later).to_bytes()[..], "use the version of trodden that wrote it, or record again"),
+        (&FileHead::new(FileKind::STREAM_FILE, later).to_bytes()[..], "use the version that wrote the file, or record again"),
         (&raw.to_bytes(), "was the program built with --stream?"),
         (b"TRODSTR2", "of an earlier version of trodden"),
     ] {
@@ -85,15 +85,15 @@ fn every_changed_byte_of_the_setup_is_noticed() {
 }
 
 #[test]
-fn every_changed_byte_of_a_chunks_header_is_an_error_or_a_loss() {
+fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
     let folder = tempfile::tempdir().unwrap();
     let (path, log) = (folder.path().join("a.stream"), folder.path().join("a.log"));
     let (first, bytes) = example();
     for at in (0..offset_of!(ChunkHeader, reserved)).chain([CHUNK_BYTES as usize, CHUNK_BYTES as usize + offset_of!(ChunkHeader, lost)]) {
         for change in [1, 2, 0x80] {
-            std::fs::write(&path, with(&bytes, first + at, change)).unwrap();
+            std::fs::write(&path, with_changed_byte(&bytes, first + at, change)).unwrap();
             let what = format!("byte {at} ^ {change}");
-            // The state says how much of a chunk there is; a flight recorder may lack what it forgot.
+            // The state decides whether a chunk is used; a changed one may hide a chunk.
             match events(&path) {
                 Ok(events) => {
                     assert_eq!(at % CHUNK_BYTES as usize, 0, "{what}: {events:?}");

@@ -63,8 +63,8 @@ fn commands_for_profiles_say_what_else_they_were_given() {
         "fleet pack --known one.trodden -o a.field FILE",
     ];
     let kinds = [
-        ("t.trace", "it is a trace, of which `trodden import` makes a profile"),
-        ("raws/a.raw", "it is a raw file of counts, of which `trodden import` makes a profile"),
+        ("t.trace", "it is a trace: `trodden import` converts it to a profile"),
+        ("raws/a.raw", "it is a raw file of counts: `trodden import` converts it to a profile"),
         ("prog", "it is a program: `trodden record -- PROGRAM`"),
         ("text", "it is not a file of trodden"),
         ("empty", "it ends within its head"),

@@ -135,10 +135,10 @@ fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
 fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     let cases = [
-        (vec!["build", "--events", "tsc", "--residual", "nothing", "--", "true"], "--events does not go together with --residual"),
-        (vec!["build", "--sample", "--table-slots", "8", "--", "true"], "--sample (when=bursts) does not go together with --table-slots"),
-        (vec!["build", "--tail-merging", "off", "--", "true"], "--tail-merging makes no sense without --addresses"),
-        (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
+        (vec!["build", "--events", "tsc", "--residual", "nothing", "--", "true"], "--events cannot be combined with --residual"),
+        (vec!["build", "--sample", "--table-slots", "8", "--", "true"], "--sample (when=bursts) cannot be combined with --table-slots"),
+        (vec!["build", "--tail-merging", "off", "--", "true"], "--tail-merging requires --addresses"),
+        (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events cannot be combined with --watch"),
     ];
     for (arguments, reason) in cases {
         let error = refused(with_choices(&mut place.command(trodden()), arguments.iter().copied()));

@@ -198,7 +198,7 @@ fn what_is_not_counted_is_reported() {
     let report = String::from_utf8(place.trodden("report again.trodden").stdout).unwrap();
     assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
     assert!(refused(&place, "--scheme ppp").contains("--interesting"));
-    assert!(refused(&place, "--scheme ppp --watch 3").contains("does not go together with --watch"));
+    assert!(refused(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
     assert!(refused(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
     assert!(refused(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
     assert!(refused(&place, "--interesting touch:prog.c").contains("write FILE:LINE"));

@@ -45,7 +45,7 @@ fn plans_refuse_the_run_of_another_variant() {
     let output = place.command(laboratory()).args(["plan", "./prog", "-k", "2", "--profile", "other.trodden"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.code() == Some(2) && said.contains("other paths (the first is `main`)") && said.contains("record this one"),
+        output.status.code() == Some(2) && said.contains("different paths (the first is `main`)") && said.contains("Record this program"),
         "{said}"
     );
 }

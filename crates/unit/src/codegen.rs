@@ -1,17 +1,16 @@
-//! Options of code generation: those that clang may be given when machine code is rebuilt of a unit's bitcode.
+//! The clang options that are accepted when machine code is regenerated from a unit's bitcode.
 //!
-//! A unit's map names the options by which its code was made, since the bitcode does not hold them. Maps travel in
-//! programs, profiles and stores that others may have written, and clang has options that load libraries (`-fplugin=`)
-//! or write files (`-ftime-trace=`). So nothing of a map goes to a compiler but what this list has, each option with
-//! the values that it takes. Everything else is refused by its name.
+//! A unit's map has the code generation options that it was built with, since the bitcode does not contain them. Maps may come from other
+//! people, in programs, profiles and caches, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`). So
+//! only listed options are passed on, with listed values, and all others are refused by name.
 //!
-//! Invariant: [`CodegenOptions`] from a map hold arguments of the list only; no argument of it names a file, a library or a program.
+//! Invariant: [`CodegenOptions`] from a map contain no other arguments, and none that names a file, a library or a program.
 
 use std::fmt;
 
-/// Values that an option takes, behind its name.
+/// Values that an option accepts after its name.
 #[derive(Clone, Copy, Debug)]
-enum Takes {
+enum AcceptedValues {
     /// None.
     Nothing,
     /// One of these.
@@ -22,23 +21,23 @@ enum Takes {
     Number,
 }
 
-impl Takes {
+impl AcceptedValues {
     fn allows(self, value: &str) -> bool {
         match self {
-            Takes::Nothing => value.is_empty(),
-            Takes::OneOf(values) => values.contains(&value),
-            Takes::Name => !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "+-_.".contains(c)),
-            Takes::Number => !value.is_empty() && value.len() <= 19 && value.chars().all(|c| c.is_ascii_digit()),
+            AcceptedValues::Nothing => value.is_empty(),
+            AcceptedValues::OneOf(values) => values.contains(&value),
+            AcceptedValues::Name => !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "+-_.".contains(c)),
+            AcceptedValues::Number => !value.is_empty() && value.len() <= 19 && value.chars().all(|c| c.is_ascii_digit()),
         }
     }
 }
 
-use Takes::{Name, Nothing, Number, OneOf};
+use AcceptedValues::{Name, Nothing, Number, OneOf};
 
-const SWITCH: Takes = OneOf(&["true", "false", "1", "0"]);
+const SWITCH: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
 
-/// Clang's own options. An option of a name of several words stands once for each of its forms.
-const CLANG: &[(&str, Takes)] = &[
+/// Options of clang. A name occurs once for each form of its values.
+const CLANG: &[(&str, AcceptedValues)] = &[
     ("-O", OneOf(&["", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "s", "z", "g", "fast"])),
     ("-fpic", Nothing),
     ("-fPIC", Nothing),
@@ -55,9 +54,9 @@ const CLANG: &[(&str, Takes)] = &[
     ("-mtune=", Name),
     ("-msse", OneOf(&["", "2", "3", "4", "4a", "4.1", "4.2"])),
     ("-mno-sse", OneOf(&["", "2", "3", "4", "4a", "4.1", "4.2"])),
-    ("-mavx", Takes::Name),
+    ("-mavx", AcceptedValues::Name),
     ("-mavx", Nothing),
-    ("-mno-avx", Takes::Name),
+    ("-mno-avx", AcceptedValues::Name),
     ("-mno-avx", Nothing),
     ("-mcmodel=", OneOf(&["small", "kernel", "medium", "large", "tiny"])),
     ("-mlarge-data-threshold=", Number),
@@ -92,8 +91,8 @@ const CLANG: &[(&str, Takes)] = &[
     ("-fno-unique-section-names", Nothing),
 ];
 
-/// LLVM's options, which follow the argument `-mllvm`, by how they begin: `-NAME` of a switch, `-NAME=` of others.
-const LLVM: &[(&str, Takes)] = &[
+/// Options of LLVM, each of which follows the argument `-mllvm`: `-NAME` for switches, `-NAME=` for others.
+const LLVM: &[(&str, AcceptedValues)] = &[
     ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
     ("-x86-branches-within-32B-boundaries", Nothing),
     ("-x86-align-branch-boundary=", Number),
@@ -138,7 +137,7 @@ const LLVM: &[(&str, Takes)] = &[
     ("-stack-alignment=", Number),
 ];
 
-/// Why options of a map go to no compiler.
+/// Error of an option in a map that is not passed to a compiler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its map asks for the compiler option `{option}`, which is none of the options of code generation that are taken from programs, \
@@ -146,19 +145,19 @@ const LLVM: &[(&str, Takes)] = &[
      (others could load libraries or write files): build it again without that option"
 )]
 pub struct RefusedOption {
-    /// The option, with what cannot be printed escaped.
+    /// The option, with unprintable characters escaped.
     pub option: String,
 }
 
-/// Options of code generation, to be given to clang.
+/// Code generation options for clang.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodegenOptions(Vec<String>);
 
 impl CodegenOptions {
-    /// Those of a map ([`crate::UnitMap::codegen`]).
+    /// Checks the options of a map ([`crate::UnitMap::codegen`]).
     ///
     /// # Errors
-    /// One is not on the list, or has a value that it does not take.
+    /// An option is not on the list, or has a value that is not.
     pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RefusedOption> {
         let refused = |option: String| Err(RefusedOption { option: option.escape_debug().to_string() });
         let mut rest = arguments.iter();
@@ -175,7 +174,7 @@ impl CodegenOptions {
         Ok(CodegenOptions(arguments.to_vec()))
     }
 
-    /// Those that the user's own command line has: whatever they are, the user gave them to a compiler.
+    /// Accepts all options of the user's own command line, since the user chose to give them to a compiler.
     pub fn from_command_line(arguments: Vec<String>) -> CodegenOptions {
         CodegenOptions(arguments)
     }
@@ -192,32 +191,32 @@ impl fmt::Display for CodegenOptions {
     }
 }
 
-/// Whether clang makes other code of the same bitcode for this option: the ones that maps keep. Options of the list
-/// are, and those of the same names with values that only the user's own command line may give (files).
+/// Returns whether an option affects the code generated from bitcode, so that maps keep it. That includes listed options with unlisted
+/// values, which only the user's own command line may give (files).
 pub fn shapes_code(option: &str) -> bool {
-    let values_of_users = |name: &str| name.ends_with('=') && option.starts_with(name);
-    allowed(CLANG, option) || CLANG.iter().any(|(name, _)| values_of_users(name))
+    let has_file_value = |name: &str| name.ends_with('=') && option.starts_with(name);
+    allowed(CLANG, option) || CLANG.iter().any(|(name, _)| has_file_value(name))
 }
 
-/// Whether trodden makes programs for a target.
+/// Returns whether trodden supports a target.
 pub fn is_known_target(triple: &str) -> bool {
     Name.allows(triple) && triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32")
 }
 
-fn allowed(list: &[(&str, Takes)], option: &str) -> bool {
-    list.iter().any(|(name, takes)| option.strip_prefix(name).is_some_and(|value| takes.allows(value)))
+fn allowed(list: &[(&str, AcceptedValues)], option: &str) -> bool {
+    list.iter().any(|(name, accepted)| option.strip_prefix(name).is_some_and(|value| accepted.allows(value)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<CodegenOptions, RefusedOption> {
+    fn from_map(text: &str) -> Result<CodegenOptions, RefusedOption> {
         CodegenOptions::from_map(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
-    fn options_of_builds_are_taken() {
+    fn listed_options_are_accepted() {
         for text in [
             "",
             "-O2 -fPIC -ffunction-sections -fdata-sections",
@@ -225,12 +224,12 @@ mod tests {
             "--target=x86_64-unknown-linux-gnu -fbasic-block-sections=all -ffp-contract=fast -ftls-model=initial-exec",
             "-mllvm -x86-asm-syntax=intel -mllvm -align-all-nofallthru-blocks=5 -O3",
         ] {
-            assert_eq!(of(text).unwrap().to_string(), text);
+            assert_eq!(from_map(text).unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn everything_else_is_refused_by_its_name() {
+    fn other_options_are_refused_by_name() {
         for option in [
             "-fplugin=/tmp/x.so",
             "-fpass-plugin=x.so",
@@ -254,18 +253,18 @@ mod tests {
             "--target=aarch64-linux-gnu",
             "-mcmodel=",
         ] {
-            assert_eq!(of(&format!("-O2 {option}")).unwrap_err().option, option);
+            assert_eq!(from_map(&format!("-O2 {option}")).unwrap_err().option, option);
         }
         for option in ["-mllvm -info-output-file=x", "-mllvm -load=x.so", "-mllvm -O2", "-mllvm -align-loops=-1", "-mllvm x"] {
-            assert_eq!(of(&format!("-O2 {option} -fPIC")).unwrap_err().option, option);
+            assert_eq!(from_map(&format!("-O2 {option} -fPIC")).unwrap_err().option, option);
         }
-        assert_eq!(of("-O2 -mllvm").unwrap_err().option, "-mllvm ");
+        assert_eq!(from_map("-O2 -mllvm").unwrap_err().option, "-mllvm ");
         assert_eq!(CodegenOptions::from_map(&["-O2\n".into()]).unwrap_err().option, "-O2\\n");
         assert!(CodegenOptions::from_map(&[String::new()]).is_err());
     }
 
     #[test]
-    fn what_maps_keep_are_the_listed_options_with_any_value() {
+    fn maps_keep_listed_options_with_any_value() {
         for option in ["-O2", "-fPIC", "-mavx2", "-fbasic-block-sections=list=order.txt"] {
             assert!(shapes_code(option), "{option}");
         }

@@ -1,5 +1,5 @@
-//! Debug information that is in a module for the unit's map only.
+//! Debug information that is generated only for the unit's map.
 
-/// Flags of a compile unit's debug information (`flags` of `DICompileUnit`) that mark it as not asked for by the user: the plugin takes
-/// lines from it, and then strips it. Bitcode that is kept of the unit still has it.
+/// Value of `flags` in a `DICompileUnit` which marks debug information that the user did not request. The plugin takes lines from it and
+/// then strips it; kept bitcode still contains it.
 pub const ONLY_FOR_MAPS: &str = "trodden-only-for-maps";

@@ -1,4 +1,4 @@
-//! Functions and units as the events of streams describe them ([`EventWords`]).
+//! Functions and units with a path for each event of a stream ([`EventWords`]).
 
 use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, shape};
 use crate::observe::EventWords;
@@ -6,7 +6,7 @@ use crate::storage::Storage;
 use trodden_flow::Node;
 
 impl FunctionMap {
-    /// The words of its events, if it is of a stream build and has more events than paths.
+    /// The words of its events, if it is in a stream build and has more events than paths.
     pub fn event_words(&self) -> Option<&EventWords> {
         match &self.storage {
             Storage::Events(words) => Some(words),
@@ -14,7 +14,7 @@ impl FunctionMap {
         }
     }
 
-    /// The function as its events describe it: with a path for each event.
+    /// Returns the function's map with a path for each event.
     #[must_use]
     pub fn of_events(&self) -> FunctionMap {
         let Some(words) = self.event_words() else { return self.clone() };
@@ -43,7 +43,7 @@ impl FunctionMap {
         }
     }
 
-    /// Whether what the map says of its events agrees with its blocks and edges.
+    /// Returns whether the description of its events is consistent with its blocks and edges.
     pub(crate) fn has_sound_events(&self, words: &EventWords) -> bool {
         let is_block = |block: Node| block.index() < self.blocks.len();
         let edges = self.edges.len() + words.calls.len();
@@ -55,7 +55,7 @@ impl FunctionMap {
 }
 
 impl UnitMap {
-    /// The unit as events of its streams describe it: see [`FunctionMap::of_events`].
+    /// Returns the unit's map with a path for each event ([`FunctionMap::of_events`]).
     #[must_use]
     pub fn of_events(&self) -> UnitMap {
         let functions = self.functions.iter().map(FunctionMap::of_events).collect();

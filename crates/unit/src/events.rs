@@ -1,41 +1,40 @@
-//! Events that are summed up for each path: which there are, and where the kernel has them.
+//! Events that can be summed for each path.
 //!
-//! A unit built so has [`CELLS`] cells for each of its counters instead of one: the count, the sum, and the sum of
-//! squares in 128 bits, low half first. All else in its map is as ever: counters are numbered without regard to that,
-//! so a unit with `n` counters has `CELLS * n` cells.
+//! A unit with such sums has [`CELLS`] cells per counter instead of one: the count, the sum, and the 128-bit sum of squares, low half
+//! first. The numbering of counters in its map does not change, so `n` counters have `CELLS * n` cells.
 
 use serde::{Deserialize, Serialize};
 use trodden_wire::EVENT_TSC;
 
-/// Cells of a path.
+/// Number of cells per path.
 pub const CELLS: u64 = 4;
 
-/// Something that happens while a program runs, and is counted as it does. It is [spelled](crate::experiment::Spelling) as in `perf list`,
-/// where that has the event; the spelling's meaning is the noun for people, in the plural.
+/// An event that occurs while a program runs. Its [spelling](crate::experiment::Spelling) is that of `perf list`, if that has the event;
+/// its description is the plural noun for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventSource {
-    /// Ticks of the time-stamp counter: time at a constant rate, whether the thread runs or waits. Needs nothing but the instruction.
+    /// Ticks of the time-stamp counter, which runs at a constant rate even while the thread waits. Needs no kernel support.
     Tsc,
-    /// Cycles of the core while it ran the program's own code.
+    /// Cycles of the core in user mode.
     Cycles,
-    /// Instructions of the program's own code.
+    /// Instructions in user mode.
     Instructions,
-    /// Accesses to the last cache.
+    /// Accesses to the last-level cache.
     CacheReferences,
-    /// Accesses that the last cache could not serve.
+    /// Misses of the last-level cache.
     CacheMisses,
     /// Branches.
     Branches,
-    /// Branches that were predicted wrongly.
+    /// Mispredicted branches.
     BranchMisses,
-    /// Nanoseconds in which the thread ran; the kernel's clock.
+    /// Nanoseconds for which the thread ran, by the kernel's clock.
     TaskClock,
     /// Page faults.
     PageFaults,
 }
 
 impl EventSource {
-    /// Type and number by which perf_event_open(2) knows it; of the time-stamp counter [`EVENT_TSC`] and 0.
+    /// Type and number for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
     pub fn kernel(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;

@@ -1,7 +1,8 @@
-//! The frame around a unit's map and bitcode, as it stands in an object file's section and in the unit cache: a file of the
-//! [container](trodden_container) with one or two sections, and zero bytes up to a multiple of 8. The subject of both is the unit; the
-//! count of the first is the number of sections after it. Linkers put the frames of a program one after the other; zero bytes between
-//! them are skipped.
+//! The frame of a unit's map and bitcode, in an object file's section and in the unit cache.
+//!
+//! It is a [container](trodden_container) file with one or two sections, padded with zeros to a multiple of 8 bytes. The subject of both
+//! sections is the unit; the count of the first is the number of sections after it. Linkers concatenate the frames of a program, possibly
+//! with zero bytes between them.
 
 use crate::identity::Identity;
 use crate::map::{MAP_VERSION, UnitMap};
@@ -9,11 +10,11 @@ use trodden_container::{
     FileError, FileHead, FileKind, HEAD_BYTES, HeadError, MAGIC, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head,
 };
 
-/// The section with the [`UnitMap`].
+/// Tag of the section with the [`UnitMap`].
 const MAP: u32 = 1;
-/// The section with LLVM bitcode. It is there only if the bitcode was kept.
+/// Tag of the section with LLVM bitcode, which is missing if the bitcode was not kept.
 const BITCODE: u32 = 2;
-/// Level of compression.
+/// zstd level.
 const LEVEL: i32 = 3;
 
 /// A unit's map and bitcode, packed.
@@ -21,46 +22,47 @@ const LEVEL: i32 = 3;
 pub struct Frame {
     /// Identity of the unit.
     pub unit: Identity,
-    /// A section.
+    /// The map's section.
     map: Vec<u8>,
-    /// A section; empty if the bitcode was not kept.
+    /// The bitcode's section; empty if it was not kept.
     bitcode: Vec<u8>,
 }
 
-/// Why bytes are no frame.
+/// Reason why bytes are not a readable frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Not a frame at all.
+    /// Not a frame.
     #[error("no unit frame at byte {0}: the section was written by something else, or is damaged")]
     Magic(usize),
-    /// Another version.
+    /// A frame of another version.
     #[error(
-        "the unit at byte {at} was built by another version of trodden (format {found}, this one reads {MAP_VERSION}): rebuild the program"
+        "the unit at byte {at} was built by another version of trodden (format {found}; this version reads {MAP_VERSION}): \
+            rebuild the program"
     )]
     Version {
-        /// Where it begins in the section.
+        /// Its offset in the section.
         at: usize,
-        /// The version found.
+        /// Its version.
         found: u32,
     },
-    /// A version before files had their present head.
+    /// A frame of a version before files had their present header.
     #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
     Earlier(usize),
     /// A section is missing or damaged.
     #[error("the unit at byte {at} is damaged: {error}")]
     Section {
-        /// Where the unit begins.
+        /// The unit's offset in the section.
         at: usize,
         /// What is wrong.
         error: SectionError,
     },
-    /// Fewer bytes than the header announces.
-    #[error("unit {0} is cut short")]
+    /// The frame ends early.
+    #[error("unit {0} is truncated")]
     Truncated(Identity),
-    /// The payload is not what was written.
+    /// The checksum of the map does not match.
     #[error("unit {0} is damaged: its checksum does not match")]
     Checksum(Identity),
-    /// The payload cannot be unpacked.
+    /// The content cannot be decompressed or decoded.
     #[error("unit {unit} cannot be read: {what}")]
     Payload {
         /// The unit.
@@ -69,12 +71,12 @@ pub enum FrameError {
         what: String,
     },
     /// The unit's bitcode was not kept.
-    #[error("unit {0} holds no bitcode, of which other variants are made: build it again without `keep=map`")]
+    #[error("unit {0} has no bitcode, which variants are built from: build it again without `keep=map`")]
     NoBitcode(Identity),
 }
 
 impl Frame {
-    /// Packs a unit. `bitcode` may be empty: not kept.
+    /// Packs a unit. `bitcode` is empty if it is not kept.
     pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
         let section =
             |tag, count, content: &[u8]| Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, LEVEL);
@@ -86,23 +88,23 @@ impl Frame {
         }
     }
 
-    /// Whether both hold the same map.
-    pub(crate) fn has_map_of(&self, other: &Frame) -> bool {
-        // The head of a section says whether bitcode follows.
+    /// Returns whether the two have the same map.
+    pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
+        // The head of the section is not compared, since it says whether bitcode follows.
         self.map[SECTION_HEAD..] == other.map[SECTION_HEAD..]
     }
 
-    /// The bytes of the frame.
+    /// Encodes the frame.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = [&FileHead::new(FileKind::UNIT, MAP_VERSION).to_bytes()[..], &self.map, &self.bitcode].concat();
         out.resize(out.len().next_multiple_of(8), 0);
         out
     }
 
-    /// Reads the frame at `at` and says where it ends. The map is checked here, the bitcode where it is used.
+    /// Reads the frame at offset `at`, and returns its end. The map's checksum is verified here, that of the bitcode when it is used.
     ///
     /// # Errors
-    /// There is no frame, or one of another version, or it is damaged.
+    /// There is no frame, or it is of another version or damaged.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
         match expect_head(rest, FileKind::UNIT, MAP_VERSION) {
@@ -125,7 +127,7 @@ impl Frame {
         Ok((Frame { unit, map: map.to_vec(), bitcode }, (at + end.next_multiple_of(8)).min(bytes.len())))
     }
 
-    /// All frames of a section. Damage is reported with what could be read before and after it.
+    /// Reads all frames of a section. Frames before and after damage are returned with the errors.
     pub fn read_all(bytes: &[u8]) -> (Vec<Frame>, Vec<FrameError>) {
         let (mut frames, mut errors) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -149,18 +151,15 @@ impl Frame {
         (frames, errors)
     }
 
-    /// Unpacks the map.
-    ///
-    /// # Errors
-    /// It is damaged.
+    /// Decodes the map.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
         SectionHead::read(&self.map).and_then(|head| head.value(&self.map[SECTION_HEAD..])).map_err(|e| self.unreadable(&e))
     }
 
-    /// Unpacks the bitcode.
+    /// Decompresses the bitcode.
     ///
     /// # Errors
-    /// It was not kept, or is damaged.
+    /// The bitcode was not kept, or is damaged.
     pub fn bitcode(&self) -> Result<Vec<u8>, FrameError> {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));
@@ -172,13 +171,13 @@ impl Frame {
         FrameError::Payload { unit: self.unit, what: error.to_string() }
     }
 
-    /// Whether the unit's bitcode was kept.
+    /// Returns whether the unit's bitcode was kept.
     pub fn has_bitcode(&self) -> bool {
         !self.bitcode.is_empty()
     }
 }
 
-/// The section of this tag at the beginning of `bytes`: its head, and all of it.
+/// Returns the head and the bytes of the section at the beginning of `bytes`, which must have this tag.
 fn section(bytes: &[u8], tag: u32) -> Result<(SectionHead, &[u8]), SectionError> {
     let head = SectionHead::read(bytes)?;
     if head.tag != tag || head.index_length() != 0 {
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back_one_behind_the_other() {
+    fn consecutive_frames_survive_encoding() {
         let one = Frame::pack(Identity([1; 16]), &map(), b"BC");
         let two = Frame::pack(Identity([2; 16]), &map(), b"");
         let mut bytes = one.to_bytes();
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_refused_by_name_with_the_remedy() {
+    fn another_format_is_refused_with_a_remedy() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
         bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_and_what_follows_is_read() {
+    fn damage_is_reported_and_the_next_frame_is_read() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
         bytes[HEAD_BYTES + SECTION_HEAD + 1] ^= 1;
         bytes.extend(Frame::pack(Identity([2; 16]), &map(), b"").to_bytes());
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_byte_is_read_as_another_unit() {
+    fn every_changed_byte_is_detected() {
         let whole = Frame::pack(Identity([1; 16]), &map(), b"bitcode");
         let bytes = whole.to_bytes();
         let end = HEAD_BYTES + whole.map.len() + whole.bitcode.len();

@@ -1,9 +1,9 @@
-//! Identities of units and images: hashes of their content.
+//! Identities of units, images and input files: hashes of their content.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
+/// Identity of a unit (a hash of its bitcode and of how it was instrumented), an image, or an input file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity(pub [u8; 16]);
 
@@ -20,12 +20,12 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Identity of some content: its XXH3 hash of 128 bits.
+    /// Returns the identity of some content: its 128-bit XXH3 hash.
     pub fn from_content(content: &[u8]) -> Identity {
         Identity(xxhash_rust::xxh3::xxh3_128(content).to_le_bytes())
     }
 
-    /// Reads the 32 hexadecimal digits that [`fmt::Display`] writes.
+    /// Parses the 32 hexadecimal digits that [`fmt::Display`] writes.
     pub fn parse(text: &str) -> Option<Identity> {
         if text.len() != 32 || !text.is_ascii() {
             return None;

@@ -1,7 +1,5 @@
-//! What an executable or shared library on disk says of its units.
-//!
-//! The allocated records ([`trodden_wire::UnitRecord`]) give the image's identity and the layout of its counters even
-//! when it was stripped; the frames give maps and bitcode.
+//! The units of an executable or shared library on disk. The allocated records ([`trodden_wire::UnitRecord`]) give the image's identity and
+//! the layout of its counters even if it was stripped; the frames have maps and bitcode.
 
 use crate::cache::UnitCache;
 use crate::frame::{Frame, FrameError};
@@ -10,44 +8,44 @@ use object::{Object, ObjectSection, ObjectSymbol};
 use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord, image_identity};
 
-/// One unit's place in an image.
+/// The location of a unit's counters in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedUnit {
     /// The unit.
     pub unit: Identity,
-    /// Its first counter, from the start of the counters' section.
+    /// Index of its first counter in the counters' section.
     pub first: u64,
     /// Number of its counters.
     pub counters: u64,
 }
 
-/// The instrumented side of an executable or shared library.
+/// The instrumentation data of an executable or shared library.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Identity of the image.
     pub identity: Identity,
     /// Its units in link order.
     pub units: Vec<PlacedUnit>,
-    /// The frames it carries; may be fewer than its units (stripped) or more (unused ones that the linker dropped).
+    /// Its frames. These may be fewer than the units (stripped), or more (the linker dropped unused units).
     pub frames: Vec<Frame>,
-    /// What was wrong with frames.
+    /// Errors of unreadable frames.
     pub frame_errors: Vec<FrameError>,
-    /// The linker's build id, in hexadecimal digits.
+    /// The linker's build ID in hexadecimal digits.
     pub build_id: Option<String>,
-    /// Names of the functions it defines, as far as its symbols say.
+    /// Names of the functions that its symbol tables define.
     pub functions: Vec<String>,
 }
 
-/// Why a file is no instrumented image.
+/// Reason why a file is not an instrumented image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// No ELF file, or a damaged one.
+    /// Not an ELF file, or a damaged one.
     #[error("not a readable ELF file: {0}")]
     Elf(#[from] object::Error),
-    /// Nothing in it was built by trodden.
+    /// It contains no instrumented unit.
     #[error("nothing in it was built with trodden: build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
-    /// Records of another version or damaged ones.
+    /// Its unit records are of another version, or damaged.
     #[error("its unit records are damaged or of another version of trodden: {0}")]
     Records(String),
 }
@@ -56,7 +54,7 @@ impl Image {
     /// Reads an image from the bytes of its file.
     ///
     /// # Errors
-    /// It is no ELF file, or holds no instrumented unit.
+    /// The file is not ELF, contains no instrumented unit, or is damaged.
     pub fn read(bytes: &[u8]) -> Result<Image, ImageError> {
         let file = object::File::parse(bytes)?;
         let records = file.section_by_name(UNITS_SECTION).ok_or(ImageError::NotInstrumented)?;
@@ -76,10 +74,7 @@ impl Image {
         Ok(Image { identity, units, frames, frame_errors, build_id, functions })
     }
 
-    /// The frame of one of its units: the one it carries, else the store's. `None` if neither has it.
-    ///
-    /// # Errors
-    /// The store's copy cannot be read.
+    /// Returns the frame of a unit from the image, or else from the cache; `None` if neither has it.
     pub fn frame(&self, unit: Identity, store: Option<&UnitCache>) -> std::io::Result<Option<Frame>> {
         match (self.frames.iter().find(|f| f.unit == unit), store) {
             (Some(frame), _) => Ok(Some(frame.clone())),
@@ -92,7 +87,7 @@ impl Image {
 fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<PlacedUnit>, ImageError> {
     const SIZE: usize = size_of::<UnitRecord>();
     if !bytes.len().is_multiple_of(SIZE) {
-        return Err(ImageError::Records(format!("{} bytes are no multiple of {SIZE}", bytes.len())));
+        return Err(ImageError::Records(format!("{} bytes are not a multiple of {SIZE}", bytes.len())));
     }
     let mut units = Vec::new();
     for (i, record) in bytes.chunks_exact(SIZE).enumerate() {

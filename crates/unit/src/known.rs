@@ -1,9 +1,8 @@
-//! Sets of paths, from the command to a build: paths that are known, and of which the build counts all others; or those
-//! that it is to count.
+//! Sets of paths as input of builds: known paths, so that the build counts all others, or paths that it should count.
 //!
-//! A file is a list of entries ([`FileFormat`]). Functions are known again by unit, name, [shape](crate::shape) of
-//! their graph, and code. Each comes with its cuts, so that its paths have the same identities in the build as in the
-//! profile, and with the executions of its edges, so that what little is to be done is done where it costs least.
+//! A file is a list of functions ([`FileFormat`]). They are identified by unit, name, [shape](crate::shape) and code. Each has its cuts, so
+//! that its paths have the same IDs in the build as in the profile, and the executions of its edges, so that probes can be placed where
+//! they cost least.
 
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -12,30 +11,30 @@ use std::collections::btree_map::Entry;
 use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::{CutReason, Edge};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "make one with `trodden export known -o FILE`" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "create one with `trodden export known -o FILE`" };
 
-/// Known paths of functions.
+/// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPaths {
     functions: BTreeMap<FunctionKey, KnownFunction>,
 }
 
-/// What is known of one function.
+/// The known paths of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFunction {
-    /// Where its paths are cut.
+    /// Edges where its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of its paths.
     pub paths: u64,
-    /// Identities of the known ones, ascending, with their executions.
+    /// IDs of the known paths with their executions, ascending.
     pub known: Vec<(u64, u64)>,
     /// Executions of its edges.
     pub edges: Vec<u64>,
 }
 
 impl KnownFunction {
-    /// Adds what is known of the same function; none if its paths are others.
-    fn unite(&mut self, more: KnownFunction) -> Option<()> {
+    /// Adds known paths of the same function; `None` if its paths are numbered differently.
+    fn merge(&mut self, more: KnownFunction) -> Option<()> {
         if self.cuts != more.cuts || self.paths != more.paths || self.edges.len() != more.edges.len() {
             return None;
         }
@@ -50,42 +49,40 @@ impl KnownFunction {
         Some(())
     }
 
-    /// Whether a path is known.
+    /// Returns whether a path is known.
     pub fn knows(&self, path: u64) -> bool {
         self.known.binary_search_by_key(&path, |k| k.0).is_ok()
     }
 
-    /// Whether its paths and cuts are some of those that it says there are.
+    /// Returns whether all IDs and cuts exist.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
         ids && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len())
     }
 }
 
-/// Which of the functions that had a name.
+/// Distinguishes functions of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NameVersion {
-    /// Hash of the graph.
+    /// Hash of the graph ([`FunctionMap::shape`]).
     pub shape: u64,
-    /// Digest of the code.
+    /// Hash of the code ([`FunctionMap::code`]).
     pub code: u64,
 }
 
-/// Source of the unit, linkage name, version.
+/// Source of the unit, linkage name, and version of a function.
 pub type FunctionKey = (String, String, NameVersion);
 
-/// A function was counted by two numberings, so that its paths have two identities.
+/// Error of a function that was counted with two numberings, so that its path IDs are ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the paths of function `{0}` are cut in different ways in these profiles: record all runs with programs built with the same parameters"
-)]
+#[error("the paths of function `{0}` are cut differently in these profiles: record all runs with programs built with the same settings")]
 pub struct TwoNumberings(pub String);
 
 impl KnownPaths {
     /// Adds a function's executed paths and edge counts.
     ///
     /// # Errors
-    /// It is there already with other cuts.
+    /// The set has the function with other cuts.
     pub fn add(
         &mut self,
         unit: &UnitMap,
@@ -101,44 +98,44 @@ impl KnownPaths {
             edges: vec![0; function.edges.len()],
         };
         let more = KnownFunction { known: known.collect(), edges: edges.to_vec(), ..fresh() };
-        self.functions.entry(key).or_insert_with(fresh).unite(more).ok_or_else(|| TwoNumberings(function.name.clone()))
+        self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| TwoNumberings(function.name.clone()))
     }
 
-    /// Whether there is anything of a function of this name, whatever its version.
+    /// Returns whether the set has a function of this name, of any version.
     pub fn names(&self, unit: &str, name: &str) -> bool {
         let from = (unit.to_owned(), name.to_owned(), NameVersion::default());
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
-    /// What is known of a function.
+    /// Returns the known paths of a function.
     pub fn of(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
-    /// The same, or else what is known of one with the same graph: it has the same paths, whatever its code does on them.
+    /// Returns the known paths of a function, or else of one with the same graph, which has the same paths although its code differs.
     pub fn like(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.of(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
-    /// Everything in both sets. Executions add up.
+    /// Adds another set. Executions are summed.
     ///
     /// # Errors
-    /// A function is in both with other cuts.
+    /// A function is in both sets with different cuts.
     pub fn unite(&mut self, other: KnownPaths) -> Result<(), TwoNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
                 Entry::Vacant(free) => drop(free.insert(more)),
                 Entry::Occupied(mut there) => {
                     let name = there.key().1.clone();
-                    there.get_mut().unite(more).ok_or(TwoNumberings(name))?;
+                    there.get_mut().merge(more).ok_or(TwoNumberings(name))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Keeps only paths, given by unit, function, number and executions, of which this is true; and functions that have such.
+    /// Keeps the paths for which `keep` returns true, given unit, function, ID and executions, and the functions that have any.
     pub fn retain(&mut self, keep: impl Fn(&str, &str, u64, u64) -> bool) {
         for ((unit, name, _), function) in &mut self.functions {
             function.known.retain(|(path, count)| keep(unit, name, *path, *count));
@@ -162,7 +159,7 @@ impl KnownPaths {
         self.functions.iter().map(|(key, function)| (key, function.known.iter().map(|(path, _)| *path).collect()))
     }
 
-    /// The paths of each function that are not known, ascending.
+    /// The unknown paths of each function, ascending.
     pub fn unknown(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
         self.functions.iter().map(|(key, function)| {
             let mut known = function.known.iter().map(|(path, _)| *path).peekable();
@@ -170,7 +167,7 @@ impl KnownPaths {
         })
     }
 
-    /// Adds all paths of which this is true, with no executions.
+    /// Adds the unknown paths for which `is_known` returns true, with 0 executions.
     pub fn learn(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
         let unknown: Vec<(FunctionKey, Vec<u64>)> = self.unknown().map(|(key, paths)| (key.clone(), paths)).collect();
         for (key, paths) in unknown {
@@ -181,7 +178,7 @@ impl KnownPaths {
         }
     }
 
-    /// The functions: unit, linkage name, and what is known.
+    /// The functions: source of the unit, linkage name, and known paths.
     pub fn functions(&self) -> impl Iterator<Item = (&str, &str, &KnownFunction)> {
         self.functions.iter().map(|((unit, name, _), function)| (unit.as_str(), name.as_str(), function))
     }
@@ -191,25 +188,25 @@ impl KnownPaths {
         self.functions.len()
     }
 
-    /// Whether nothing is known.
+    /// Returns whether the set has no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The content of a file.
+    /// Encodes the set as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.to_bytes(self)
     }
 
-    /// Whether a file's content begins as one of known paths does, of whatever version, damaged or not.
+    /// Returns whether a file's content begins like a set of known paths, of any version and possibly damaged.
     pub fn is_begun_in(bytes: &[u8]) -> bool {
         FORMAT.begins(bytes)
     }
 
-    /// Reads a file's content.
+    /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind, or damaged.
+    /// The file is of another kind or version, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, WrongContent> {
         FORMAT.read_sound(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }
@@ -229,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined() {
+    fn merging_sets_adds_executions() {
         let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
         one.unite(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
         let known = |set: &KnownPaths| set.of("u.c", "f", VERSION).unwrap().clone();
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_paths_are_learnt() {
+    fn unknown_paths_can_be_added_as_known() {
         let mut set = KnownPaths::from_bytes(&file(1, &[(1, 5)])).unwrap();
         let unknown = |set: &KnownPaths| set.unknown().map(|(_, paths)| paths).collect::<Vec<_>>();
         assert_eq!(unknown(&set), [[0, 2, 3]]);
@@ -250,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_another_function() {
+    fn versions_of_a_function_are_distinguished() {
         let set = KnownPaths::from_bytes(&file(1, &[(0, 5)])).unwrap();
         let (code, shape) = (NameVersion { code: 4, ..VERSION }, NameVersion { shape: 8, ..VERSION });
         assert!(set.of("u.c", "f", VERSION).is_some() && set.names("u.c", "f"));
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_cuts_that_cannot_be_are_damage() {
+    fn impossible_paths_and_cuts_are_damage() {
         assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
         for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
             assert_eq!(KnownPaths::from_bytes(&damaged).unwrap_err().error, FileError::Unsound);

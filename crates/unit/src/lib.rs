@@ -1,9 +1,8 @@
-//! What the build keeps of one compilation unit.
+//! What a build keeps of a compilation unit.
 //!
-//! The instrumenting plugin describes each unit it compiles: the functions with their control-flow graphs, the numbering of their paths,
-//! the source position of every block ([`UnitMap`]), and the bitcode as it was before instrumentation, from which other variants are
-//! made later. Both travel in a [`frame`] in a section of the object file that is not loaded, so that linkers carry exactly the
-//! units that a program consists of; a copy lies in a [`cache`] by identity.
+//! The plugin describes each unit that it compiles: the functions with their control-flow graphs, the numbering of their paths, source
+//! positions ([`UnitMap`]), and the bitcode before instrumentation, from which variants can be built later. Both are in a [`frame`] in a
+//! section of the object file that is not loaded, so that linkers carry the units of a program along. A copy is in the [`cache`].
 #![forbid(unsafe_code)]
 
 pub mod cache;

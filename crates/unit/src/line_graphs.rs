@@ -1,16 +1,16 @@
-//! Control-flow graphs of functions as the front end made them, before the optimiser, with the lines of each block.
+//! Control-flow graphs of functions before optimisation, with the lines of each block.
 //!
-//! The optimised code of a line may not prove that the line was not executed: where a condition is known, only the other
-//! paths keep code of it. These graphs say which lines must have been executed for others to be.
+//! Optimised code may not show that a line was not executed: if a condition is known, only the other paths keep code of that line. These
+//! graphs say which lines must have been executed before others.
 
 use serde::{Deserialize, Serialize};
 
 /// Graphs of a unit's functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineGraphs {
-    /// Source files; absolute where the compiler knew the folder.
+    /// Source files; absolute if the compiler knew the folder.
     pub files: Vec<String>,
-    /// Graphs of the functions that have a body, inline functions among them.
+    /// Graphs of the functions with bodies, including inline functions.
     pub functions: Vec<LineGraph>,
 }
 
@@ -19,41 +19,40 @@ pub struct LineGraphs {
 pub struct LineGraph {
     /// Linkage name.
     pub name: String,
-    /// Place of its file in [`LineGraphs::files`].
+    /// Index of its file in [`LineGraphs::files`].
     pub file: u32,
     /// Line of its declaration.
     pub line: u32,
     /// Basic blocks; block 0 is the entry.
     pub blocks: Vec<LineBlock>,
-    /// Calls by name: the block, and the function by its place in [`LineGraphs::functions`].
+    /// Calls by name: the block, and the callee's index in [`LineGraphs::functions`].
     pub calls: Vec<(u32, u32)>,
 }
 
 /// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineBlock {
-    /// Lines of the function's file that its instructions have, each once.
+    /// Distinct lines of its instructions in the function's file.
     pub lines: Vec<u32>,
-    /// Line of the jump that the block ends in, if no other instruction of it has that line but another line: a closing brace, or a
-    /// `break` after a statement.
+    /// Line of the jump at its end, if all its other instructions are of other lines: a closing brace, or a `break` after a statement.
     pub jump: Option<u32>,
-    /// Blocks that may follow; none if the function ends.
+    /// Successors; empty if the function ends.
     pub next: Vec<u32>,
-    /// Whether it has a call, which may not return.
+    /// Whether it contains a call, which may not return.
     pub may_end: bool,
-    /// Whether it ends in a call that does not return.
+    /// Whether it ends with a call that does not return.
     pub stops: bool,
 }
 
 impl LineBlock {
-    /// Its lines, that of its jump among them.
+    /// All its lines, including that of the jump.
     pub fn all_lines(&self) -> impl Iterator<Item = &u32> {
         self.lines.iter().chain(&self.jump)
     }
 }
 
 impl LineGraphs {
-    /// Adds the graphs of another unit that is part of this one.
+    /// Adds the graphs of another unit that becomes part of this one.
     pub fn append(&mut self, other: LineGraphs) {
         let (first_file, first) = (self.files.len() as u32, self.functions.len() as u32);
         self.files.extend(other.files);
@@ -64,17 +63,17 @@ impl LineGraphs {
         }
     }
 
-    /// As bytes that [`LineGraphs::from_bytes`] reads.
+    /// Encodes the graphs.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("graphs are plain data")
     }
 
-    /// Reads what [`LineGraphs::to_bytes`] made; `None` if it is something else.
+    /// Decodes what [`LineGraphs::to_bytes`] returned; `None` for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Option<LineGraphs> {
         postcard::from_bytes(bytes).ok().filter(LineGraphs::is_sound)
     }
 
-    /// Whether all places that it names exist.
+    /// Returns whether all indices are in range.
     pub fn is_sound(&self) -> bool {
         self.functions.iter().all(|f| {
             let ends = f.blocks.iter().flat_map(|b| &b.next).all(|n| (*n as usize) < f.blocks.len());

@@ -1,9 +1,8 @@
-//! What one of several copies of a program counts, from a plan of all copies to the build of one.
+//! The part that one of several copies of a program counts, as input of the copy's build.
 //!
-//! A file is a list of entries ([`FileFormat`]): for each unit, known by the identity it had in the program that is
-//! divided, the copy's [part](trodden_flow::part::Part) of each function in which it counts anything. Functions
-//! come with their cuts, so that paths are those of the program that is divided, and with the [shape](crate::shape) of
-//! their graph, to be sure that it is the same.
+//! A file ([`FileFormat`]) has the copy's [part](trodden_flow::part::Part) of each function in which it counts anything, by the unit's
+//! identity in the original program. Functions have their cuts, so that paths are those of the original program, and their
+//! [shape](crate::shape), which is checked.
 
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::part::Part;
 use trodden_flow::{CutReason, Edge};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 1, remedy: "`trodden record --copies` makes such files" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 1, remedy: "`trodden record --copies` creates such files" };
 
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,11 +24,11 @@ pub struct FunctionParts {
 pub struct FunctionPart {
     /// Hash of the function's graph.
     pub shape: u64,
-    /// Where its paths are cut.
+    /// Edges where its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of all its paths.
+    /// Number of all its paths in the original program.
     pub paths: u64,
-    /// What the copy does.
+    /// What the copy counts, and how.
     pub part: Part,
 }
 
@@ -40,26 +39,26 @@ impl FunctionParts {
         self.units.entry(unit).or_default().insert(function.name.clone(), part);
     }
 
-    /// The part of a function of a unit; `None` if the copy counts nothing there.
+    /// Returns the part of a function; `None` if the copy counts nothing there.
     pub fn of(&self, unit: Identity, function: &str) -> Option<&FunctionPart> {
         self.units.get(&unit)?.get(function)
     }
 
-    /// The content of a file.
+    /// Encodes the parts as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.to_bytes(self)
     }
 
-    /// Reads a file's content.
+    /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind, or damaged.
+    /// The file is of another kind or version, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, WrongContent> {
         FORMAT.read(bytes)
     }
 }
 
-/// The unit of which a copy's unit was made; `None` if it is no copy's.
+/// Returns the unit that a copy's unit was made from; `None` if the unit is not a copy's.
 pub fn origin(map: &UnitMap) -> Option<Identity> {
     map.experiment.part().map(|part| part.origin)
 }
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_back_from_a_file() {
+    fn parts_survive_encoding() {
         let flags = vec![true, false];
         let part = Part {
             interesting: flags.clone(),

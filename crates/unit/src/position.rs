@@ -1,16 +1,16 @@
-//! Places in the source.
+//! Positions in source files.
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the source.
+/// A position in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
-    /// Place of its scope in [`crate::UnitMap::scopes`].
+    /// Index of its scope in [`crate::UnitMap::scopes`].
     pub scope: u32,
-    /// Place of its file in [`crate::UnitMap::files`].
+    /// Index of its file in [`crate::UnitMap::files`].
     pub file: u32,
-    /// Line, from 1; 0 where the compiler made the code up.
+    /// Line number from 1; 0 for code without a source line.
     pub line: u32,
-    /// Column, from 1; 0 if unknown.
+    /// Column number from 1; 0 if unknown.
     pub column: u32,
 }

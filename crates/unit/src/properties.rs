@@ -1,11 +1,10 @@
-//! Properties of the instructions of a unit: they show which computations and loads on a path repeat earlier ones.
+//! Properties of a unit's instructions, which show what computations and loads on a path repeat earlier ones.
 //!
-//! They are not part of a [`crate::UnitMap`]: the plugin computes them from a unit's kept bitcode on demand
-//! ([`BlockAction::Describe`](crate::experiment::Action::Describe)), for `trodden advise`. Values are numbered within a
-//! function. An operation is identified by its name and everything that is not an operand (`icmp ult`, `load i32`), so
-//! two steps with one operation and equal operands compute one value.
+//! They are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from kept bitcode
+//! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). An operation is identified by its name and everything except the
+//! operands (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!
-//! Wire format: postcard of [`UnitProperties`]; [`PROPERTIES_VERSION`] comes first in it.
+//! Wire format: postcard of [`UnitProperties`], which begins with [`PROPERTIES_VERSION`].
 
 use crate::map::Scope;
 use crate::position::Position;
@@ -15,15 +14,15 @@ use trodden_flow::Node;
 /// Version of the wire format of [`UnitProperties`].
 pub const PROPERTIES_VERSION: u32 = 1;
 
-/// A value of a function, by its place in [`FunctionProperties::values`].
+/// A value of a function, by its index in [`FunctionProperties::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
-/// An operation, by its place in [`UnitProperties::operations`].
+/// An operation, by its index in [`UnitProperties::operations`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OperationId(pub u32);
 
-/// A class of memory, by its place in [`UnitProperties::classes`].
+/// A class of memory, by its index in [`UnitProperties::classes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClassId(pub u32);
 
@@ -32,13 +31,13 @@ pub struct ClassId(pub u32);
 pub struct UnitProperties {
     /// [`PROPERTIES_VERSION`].
     pub version: u32,
-    /// Files that positions refer to; those of the unit's map, if it is the map of this bitcode.
+    /// Files of positions, the same as in the unit's map if that is of the same bitcode.
     pub files: Vec<String>,
-    /// Scopes that positions refer to, likewise.
+    /// Scopes of positions, likewise.
     pub scopes: Vec<Scope>,
     /// Names of operations.
     pub operations: Vec<String>,
-    /// For each class of memory the class that contains it. Accesses of two classes do not overlap unless one class contains the other.
+    /// The class that contains each class of memory. Accesses of two classes overlap only if one class contains the other.
     pub classes: Vec<Option<ClassId>>,
     /// The instrumented functions.
     pub functions: Vec<FunctionProperties>,
@@ -51,7 +50,7 @@ pub struct FunctionProperties {
     pub name: String,
     /// The properties of each value.
     pub values: Vec<ValueProperties>,
-    /// The blocks, numbered as in the function's map. A dispatch block has no steps.
+    /// The blocks, with the same indices as in the function's map. A dispatch block has no steps.
     pub blocks: Vec<InstructionProperties>,
 }
 
@@ -60,29 +59,29 @@ pub struct FunctionProperties {
 pub struct ValueProperties {
     /// Its kind.
     pub kind: ValueKind,
-    /// For an address that the linker computes: the object it points into, and the distance from its beginning in bytes if that is known.
+    /// For a link-time constant address: the object it points into, and its offset in bytes if known.
     pub object: Option<(ValueId, Option<i64>)>,
 }
 
 /// Kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ValueKind {
-    /// A whole number.
+    /// An integer constant.
     Integer(i64),
     /// Another constant.
     Constant,
-    /// The address of an object of its own: a variable of the function or of the program, or memory that nothing else points to.
+    /// The address of a distinct object: a variable of the function or program, or memory that nothing else points to.
     Object,
     /// Anything else.
     Other,
 }
 
-/// The steps of a block, in order.
+/// The instructions of a block, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstructionProperties {
     /// Values that depend on the incoming edge.
     pub phis: Vec<Phi>,
-    /// Computations and accesses to memory.
+    /// Computations and memory accesses.
     pub steps: Vec<BlockStep>,
 }
 
@@ -98,16 +97,16 @@ pub struct Phi {
 /// A step of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStep {
-    /// The action.
+    /// What it does.
     pub what: BlockAction,
-    /// Its place in the source.
+    /// Its source position.
     pub position: Option<Position>,
 }
 
-/// A computation or an access to memory.
+/// A computation or a memory access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockAction {
-    /// A value that depends on nothing but the operands.
+    /// A value that depends only on the operands.
     Compute {
         /// The value.
         result: ValueId,
@@ -116,97 +115,94 @@ pub enum BlockAction {
         /// The operands.
         operands: Vec<ValueId>,
     },
-    /// An address at a distance from another.
+    /// An address at an offset from another one.
     Offset {
         /// The address.
         result: ValueId,
-        /// The other.
+        /// The other address.
         base: ValueId,
-        /// Distance in bytes.
+        /// Offset in bytes.
         bytes: i64,
     },
     /// A value read from memory.
     Load {
         /// The value.
         result: ValueId,
-        /// Name of the operation, which includes the type.
+        /// Name of the operation, including the type.
         operation: OperationId,
         /// The access.
         access: AccessedMemory,
-        /// Whether nothing ever writes there.
+        /// Whether the memory is never written.
         constant: bool,
     },
     /// A value written to memory.
     Store {
         /// The value.
         value: ValueId,
-        /// The load that would read the value back unchanged.
+        /// The operation of a load that reads the value back unchanged.
         operation: OperationId,
         /// The access.
         access: AccessedMemory,
     },
-    /// May write any memory: a call, an atomic operation.
+    /// An operation that may write any memory, such as a call or an atomic operation.
     Clobber,
 }
 
-/// An access to memory.
+/// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessedMemory {
     /// Address.
     pub address: ValueId,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Class of memory by the source's types, if known.
+    /// Class of the memory by the source language's types, if known.
     pub class: Option<ClassId>,
 }
 
-/// Why bytes cannot be read as properties.
+/// Reason why bytes cannot be read as properties.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
-    /// Written by another version of the plugin.
+    /// They were written by another version of the plugin.
     #[error(
-        "the instruction properties of a unit have format {0}, this program reads {PROPERTIES_VERSION}: the plugin and trodden are of \
+        "the instruction properties of a unit have format {0}, but trodden reads {PROPERTIES_VERSION}: the plugin and trodden are of \
             different versions"
     )]
     Version(u32),
-    /// Damaged.
+    /// They are damaged.
     #[error("the instruction properties of a unit cannot be read: {0}; report it with the unit's source")]
     Damaged(#[from] postcard::Error),
-    /// A number is out of range.
+    /// An index is out of range.
     #[error("the instruction properties of function `{0}` are damaged: a number in them is out of range")]
     Inconsistent(String),
 }
 
 impl UnitProperties {
-    /// The bytes.
+    /// Encodes the properties.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("properties are plain data")
     }
 
-    /// Reads what [`UnitProperties::to_bytes`] wrote.
-    ///
-    /// # Errors
-    /// Another version, or damage.
+    /// Decodes what [`UnitProperties::to_bytes`] returned.
     pub fn from_bytes(bytes: &[u8]) -> Result<UnitProperties, PropertiesError> {
         let (version, _) = postcard::take_from_bytes::<u32>(bytes)?;
         if version != PROPERTIES_VERSION {
             return Err(PropertiesError::Version(version));
         }
         let properties: UnitProperties = postcard::from_bytes(bytes)?;
-        match properties.functions.iter().find(|f| !properties.fits(f)) {
+        match properties.functions.iter().find(|f| !properties.has_valid_indices(f)) {
             Some(bad) => Err(PropertiesError::Inconsistent(bad.name.clone())),
             None => Ok(properties),
         }
     }
 
-    /// Drops all positions: they are another map's.
+    /// Removes all positions, which are useless with another map.
     pub fn forget_positions(&mut self) {
         let steps = self.functions.iter_mut().flat_map(|f| &mut f.blocks).flat_map(|b| &mut b.steps);
         steps.for_each(|s| s.position = None);
     }
 
-    /// Whether every number of a function's properties is in range.
-    fn fits(&self, function: &FunctionProperties) -> bool {
+    /// Returns whether all indices in a function's properties are in range.
+    fn has_valid_indices(&self, function: &FunctionProperties) -> bool {
         let value = |v: &ValueId| (v.0 as usize) < function.values.len();
         let operation = |o: &OperationId| (o.0 as usize) < self.operations.len();
         let access = |a: &AccessedMemory| value(&a.address) && a.class.is_none_or(|c| (c.0 as usize) < self.classes.len());
@@ -254,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_refused() {
+    fn indices_out_of_range_are_refused() {
         let mut wrong = properties();
         wrong.functions[0].values.pop();
         assert!(matches!(UnitProperties::from_bytes(&wrong.to_bytes()), Err(PropertiesError::Inconsistent(name)) if name == "f"));

@@ -1,28 +1,9 @@
-//! Sets of interprocedural path segments that a build is to count without a trace: from the command to the build.
+//! Sets of interprocedural path segments ([`SegmentSet`]) that a build counts without a trace.
 //!
-//! A *segment* of depth k is a chain of at most k nested calls with the paths around them, `<f1,p1> ( <f2,p2> ( ... <fn,pn>`, n at most
-//! k + 1:
-//! - each but the last is a path up to a call: it ends at the block that makes the call, directly or by a pointer;
-//! - each behind the first is of its frame's first path: it begins where the function begins. The first may begin in a loop;
-//! - the last is such a path up to a call of its own, or whole: to a back edge or another cut, or to where the frame is left. So a
-//!   callee's first path is a segment once for each call that it comes to, and once as a whole;
-//! - a tail call is a call: the caller's path is complete then;
-//! - functions that are not instrumented do not exist: what `qsort` calls has no caller.
-//!
-//! A callee's later paths, behind a back edge, are in no segment. Calls that come before others in the same path are not spanned (they are
-//! in the path's blocks). A call that does not return, or throws, changes nothing: the segment is over before. A path that goes on at a
-//! landing pad is one path.
-//!
-//! *Projection.* The last path of a segment is a path of an intraprocedural profile: summed over callers, segments of depth 1 count no more
-//! executions than the profile (calls by functions that are not instrumented are in none). The thesis's call segments
-//! (`trodden-sequence`, `call_segments`) of depth 1 begin likewise and go on behind the return: summed over what follows the callee's
-//! first event they are the segments here whose last path is up to the callee's first call, or whole and without one.
-//!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.1 to 3.4.5; the grammar there leaves open what a segment is.
-//!
-//! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed: all suffixes of a context's
-//! chain are contexts. So a build keeps the longest suffix of what was executed that is a context ([`SegmentSet::target`]), as the
-//! automaton of Aho and Corasick does; the count of a segment is the sum over all contexts that end with its chain.
+//! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed under suffixes, so a build can
+//! track the longest suffix of the executed chain that is a context ([`SegmentSet::target`]), like the automaton of Aho and Corasick. The
+//! count of a segment is the sum over all contexts that end with its chain. Source: K. Vaswani, *Efficient Online Path Profiling*, sections
+//! 3.4.1 to 3.4.5, whose grammar leaves open what a segment is.
 
 mod part;
 
@@ -34,25 +15,43 @@ use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::{CutReason, Edge, Node};
 
 const FORMAT: FileFormat =
-    FileFormat { kind: FileKind::SEGMENTS, version: 1, remedy: "give a run that was recorded by `trodden record --whole-program`" };
+    FileFormat { kind: FileKind::SEGMENTS, version: 1, remedy: "choose a run that was recorded by `trodden record --whole-program`" };
 
-/// Greatest depth of segments.
-pub const DEEPEST: u32 = 16;
+/// Maximum depth of segments.
+pub const MAX_DEPTH: u32 = 16;
 
-/// Segments that a build counts.
+/// The segments that a build counts.
+///
+/// A *segment* of depth k is a chain of at most k nested calls with the paths around them, `<f1,p1> ( <f2,p2> ( ... <fn,pn>`, where n is at
+/// most k + 1:
+///
+/// - each path but the last leads up to a call: it ends at the block that makes the call, directly or indirectly;
+/// - each path after the first is the first path of its activation: it begins at the entry. The first may begin in a loop;
+/// - the last path leads up to a call of its own, or is complete: it ends at a back edge, at another cut, or where the function is left. So
+///   a callee's first path is a segment once for each call that it reaches, and once as a whole;
+/// - a tail call is a call after which the caller's path is complete;
+/// - uninstrumented functions are ignored: what `qsort` calls has no caller.
+///
+/// Later paths of a callee, after a back edge, are in no segment. Earlier calls of the same path are not part of the chain. A call that
+/// does not return or throws has no effect, since the segment ends before. A path that continues at a landing pad is a single path.
+///
+/// The last path of a segment is also a path of an intraprocedural profile, so segments of depth 1, summed over callers, count at most the
+/// executions of the profile (calls by uninstrumented functions are missing). The call segments of the thesis (`trodden-sequence`,
+/// `call_segments`) continue after the return. Those of depth 1, summed over what follows the callee's first event, are the segments here
+/// whose last path leads up to the callee's first call, or is complete without a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
-    /// Every pair of a context and a path is counted, as far as there is room; else only interesting ones are.
+    /// Whether every pair of a context and a path is counted if there is room, and not only interesting ones.
     every: bool,
-    /// By how many per cent the code of a unit may grow by copies of callees.
+    /// Maximum growth of a unit's code by copies of callees, in percent.
     growth: u32,
-    /// Where functions and contexts are found; made when something is sought first.
+    /// Lookup tables of functions and contexts, built on first use.
     #[serde(skip)]
     index: Index,
 }
 
-/// Numbers by what they are of. It follows from the rest of a set, so all are equal.
+/// Lookup tables. They are derived from the rest of a set, so all are considered equal.
 #[derive(Clone, Debug, Default)]
 struct Index {
     functions: OnceCell<HashMap<(String, String, NameVersion), u32>>,
@@ -67,7 +66,7 @@ impl PartialEq for Index {
 
 impl Eq for Index {}
 
-/// A function on segments.
+/// A function that occurs in segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentFunction {
     /// Source of its unit.
@@ -76,38 +75,38 @@ pub struct SegmentFunction {
     pub name: String,
     /// Other names by which it is called.
     pub aliases: Vec<String>,
-    /// Which of that name.
+    /// Identifies it among functions of that name.
     pub version: NameVersion,
-    /// Only its own unit can name it.
+    /// Whether only its own unit can name it.
     pub local: bool,
-    /// Its edges: from where to where.
+    /// Its edges: source and target.
     pub flow: Vec<(Node, Node)>,
-    /// Where paths leave it.
+    /// The node of its exit.
     pub exit: Node,
-    /// Where its paths are cut.
+    /// Edges where its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of its paths.
     pub paths: u64,
-    /// Executions of its edges, if they are known; else all 0.
+    /// Executions of its edges; all 0 if unknown.
     pub edges: Vec<u64>,
-    /// Its contexts; the first has number 1. Context 0 is any call.
+    /// Its contexts; the first has number 1. Context 0 stands for any call.
     pub contexts: Vec<SegmentContext>,
-    /// Interesting contexts with the function's path, ascending.
+    /// Interesting segments: pairs of a context and a path of the function, ascending.
     pub interesting: BTreeSet<(u32, u64)>,
-    /// Executions of segments by their last path, the function's, as far as they are known.
+    /// Known executions of segments, by their last path, which is the function's.
     pub executions: BTreeMap<u64, u64>,
-    /// Whether segments that end in it are counted; else its contexts only lead to others.
+    /// Whether segments that end in it are counted. If not, its contexts only lead to others.
     pub counts: bool,
 }
 
-/// A context: the caller, the caller's own context (0: any), and its path up to the call.
+/// A context: the caller, the caller's own context, and the caller's path up to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SegmentContext {
-    /// Number of the calling function in the set.
+    /// Index of the caller in the set.
     pub caller: u32,
-    /// Number of the caller's context.
+    /// Number of the caller's own context; 0 for any.
     pub context: u32,
-    /// The caller's path.
+    /// ID of the caller's path.
     pub path: u64,
 }
 
@@ -117,18 +116,18 @@ impl SegmentSet {
         &self.functions
     }
 
-    /// A function by unit, name and version.
+    /// Finds a function by unit, name and version.
     pub fn function(&self, unit: &str, name: &str, version: NameVersion) -> Option<u32> {
         let all = || (0..).zip(&self.functions).map(|(at, f)| ((f.unit.clone(), f.name.clone(), f.version), at)).collect();
         self.index.functions.get_or_init(all).get(&(unit.to_owned(), name.to_owned(), version)).copied()
     }
 
-    /// Whether there is a function of that name, whatever its version.
+    /// Returns whether the set has a function of that name, of any version.
     pub fn names(&self, unit: &str, name: &str) -> bool {
         self.functions.iter().any(|f| f.unit == unit && f.name == name)
     }
 
-    /// Whether every pair of a context and a path is to be counted, not only interesting ones.
+    /// Returns whether every pair of a context and a path is counted, and not only interesting ones.
     pub fn counts_every(&self) -> bool {
         self.every
     }
@@ -138,12 +137,12 @@ impl SegmentSet {
         self.functions.iter().map(|f| f.interesting.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no interesting segments.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The context that is a context's chain without its outermost path; 0 if that is empty.
+    /// Returns the context whose chain lacks a context's outermost path; 0 if that chain is empty.
     pub fn shorter(&self, function: u32, context: u32) -> u32 {
         let Some(whole) = self.context(function, context) else { return 0 };
         match whole.context {
@@ -152,7 +151,7 @@ impl SegmentSet {
         }
     }
 
-    /// The context of `callee` that a call from `caller` in a context leads to: the longest chain that is in the set; 0 if none is.
+    /// Returns the context of `callee` that a call from `caller` leads to, with the longest chain in the set; 0 if there is none.
     pub fn target(&self, caller: u32, context: u32, path: u64, callee: u32) -> u32 {
         let mut context = context;
         loop {
@@ -164,18 +163,18 @@ impl SegmentSet {
         }
     }
 
-    /// A context by its number.
+    /// Returns a context by its number.
     pub fn context(&self, function: u32, context: u32) -> Option<SegmentContext> {
         self.functions[function as usize].contexts.get((context as usize).checked_sub(1)?).copied()
     }
 
-    /// The callees and contexts to which calls from a function lead: callee, context, by path.
+    /// Returns the contexts that calls from a function lead to, with the callees.
     pub fn calls_of(&self, caller: u32) -> Vec<(u32, SegmentContext)> {
         let all = (0..).zip(&self.functions);
         all.flat_map(|(callee, f)| f.contexts.iter().filter(|c| c.caller == caller).map(move |c| (callee, *c))).collect()
     }
 
-    /// The function's paths that segments have: their last ones, and those up to calls.
+    /// Returns a function's paths that occur in segments, as the last path or before a call.
     pub fn paths_of(&self, function: u32) -> BTreeSet<u64> {
         let last = self.functions[function as usize].interesting.iter().map(|(_, path)| *path);
         last.chain(self.calls_of(function).into_iter().map(|(_, context)| context.path)).collect()
@@ -187,49 +186,49 @@ impl SegmentSet {
         self.index.contexts.get_or_init(all).get(&(function, context)).copied().unwrap_or(0)
     }
 
-    /// By how many per cent the code of a unit may grow by copies of callees that are inlined, or take their contexts as an argument.
+    /// Maximum growth of a unit's code, in percent, by callees that are inlined or copied with their context as an argument.
     pub fn growth(&self) -> u32 {
         self.growth
     }
 
-    /// The same segments with another limit of growth.
+    /// Changes the maximum growth.
     pub fn with_growth(self, growth: u32) -> SegmentSet {
         SegmentSet { growth, ..self }
     }
 
-    /// Calls of the longest chain that is a context.
+    /// Number of calls of the longest context.
     pub fn depth(&self) -> u32 {
-        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.length(c, DEEPEST));
+        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.length(c, MAX_DEPTH));
         lengths.max().unwrap_or(0)
     }
 
-    /// Whether a function is called by that name.
+    /// Returns whether a function can be called by that name.
     pub fn is_called(&self, function: u32, name: &str) -> bool {
         let function = &self.functions[function as usize];
         function.name == name || function.aliases.iter().any(|alias| alias == name)
     }
 
-    /// The content of a file.
+    /// Encodes the set as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.to_bytes(self)
     }
 
-    /// Whether a file's content begins as one of segments does, of whatever version.
+    /// Returns whether a file's content begins like a set of segments, of any version.
     pub fn is_begun_in(bytes: &[u8]) -> bool {
         FORMAT.begins(bytes)
     }
 
-    /// Reads a file's content.
+    /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind, or damaged.
+    /// The file is of another kind or version, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, WrongContent> {
         FORMAT.read_sound(bytes, SegmentSet::is_sound)
     }
 
-    /// Whether contexts and paths are some that there are. A caller's context is shorter than the callee's, so no chain is endless.
+    /// Returns whether all contexts and paths exist. A caller's context is shorter than the callee's, so every chain ends.
     fn is_sound(&self) -> bool {
-        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, DEEPEST)).collect::<Option<Vec<u32>>>();
+        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
             let paths = f.interesting.iter().all(|(c, p)| *c as usize <= f.contexts.len() && *p < f.paths);
             let flow = f.flow.len() == f.edges.len() && f.executions.keys().all(|path| *path < f.paths);
@@ -238,10 +237,10 @@ impl SegmentSet {
         self.functions.iter().all(is_sound)
     }
 
-    /// Calls of a context's chain; none if it names something that there is not, or has more than `most`.
-    fn length(&self, context: &SegmentContext, most: u32) -> Option<u32> {
+    /// Number of calls of a context's chain; `None` if the chain names something that does not exist, or is longer than `max`.
+    fn length(&self, context: &SegmentContext, max: u32) -> Option<u32> {
         let caller = self.functions.get(context.caller as usize).filter(|f| context.path < f.paths)?;
-        let rest = most.checked_sub(1)?;
+        let rest = max.checked_sub(1)?;
         match context.context {
             0 => Some(1),
             outer => Some(1 + self.length(caller.contexts.get(outer as usize - 1)?, rest)?),
@@ -249,7 +248,7 @@ impl SegmentSet {
     }
 }
 
-/// Makes a set.
+/// Builds a set.
 #[derive(Debug, Default)]
 pub struct SegmentSetBuilder {
     set: SegmentSet,
@@ -258,7 +257,7 @@ pub struct SegmentSetBuilder {
 }
 
 impl SegmentSetBuilder {
-    /// The number of a function.
+    /// Returns the index of a function, and adds it if it is new.
     pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> u32 {
         let key = (unit.source.clone(), function.name.clone(), function.version());
         let functions = &mut self.set.functions;
@@ -283,13 +282,13 @@ impl SegmentSetBuilder {
         })
     }
 
-    /// Notes executions of segments that end with a path of a function.
+    /// Adds executions of segments that end with a path of a function.
     pub fn add_executions(&mut self, function: u32, path: u64, executions: u64) {
         let sum = self.set.functions[function as usize].executions.entry(path).or_default();
         *sum = sum.saturating_add(executions);
     }
 
-    /// Sets how often edges were executed, for functions of which that is known, by unit, name and version.
+    /// Sets the executions of edges, for functions where `known` returns them.
     pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, NameVersion) -> Option<Vec<u64>>) {
         for function in &mut self.set.functions {
             let edges = known(&function.unit, &function.name, function.version);
@@ -299,7 +298,7 @@ impl SegmentSetBuilder {
         }
     }
 
-    /// The context of a function to which a chain of callers' paths leads, outermost first; with it all suffixes of the chain.
+    /// Returns the context of a function for a chain of callers' paths, outermost first, and adds it with all its suffixes.
     pub fn context(&mut self, callers: &[(u32, u64)], function: u32) -> u32 {
         let Some((&(caller, path), outer)) = callers.split_last() else { return 0 };
         if callers.len() > 1 {
@@ -319,7 +318,7 @@ impl SegmentSetBuilder {
         self.set.functions[function as usize].interesting.insert((context, path));
     }
 
-    /// The set; whether every path in its contexts is to be counted.
+    /// Finishes the set; `every` says whether all paths in its contexts are counted.
     pub fn finish(self, every: bool) -> SegmentSet {
         SegmentSet { every, ..self.set }
     }
@@ -351,8 +350,8 @@ mod tests {
         SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
     }
 
-    /// The chain of calls of a context.
-    pub fn spelled(set: &SegmentSet, callee: u32, context: u32) -> Vec<(u32, u64)> {
+    /// Returns the chain of calls of a context.
+    pub fn chain_of(set: &SegmentSet, callee: u32, context: u32) -> Vec<(u32, u64)> {
         let (mut function, mut context, mut chain) = (callee, context, Vec::new());
         while let Some(c) = set.context(function, context) {
             chain.insert(0, (c.caller, c.path));
@@ -361,16 +360,16 @@ mod tests {
         chain
     }
 
-    /// The longest suffix of a chain of calls that is a context: by trying all.
-    pub fn longest(set: &SegmentSet, chain: &[(u32, u64)], callee: u32) -> Vec<(u32, u64)> {
+    /// Finds the longest suffix of a chain of calls that is a context, by brute force.
+    pub fn longest_context(set: &SegmentSet, chain: &[(u32, u64)], callee: u32) -> Vec<(u32, u64)> {
         let contexts = 1..=set.functions[callee as usize].contexts.len() as u32;
-        let all: Vec<Vec<(u32, u64)>> = contexts.map(|context| spelled(set, callee, context)).collect();
+        let all: Vec<Vec<(u32, u64)>> = contexts.map(|context| chain_of(set, callee, context)).collect();
         let found = (0..chain.len()).find(|from| all.contains(&chain[*from..].to_vec()));
         found.map_or(Vec::new(), |from| chain[from..].to_vec())
     }
 
     #[test]
-    fn the_automaton_keeps_the_longest_suffix_that_is_a_context() {
+    fn target_is_the_longest_suffix_that_is_a_context() {
         let mut builder = builder(3);
         builder.insert(&[(0, 1), (1, 2)], 2, 5);
         builder.insert(&[(1, 3), (1, 2)], 2, 5);
@@ -391,8 +390,8 @@ mod tests {
                             let to = chain.get(at + 1).map_or(callee, |next| next.0);
                             context = set.target(*function, context, *path, to);
                         }
-                        let expected = longest(&set, &chain, callee);
-                        let length = set.context(callee, context).map_or(0, |c| set.length(&c, DEEPEST).unwrap());
+                        let expected = longest_context(&set, &chain, callee);
+                        let length = set.context(callee, context).map_or(0, |c| set.length(&c, MAX_DEPTH).unwrap());
                         assert_eq!(length as usize, expected.len(), "{chain:?} to {callee}");
                         compared += usize::from(length > 1);
                     }
@@ -403,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_context_that_there_is_not_is_damage() {
+    fn reference_to_a_missing_context_is_damage() {
         let mut builder = builder(2);
         builder.insert(&[(0, 1)], 1, 5);
         let set = builder.finish(false);

@@ -1,10 +1,8 @@
-//! Transformation plans: how the code of a program is to be transformed, computed from a profile and carried out by a build.
+//! Transformation plans: how a build should transform a program's code, computed from a profile.
 //!
-//! A file is a list of entries ([`FileFormat`]). Functions are identified by source file, name and the
-//! [shape](crate::shape) of their graph, and blocks and edges by their numbers in it.
-//!
-//! Invariant: no plan changes what the code computes. Transformations copy, split and lay out code. So a plan for another program, or for
-//! an older state of it, may cost speed, but not correctness.
+//! A file is a list of functions ([`FileFormat`]), identified by source file, name and [shape](crate::shape). Blocks and edges are given by
+//! index. Invariant: no plan changes what the code computes, since transformations only copy, split and lay out code. A plan for another
+//! program, or for an older version of it, may cost performance but not correctness.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,25 +11,25 @@ use trodden_container::{FileFormat, FileKind, WrongContent};
 use trodden_flow::{Edge, Node};
 
 const FORMAT: FileFormat =
-    FileFormat { kind: FileKind::TRANSFORMATIONS, version: 1, remedy: "`trodden pgo` writes such files for its own use" };
+    FileFormat { kind: FileKind::TRANSFORMATIONS, version: 1, remedy: "`trodden pgo` creates such files for its own use" };
 
 /// A transformation of a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transformation {
-    /// Branch weights are set from the run.
+    /// Sets branch weights from the run.
     Weights(Weighed),
-    /// Blocks get a copy for executions that arrive by one edge. A branch in the copy is decided, because that edge decides it.
+    /// Copies blocks for executions that arrive by a certain edge, which decides a branch in the copy.
     Copy(PathCopy),
-    /// The last iteration gets a copy of the loop, so that the other iterations do not have the branches that recognise the last one.
+    /// Copies a loop for its last iteration, so that the other iterations do not need the branches that detect the last one.
     LastIterations(LastIterations),
 }
 
 /// See [`Transformation::Weights`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weighed {
-    /// Entries of the function.
+    /// Number of calls of the function.
     pub entries: u64,
-    /// Executions of each edge of its graph, by the edge's number.
+    /// Executions of each edge of its graph, by index.
     pub edges: Vec<u64>,
 }
 
@@ -60,9 +58,9 @@ pub struct SplitWeights {
 /// See [`Transformation::LastIterations`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastIterations {
-    /// The loop's first block.
+    /// The loop's header.
     pub head: Node,
-    /// The blocks that lead back to it.
+    /// The blocks with back edges to it.
     pub latches: Vec<Node>,
 }
 
@@ -72,10 +70,9 @@ pub struct TransformationPlan {
     functions: BTreeMap<(String, String, u64), Vec<Transformation>>,
 }
 
-/// The file is no transformation plan.
 impl TransformationPlan {
-    /// Adds the transformations of a function of a source file. Of several functions with one name and shape (a file
-    /// compiled twice) the first one counts.
+    /// Adds the transformations of a function of a source file. Of several functions with the same name and shape (a file that is compiled
+    /// twice), the first one counts.
     pub fn add(&mut self, source: &str, function: &str, shape: u64, transformations: Vec<Transformation>) {
         if let (false, Entry::Vacant(place)) =
             (transformations.is_empty(), self.functions.entry((source.to_owned(), function.to_owned(), shape)))
@@ -84,26 +81,26 @@ impl TransformationPlan {
         }
     }
 
-    /// The transformations of a function.
+    /// Returns the transformations of a function.
     pub fn of(&self, source: &str, function: &str, shape: u64) -> &[Transformation] {
         self.functions.get(&(source.to_owned(), function.to_owned(), shape)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there is a transformation of a function of that name with any shape.
+    /// Returns whether the plan has a function of that name, of any shape.
     pub fn knows(&self, source: &str, function: &str) -> bool {
         let key = |shape: u64| (source.to_owned(), function.to_owned(), shape);
         self.functions.range(key(0)..=key(u64::MAX)).next().is_some()
     }
 
-    /// The content of a file.
+    /// Encodes the plan as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.to_bytes(self)
     }
 
-    /// Reads the content of a file.
+    /// Decodes a file's content.
     ///
     /// # Errors
-    /// It is something else, or damaged.
+    /// The file is of another kind or version, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, WrongContent> {
         FORMAT.read(bytes)
     }
@@ -114,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_survive_their_bytes_and_damage_is_found() {
+    fn plans_survive_encoding_and_damage_is_detected() {
         let copy =
             PathCopy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![SplitWeights { edge: Edge(4), copied: 9, kept: 0 }] };
         let mut transformations = TransformationPlan::default();

@@ -1,13 +1,13 @@
-//! Measured edge frequencies, from a profile to a later build: so that probes go where the program hardly ever comes.
+//! Measured edge frequencies, so that a later build can place probes on rarely executed edges.
 //!
-//! A file is a list of entries ([`FileFormat`]). Functions are known again by name and by the [shape](crate::shape)
-//! of their graph; code that changed since has no weights, and is treated as if nothing were known of it.
+//! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::shape). Functions that have changed since have no
+//! weights, and are treated as if nothing had been measured.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trodden_container::{FileFormat, FileKind, WrongContent};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "make one with `trodden export weights -o FILE`" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "create one with `trodden export weights -o FILE`" };
 
 /// Executions of the edges of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,19 +16,19 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Adds a function's edge counts, in the order of its map's edges. Functions of one name and shape (`static` ones
-    /// of several units) add up.
+    /// Adds a function's edge counts, in the order of its map's edges. Functions with the same name and shape (`static` ones of several
+    /// units) are summed.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
         let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
         known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
     }
 
-    /// A function's edge counts, if it has `edges` edges.
+    /// Returns a function's edge counts, if it has `edges` edges.
     pub fn of(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
 
-    /// Executions of all edges together.
+    /// Sum of the executions of all edges.
     pub fn total(&self) -> f64 {
         self.functions.values().flatten().map(|n| *n as f64).sum()
     }
@@ -38,20 +38,20 @@ impl Weights {
         self.functions.len()
     }
 
-    /// Whether nothing is known.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The content of a file.
+    /// Encodes the weights as the content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.to_bytes(self)
     }
 
-    /// Reads the content of a file.
+    /// Decodes a file's content.
     ///
     /// # Errors
-    /// It is something else, or damaged.
+    /// The file is of another kind or version, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Weights, WrongContent> {
         FORMAT.read(bytes)
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_survive_their_file_and_damage_is_reported() {
+    fn weights_survive_encoding_and_damage_is_detected() {
         let mut weights = Weights::default();
         weights.add("f", 1, &[1, 2, u64::MAX]);
         weights.add("f", 1, &[1, 0, 1]);

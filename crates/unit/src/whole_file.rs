@@ -1,20 +1,17 @@
-//! Files of the store, which several compilers write at a time.
+//! Atomic writing of files in the unit cache, which several compilers may write at the same time.
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Writes a file, with the folders above it: it appears whole or not at all.
-///
-/// # Errors
-/// It cannot be written.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file atomically, and creates missing parent folders.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let (folder, name) = path.parent().zip(path.file_name()).expect("a file in a folder");
     std::fs::create_dir_all(folder)?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{}.{}.{number}", name.display(), std::process::id()));
     let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    // A full disk gets its space back.
+    // On failure, such as a full disk, the temporary file is removed.
     written.inspect_err(|_| _ = std::fs::remove_file(&temporary))
 }

@@ -155,7 +155,7 @@ mod tests {
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
         assert!(error.contains("--interesting"), "{error}");
         let watched = Settings { watched: Some(SettingsFile::File("x".into())), ..parameters.settings() };
-        assert!(Experiment::new(&watched).unwrap_err().to_string().contains("does not go together with --watch"));
+        assert!(Experiment::new(&watched).unwrap_err().to_string().contains("cannot be combined with --watch"));
     }
 
     #[test]

@@ -1,28 +1,25 @@
-//! Where two profiles of one program differ, in words: the runs were not the same execution.
+//! Describes where two profiles of one program differ, so that the runs were not the same execution.
 
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionMap, MapError};
 
-/// Functions of which two profiles of one program have other executions of edges. Images are known by their files: that
-/// of copies has another identity.
-///
-/// # Errors
-/// A function's map is damaged.
+/// Lists the functions whose edges two profiles of one program count differently. Images are matched by path, since copies have other
+/// identities.
 pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();
     for image in &one.images {
         let Some(same) = known.get(image.path.as_str()) else {
-            out.push(format!("`{}` ran in one and not in the other", image.path));
+            out.push(format!("`{}` was executed in only one of the runs", image.path));
             continue;
         };
         for ((a, f), (b, g)) in functions(image).zip(functions(same)) {
             let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
             let (mine, own): (Result<Vec<u64>, MapError>, Result<Vec<u64>, MapError>) = (edges(a, f), edges(b, g));
             if mine? != own? {
-                out.push(format!("the edges of function `{}` were executed otherwise", f.name));
+                out.push(format!("the edges of function `{}` were executed differently", f.name));
             }
         }
     }
@@ -37,16 +34,16 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &Funct
 }
 
 fn images_differ(one: &Profile, other: &Profile) -> String {
-    format!("{} images ran in one, {} in the other", one.images.len(), other.images.len())
+    format!("{} images were executed in one run, {} in the other", one.images.len(), other.images.len())
 }
 
-/// Functions that two profiles of the same images count differently.
+/// Lists the functions whose paths two profiles with the same images count differently.
 pub fn differences(one: &Profile, other: &Profile) -> Vec<String> {
     let mut out = Vec::new();
     let known: BTreeMap<_, _> = other.images.iter().map(|i| (i.identity, i)).collect();
     for image in &one.images {
         let Some(same) = known.get(&image.identity) else {
-            out.push(format!("`{}` ran in one and not in the other", image.path));
+            out.push(format!("`{}` was executed in only one of the runs", image.path));
             continue;
         };
         let pairs = image.units.iter().zip(&same.units);
@@ -60,5 +57,5 @@ pub fn differences(one: &Profile, other: &Profile) -> Vec<String> {
 
 fn differing(one: &UnitProfile, other: &UnitProfile) -> Vec<String> {
     let functions = one.map.functions.iter().filter(|f| one.counts_of(f).ne(other.counts_of(f)));
-    functions.map(|f| format!("the paths of function `{}` were executed otherwise", f.name)).collect()
+    functions.map(|f| format!("the paths of function `{}` were executed differently", f.name)).collect()
 }

@@ -1,6 +1,5 @@
-//! Copies that count edges: maps in which each path is an edge, and the counts of all edges computed from the counted ones.
-//!
-//! [`trodden_partition::edges`] says which edges are counted, and why the others follow.
+//! Copies that count edges: maps in which each path is an edge, and computing the counts of all edges from the counted ones.
+//! [`trodden_partition::edges`] explains which edges are counted and why the others follow.
 
 use super::{CopiesError, CopyDivergence, PartitionedProgram, Within};
 use crate::model::ImageProfile;
@@ -10,10 +9,7 @@ use trodden_flow::{Dag, Edge, Node, Numbering};
 use trodden_partition::edges::{Network, cut_all, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
-/// The same unit with a path for each edge.
-///
-/// # Errors
-/// The map is damaged.
+/// Converts a unit's map so that each path is an edge.
 pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
@@ -37,10 +33,7 @@ pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// The events of a function of such a unit.
-///
-/// # Errors
-/// The map is damaged.
+/// Builds the network of countable events of a function of such a unit.
 pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let (graph, dag) = (function.graph()?, function.dag()?);
     let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;
@@ -49,7 +42,7 @@ pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     Ok((dag, network))
 }
 
-/// Computes the counts of edges that no copy counted.
+/// Computes the counts of the edges that no copy counted; returns a divergence if the counts contradict each other.
 pub(super) fn complete(
     function: &FunctionMap,
     parts: &[&Within],
@@ -71,17 +64,14 @@ pub(super) fn complete(
     }
 }
 
-/// An identity for a unit that counts edges: the program's own identity is used for counts of paths.
+/// Gives an image and its units identities for counts of edges, which differ from those for counts of paths.
 pub fn rename(image: &mut ImageProfile) {
     let other = |identity: Identity| Identity::from_content(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
     image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
 }
 
-/// The same program with a path for each edge.
-///
-/// # Errors
-/// A map is damaged.
+/// Converts a program so that each path is an edge.
 pub fn program_of_edges(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
     let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(unit_of_edges(map)?)));
     Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })

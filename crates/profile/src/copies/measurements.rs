@@ -1,52 +1,52 @@
-//! What copies of a program took and executed, from which their costs follow.
+//! Measurements of a program's copies, from which their costs are computed.
 
 use crate::model::Profile;
 use serde::{Deserialize, Serialize};
 use trodden_partition::{CopyPlan, Procedure};
 
-/// What a copy took.
+/// Times of a run of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyTimes {
     /// Wall time in nanoseconds.
     pub wall_ns: u64,
     /// Processor time, of user and system, in nanoseconds.
     pub cpu_ns: u64,
-    /// Start, nanoseconds since 1970.
+    /// Start in nanoseconds since 1970.
     pub started_ns: u64,
     /// Name of the computer.
     pub host: String,
-    /// Addresses of the program's memory were the same in every run.
+    /// Whether the addresses of the program's memory were the same in every run.
     pub fixed_addresses: bool,
 }
 
-/// What copies took and executed.
+/// Measurements of all copies.
 #[derive(Clone, Debug)]
 pub struct CopyMeasurements {
     /// Path of the program.
     pub program: String,
-    /// Whether edges are counted, not paths.
+    /// Whether edges are counted instead of paths.
     pub edges: bool,
-    /// Whether the program counts unknown paths only; then nothing is known of executions.
+    /// Whether the program counts only unknown paths; then the executions are unknown.
     pub is_residual: bool,
-    /// The part of each copy.
+    /// The plan of each copy.
     pub plans: Vec<CopyPlan>,
-    /// The part of one copy that counts all paths, its labels placed by what the plans were made from; only of copies that count paths.
+    /// Plan of a single copy that counts all paths, with labels placed by the same frequencies; `None` if edges are counted.
     pub whole: Option<CopyPlan>,
-    /// The program's functions with what all copies together counted, in the order of the plans; none of a residual program.
+    /// The program's functions with the counts of all copies together, in the order of the plans; empty for a residual program.
     pub procedures: Vec<Procedure>,
-    /// Paths on whose counts several copies agree.
+    /// Number of paths on whose counts several copies agree.
     pub confirmed: u64,
-    /// What each copy took.
+    /// Times of each copy.
     pub times: Vec<CopyTimes>,
-    /// How often each copy was started.
+    /// Number of times each copy was started.
     pub attempts: Vec<u32>,
-    /// Executions of labels and counts, and of labels alone, as each copy counted them itself, if it did.
+    /// For each copy, its executions of labels and counts, and of labels alone, if the copies counted these themselves.
     pub counted_hits: Option<Vec<[u64; 2]>>,
-    /// What the program took without counting, and with all of it in one program, each alone.
+    /// Times of the program without counting, and with one program that counts everything, each run alone.
     pub baseline: Option<[CopyTimes; 2]>,
 }
 
-/// Hits that a copy counted itself: all, and of labels.
+/// Returns the executions of labels and counts, and of labels alone, that a copy counted itself.
 pub fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {

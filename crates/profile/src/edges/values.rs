@@ -1,9 +1,8 @@
-//! Value profiles (targets of indirect calls, sizes of memory operations), read from the unit's counters.
+//! Value profiles (targets of indirect calls, sizes of memory operations), decoded from the unit's counters ([`ProfiledValueKind`]).
 //!
-//! [`ProfiledValueKind`] describes the counters. Sizes are exact. A pair of counters for targets has the number of calls and
-//! the sum of distances. It determines the called functions if there were one or two of them and only one answer is
-//! possible. Other calls count as calls of functions elsewhere, as calls of other images do. The number of calls is
-//! always right.
+//! Sizes are exact. For targets, each pair of counters holds the number of calls and the sum of the callees' offsets. That determines the
+//! callees if there were one or two of them and only one solution exists. Otherwise the calls are attributed to unknown functions, like
+//! those to other images. The number of calls is always right.
 
 use super::{EdgeError, ProfileFunctions};
 use crate::model::{ImageProfile, UnitProfile};
@@ -11,33 +10,33 @@ use std::collections::{BTreeMap, HashSet};
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, size_of_class, target_bucket};
 use trodden_unit::{ProfiledValueKind, ValueCounters};
 
-/// A value in LLVM's profiles.
+/// A profiled value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotedValue {
-    /// A size, or the least of its class.
+    /// A size, or the smallest one of its class.
     Number(u64),
-    /// A function, by its name in profiles.
+    /// A function, by its name in LLVM's profiles.
     Function(String),
-    /// A function without a profile.
+    /// A function without a profile, or an unknown one.
     Elsewhere,
 }
 
-/// Counts of values at one site.
+/// Counts of the values at one site.
 pub type Values = BTreeMap<NotedValue, u64>;
 
-/// A function that may have been called.
+/// A possible callee of indirect calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallTarget {
     /// Its linkage name.
     pub symbol: String,
-    /// Its name in profiles.
+    /// Its name in LLVM's profiles.
     pub name: String,
 }
 
-/// Functions of an image by their distance from its beginning.
+/// The functions of an image by their offset from its beginning.
 pub type Targets = BTreeMap<u64, CallTarget>;
 
-/// Values by site, most frequent first; equal counts are in the order of the values.
+/// Sorts the values of each site by descending count, then by value.
 pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
     let sort = |values: Values| {
         let mut list: Vec<_> = values.into_iter().collect();
@@ -47,7 +46,7 @@ pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
     places.into_iter().map(sort).collect()
 }
 
-/// Adds the values of an image's units.
+/// Adds the profiled values of an image's units.
 pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
     let executed: HashSet<&str> = image
         .units
@@ -73,7 +72,7 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
     Ok(())
 }
 
-/// The counters of a site.
+/// Returns the counters of a site.
 fn counts_of(unit: &UnitProfile, place: &ValueCounters) -> Vec<u64> {
     let size = u64::from(place.kind.counters());
     let mut counts = vec![0; size as usize];
@@ -107,14 +106,14 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
     }
 }
 
-/// Distance 0 stands for functions elsewhere.
+/// Offset that stands for unknown functions.
 const ELSEWHERE: u64 = 0;
 
-/// The called functions with their calls, given the number of calls and the sum of distances.
+/// Finds the callees and their calls from the number of calls and the sum of the callees' offsets.
 fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
-    let one = sum / calls;
-    if sum.is_multiple_of(calls) && target_bucket(one) == bucket && (one == ELSEWHERE || targets.contains_key(&one)) {
-        return vec![(one, calls)];
+    let mean = sum / calls;
+    if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == ELSEWHERE || targets.contains_key(&mean)) {
+        return vec![(mean, calls)];
     }
     let elsewhere = (target_bucket(ELSEWHERE) == bucket).then_some(ELSEWHERE);
     let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
@@ -126,7 +125,7 @@ fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u
     }
 }
 
-/// The number of calls of the further of two functions, if the sum is possible for these two.
+/// Returns how many calls go to the function with the higher offset; `None` if these two functions cannot have that sum.
 fn split(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
     let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
     let between = u128::from(high - low);
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn one_and_two_functions_are_reported_by_calls_and_sum() {
+    fn callees_are_determined_if_there_are_at_most_two() {
         let bucket = target_bucket(0x1230);
         let other = (0x1240..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
         let third = (other + 16..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
@@ -151,13 +150,13 @@ mod tests {
         assert_eq!(callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
         assert_eq!(callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
-        // A sum that no two functions give: there are three.
+        // A sum that no two functions yield, since there are three.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
         assert_eq!(callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
     }
 
     #[test]
-    fn sizes_are_those_of_llvm() {
+    fn size_classes_are_those_of_llvm() {
         let all: Vec<u64> = (0..SIZE_CLASSES).map(size_of_class).collect();
         assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513]);
     }

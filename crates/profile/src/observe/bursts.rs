@@ -1,10 +1,10 @@
-//! Counts in bursts: functions that cannot be duplicated are never counted. (How counts are estimated: [`crate::sampling`].)
+//! Sampling in bursts: functions that cannot be duplicated are never counted. [`crate::sampling`] has the estimates.
 
 use super::{Inexact, InexactFinder};
 use std::collections::BTreeSet;
 use trodden_unit::UnitMap;
 
-/// Prefix of the reasons for which functions of such builds are not counted.
+/// Prefix of the reasons why functions of such builds are not counted.
 const NOT_SAMPLED: &str = "it is not sampled";
 
 /// Functions that are not sampled, by their linkage names.

@@ -1,12 +1,11 @@
-//! Words of functions that distinguish only their interesting paths, to path numbers.
-//!
-//! Which path a word counts is in the map ([`trodden_unit::InterestingWords`]). What the other words counted is added up in the last one.
+//! Decodes words of functions that distinguish only their interesting paths. The map says which path a word counts
+//! ([`trodden_unit::InterestingWords`]); all other words are summed in the last counter.
 
 use super::{Inexact, InexactFinder, Tally};
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
 
-/// The counters for which words of a function stand.
+/// Returns the counter that each word stands for.
 pub fn counters(function: &FunctionMap, words: &InterestingWords, of: &[u64]) -> Vec<Option<u64>> {
     let counter = |word: &u64| match words.paths.binary_search_by_key(&(word - words.first_word), |path| path.0) {
         Ok(at) => function.first_counter.saturating_add(words.paths[at].1),
@@ -19,9 +18,9 @@ pub fn counters(function: &FunctionMap, words: &InterestingWords, of: &[u64]) ->
 #[derive(Default)]
 pub struct Finder {
     scheme: String,
-    /// With executions of other paths.
+    /// Functions, and executions of their other paths.
     interesting: Tally,
-    /// With paths that are counted as others.
+    /// Functions with paths that are counted as others, and the number of these paths.
     aliases: Tally,
     unproven: u64,
 }
@@ -47,6 +46,6 @@ impl InexactFinder for Finder {
             (aliased > 0, Inexact::Aliases { scheme: scheme(), functions: aliased, aliases }),
             (self.unproven > 0, Inexact::Unproven(self.unproven)),
         ];
-        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| reason).collect()
+        all.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason).collect()
     }
 }

@@ -1,9 +1,7 @@
-//! What the counters of each kind of observation mean: one module for each kind that needs one, under the name that it has in
-//! [`trodden_unit::observe`].
+//! Decoding for each kind of observation, one module for each kind that needs it, named as in [`trodden_unit::observe`].
 //!
-//! A kind whose words do not stand for the counters of their numbers says for which they do ([`counters`]). One that leaves something
-//! out, or counts differently, says so ([`InexactFinder`]); the reasons in words are all here ([`Inexact`]). A kind whose words are counts
-//! of all paths needs nothing of this.
+//! If a kind's words are not simply its counters, [`counters`] decodes them. A kind that omits something or counts differently reports that
+//! through an [`InexactFinder`]; all reasons are variants of [`Inexact`].
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
@@ -18,7 +16,7 @@ pub(crate) mod watched;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, Storage, UnitMap};
 
-/// The words of a function that stand for other counters than their numbers say, if it has any, as a range.
+/// Returns the range of a function's words that must be decoded; `None` if each word is the counter of its index.
 pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
@@ -28,10 +26,7 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     }
 }
 
-/// The counters for which words of that range stand; `None` for a word that belongs to no path that is counted here.
-///
-/// # Errors
-/// The map is damaged.
+/// Returns the counter that each word stands for; `None` for words of paths that are not counted here.
 pub(crate) fn counters(function: &FunctionMap, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     match &function.storage {
         Storage::Interesting(words) => Ok(interesting::counters(function, words, of)),
@@ -41,19 +36,19 @@ pub(crate) fn counters(function: &FunctionMap, of: &[u64]) -> Result<Vec<Option<
     }
 }
 
-/// Collects, over the units of a profile, what makes counts inexact.
+/// Looks for reasons why counts are inexact in the units of a profile.
 pub(crate) trait InexactFinder {
-    /// A unit.
+    /// Examines a unit.
     fn unit(&mut self, _map: &UnitMap) {}
 
-    /// A function of a unit that is no copy's, with its executions whose path is not known.
+    /// Examines a function of a unit that is not a copy's, with the number of executions whose path is unknown.
     fn function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
-    /// The reasons that were found.
+    /// Returns the reasons found.
     fn reasons(&mut self) -> Vec<Inexact>;
 }
 
-/// One for each reason, in the order of reports.
+/// Returns a finder for each reason, in the order of reports.
 pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::Finder::default()),
@@ -66,7 +61,7 @@ pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
     ]
 }
 
-/// Functions of one kind, and a number that belongs to them.
+/// Number of functions, and the sum of a quantity over them.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub functions: u64,
@@ -80,10 +75,10 @@ impl Tally {
     }
 }
 
-/// A reason why counts are not exact, or not complete.
+/// A reason why counts are inexact or incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inexact {
-    /// The scheme leaves paths out.
+    /// The numbering omits some paths.
     #[error(
         "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; record a build without \
             --interesting to count all paths",
@@ -91,37 +86,37 @@ pub enum Inexact {
         plural(*.executions, "execution")
     )]
     Partial {
-        /// Its name.
+        /// Name of the numbering.
         scheme: String,
-        /// Functions with some of their paths counted.
+        /// Number of functions that count only some of their paths.
         functions: u64,
-        /// Executions whose path is unattributed.
+        /// Number of executions whose path is unknown.
         executions: u64,
     },
-    /// So many functions count interprocedural segments in the place of their own paths.
+    /// Number of functions that count interprocedural segments instead of their paths.
     #[error(
         "the paths of {} are counted as ends of interprocedural segments (`trodden segments` shows them), not here; a program made without \
             --segments counts them here",
         plural(*.0, "function")
     )]
     Segments(u64),
-    /// Tables were full.
+    /// Tables overflowed.
     #[error(
-        "the tables of {} were full; the path of {} is unknown; build with a greater table-slots=N in TRODDEN_INSTRUMENT, or without it",
+        "the tables of {} were full; the path of {} is unknown; build with a larger table-slots=N in TRODDEN_INSTRUMENT, or without it",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
     TableFull {
         /// Number of functions.
         functions: u64,
-        /// Executions whose path is unattributed.
+        /// Number of executions whose path is unknown.
         executions: u64,
     },
-    /// Paths that the build knew are not counted, in so many units.
-    #[error("{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", count(*.0))]
+    /// Number of units that do not count the paths that were known to the build.
+    #[error("{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", units_count(*.0))]
     Residual(u64),
-    /// Only paths that match an expression are counted, in so many units.
-    #[error("{} only paths that match the expression (--watch); {EXACTLY}", count(*.0))]
+    /// Number of units that count only paths that match an expression.
+    #[error("{} only paths that match the expression (--watch); {EXACTLY}", units_count(*.0))]
     Watched(u64),
     /// Only interesting paths are counted separately.
     #[error(
@@ -131,11 +126,11 @@ pub enum Inexact {
         plural(*.executions, "execution")
     )]
     Interesting {
-        /// The numbering.
+        /// Name of the numbering.
         scheme: String,
-        /// Functions counted so.
+        /// Number of such functions.
         functions: u64,
-        /// Executions of their other paths, counted together.
+        /// Number of executions of their other paths, which are counted together.
         executions: u64,
     },
     /// Counts of interesting paths may include executions of other paths.
@@ -145,73 +140,73 @@ pub enum Inexact {
         plural(*.functions, "function")
     )]
     Aliases {
-        /// The numbering.
+        /// Name of the numbering.
         scheme: String,
-        /// Functions with such paths.
+        /// Number of functions with such paths.
         functions: u64,
-        /// Paths found to share the number of another path, among those that were tried.
+        /// Number of paths found to share the counter of an interesting one, among those that were tried.
         aliases: u64,
     },
-    /// Numberings of so many functions were tested on random paths and not proven.
+    /// Number of functions whose numberings were tested on random paths instead of proven.
     #[error("the numbering of {} has too many paths for a proof; it was tested on random paths", plural(*.0, "function"))]
     Unproven(u64),
-    /// So many units are of one of several copies, each of which counts a part of the paths.
+    /// Number of units of a copy that counts only a part of the paths.
     #[error(
         "{} to one of several copies, each of which counts some of the paths; {EXACTLY}",
         plural_verb(*.0, "unit", "belongs", "belong")
     )]
     Copy(u64),
-    /// Edges are counted instead of paths, in so many units.
-    #[error("{} edges (--divide edges) instead of paths: each path is one edge", count(*.0))]
+    /// Number of units that count edges instead of paths.
+    #[error("{} edges (--divide edges) instead of paths: each path is one edge", units_count(*.0))]
     Edges(u64),
-    /// The copies that counted together did not run the same execution, but differ in so many places.
+    /// Number of differences between copies that should have run the same execution.
     #[error(
         "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
             here; `trodden repeatable -- COMMAND` checks whether the program does the same each time",
         plural(*.0, "place")
     )]
     Diverged(u64),
-    /// Functions of a sampled program that are not sampled, by their linkage names.
+    /// Linkage names of functions of a sampled program that are never sampled.
     #[error(
         "never sampled, so that none of their paths are here, however often they are executed: {} (they call setjmp, or have \
             code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
-        some(.0)
+        first_few(.0)
     )]
     NotSampled(Vec<String>),
-    /// Counts of so many threads could not be written.
+    /// Number of threads whose counts could not be written.
     #[error(
         "the counts of {} are lost: they could not be written; free space or raise ulimit -f, and record again",
         plural(*.0, "thread")
     )]
     Lost(u64),
-    /// A signal ended all copies that counted together, so many.
+    /// Number of copies that counted together and were all ended by a signal.
     #[error(
-        "a signal ended the {0} copies that counted together, each at another place, so counts of different functions are not \
+        "a signal ended the {0} copies that counted together, each at a different place, so counts of different functions are not \
             consistent; record without --copies to see where one program was"
     )]
     Interrupted(u64),
 }
 
-/// What is said of paths that are counted while others are not.
+/// Added if only some paths are counted.
 const EXACTLY: &str = "these are counted exactly";
 
-fn count(units: u64) -> String {
+fn units_count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 
-/// The first of some names, and how many more there are.
-fn some(names: &[String]) -> String {
+/// Lists the first few names and the number of the others.
+fn first_few(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
-/// A number of things: `1 unit`, `2 units`.
+/// Formats a number of things: `1 unit`, `2 units`.
 fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A number of things with the verb that belongs to it: `1 unit counts`, `2 units count`.
+/// Formats a number of things with a verb: `1 unit counts`, `2 units count`.
 fn plural_verb(number: u64, noun: &str, one: &str, many: &str) -> String {
     format!("{} {}", plural(number, noun), if number == 1 { one } else { many })
 }

@@ -1,18 +1,12 @@
-//! Words whose numbers are sums of labels, to path numbers.
-//!
-//! Copies of a program count a part of the paths each, in words whose numbers are sums of labels (see
-//! [`trodden_unit::LabelWords`]). Words of other sums belong to paths that are not counted here. What they hold is no
-//! path's count, and is dropped.
+//! Decodes words of copies, which count a part of the paths each. A word's index is the sum of the labels on its path
+//! ([`trodden_unit::LabelWords`]). Words with other sums belong to paths that the copy does not count, and are dropped.
 
 use super::{Inexact, InexactFinder, Tally};
 use trodden_flow::part::LabelSums;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, UnitMap, parts};
 
-/// The counters for which words of a function stand.
-///
-/// # Errors
-/// The map is damaged.
+/// Returns the counter that each word stands for; `None` if it belongs to no counted path.
 pub fn counters(function: &FunctionMap, words: &LabelWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
@@ -22,11 +16,11 @@ pub fn counters(function: &FunctionMap, words: &LabelWords, of: &[u64]) -> Resul
     Ok(of.iter().map(|word| Some(function.first_counter.saturating_add(number(word)?))).collect())
 }
 
-/// Functions with a part of their paths, and units that are copies'.
+/// Finds functions that count a part of their paths, and units of copies.
 #[derive(Default)]
 pub struct Finder {
     scheme: String,
-    /// With executions of unknown paths.
+    /// Functions, and executions whose path is unknown.
     partial: Tally,
     copy: u64,
     edges: u64,
@@ -52,6 +46,6 @@ impl InexactFinder for Finder {
             (self.copy > 0, Inexact::Copy(self.copy)),
             (self.edges > 0, Inexact::Edges(self.edges)),
         ];
-        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| reason).collect()
+        all.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason).collect()
     }
 }

@@ -1,9 +1,9 @@
-//! Interprocedural segments: a function's paths are counted as ends of segments ([`crate::segments`]), and not by themselves.
+//! Interprocedural segments: functions count their paths as ends of segments ([`crate::segments`]), and not by themselves.
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::{FunctionMap, UnitMap};
 
-/// Functions that count segments.
+/// Counts functions with segments.
 #[derive(Default)]
 pub struct Finder(u64);
 

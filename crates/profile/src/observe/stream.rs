@@ -1,7 +1,7 @@
-//! Events of streams to path numbers.
+//! Translates stream events to paths.
 //!
-//! A stream records an event at every call of a function of the unit, even of one that always returns, so a function can have more
-//! events than paths ([`trodden_unit::EventWords`]). Every other event denotes one path, with the same edges in both graphs.
+//! A stream has an event at every call of a function of the unit, even of one that always returns, so a function can have more events than
+//! paths ([`trodden_unit::EventWords`]). Every other event denotes one path, with the same edges in both graphs.
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, UnitProfile};
@@ -10,20 +10,17 @@ use std::sync::Arc;
 use trodden_flow::{Dag, DagEdgeId, Edge, Numbering, Origin};
 use trodden_unit::{EventWords, FunctionMap, MapError};
 
-/// The paths of a function by the numbers of its events.
+/// Translates the events of a function to its paths.
 #[derive(Debug)]
 pub struct EventPaths {
     events: (Dag, Numbering),
     own: Numbering,
-    /// For each edge of the events' acyclic graph the function's; `None` where the function has no such edge.
+    /// For each edge of the events' acyclic graph, the function's own edge, if it has one.
     own_edges: Vec<Option<DagEdgeId>>,
 }
 
 impl EventPaths {
-    /// Of a function and its words.
-    ///
-    /// # Errors
-    /// The map is damaged.
+    /// Matches the edges of a function with those of its events.
     pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
         let of_events = function.of_events();
         let events = of_events.dag()?;
@@ -44,7 +41,7 @@ impl EventPaths {
         Ok(EventPaths { own: function.numbering(&dag)?, own_edges, events: (events, numbering) })
     }
 
-    /// The number of the path for which an event stands; `None` if that came to a call at which no counting build counts.
+    /// Returns the path ID that an event stands for; `None` if it was recorded at a call where paths are not counted.
     pub fn path(&self, event: u64) -> Option<u64> {
         let (dag, numbering) = &self.events;
         let path: Option<Vec<DagEdgeId>> = numbering.path(dag, event)?.iter().map(|edge| self.own_edges[edge.index()]).collect();
@@ -53,7 +50,7 @@ impl EventPaths {
 }
 
 impl ImageProfile {
-    /// The image as events of its streams describe it: with a path for each event, and nothing counted.
+    /// Returns the image with maps that have a path for each event, and without counts.
     #[must_use]
     pub fn of_events(&self) -> ImageProfile {
         let unit = |unit: &UnitProfile| UnitProfile { unit: unit.unit, map: Arc::new(unit.map.of_events()), counts: Counts::default() };
@@ -61,10 +58,7 @@ impl ImageProfile {
     }
 }
 
-/// The counters for which words of a function stand.
-///
-/// # Errors
-/// The map is damaged.
+/// Returns the counter that each word stands for; `None` for events at calls where paths are not counted.
 pub fn counters(function: &FunctionMap, words: &EventWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let paths = EventPaths::new(function, words)?;
     let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));

@@ -1,12 +1,12 @@
-//! Sums of events: each counter has several cells ([`trodden_unit::events`]).
+//! Events of paths: each counter has several cells ([`trodden_unit::events`]).
 
 use crate::events::PathEvents;
 use trodden_unit::events::CELLS;
 
-/// Counts, and events, by counter.
+/// Counts and events, each by counter.
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
-/// Splits the cells of a unit that sums up events into counts and events. `overflow` has by how much cells are above the largest word.
+/// Splits the cells of a unit that counts events. `overflow` is the excess of the cells that saturated.
 pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndEvents {
     let excess = |at: u64| overflow.binary_search_by_key(&at, |o| o.0).map_or(0, |place| overflow[place].1);
     let wide = cells.iter().map(|&(at, value)| (at, u128::from(value) + excess(at)));
@@ -22,7 +22,7 @@ pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndE
         if count > 0 {
             counts.push((counter, u64::try_from(count).unwrap_or(u64::MAX)));
         }
-        // Each thread's sum is modulo 2^64, and so is the sum over all threads.
+        // The sum of each thread is modulo 2^64, and so is the total.
         let sum = i128::from(sum as u64 as i64);
         let squares = u64::try_from(high).ok().and_then(|high| (u128::from(high) << 64).checked_add(low)).unwrap_or(u128::MAX);
         if sum != 0 || squares != 0 {
@@ -37,8 +37,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_come_apart_with_their_carries() {
-        // Of two threads: -5 and 2; squares whose low halves overflow together.
+    fn cells_are_split_with_their_overflow() {
+        // Two threads, with sums of -5 and 2, and squares whose low halves overflow when added.
         let mut sums = crate::sum::Sums::default();
         for (at, value) in [(4, 1), (5, -5i64 as u64), (6, u64::MAX), (7, 3), (8, 9), (4, 2), (5, 2), (6, 5), (7, 4)] {
             sums.add(at, value);

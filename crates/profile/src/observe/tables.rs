@@ -1,12 +1,12 @@
-//! Tables of functions with many paths, which several kinds of observation admit: keys and counts, region by region, since in which cell a
-//! path is counted depends on what its thread counted before.
+//! Decodes hash tables of functions with many paths. Keys and counts are read region by region, since the cell of a path depends on what
+//! its thread counted before.
 
 use super::{Inexact, InexactFinder, Tally};
 use crate::sum::Sums;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
 
-/// Functions whose tables were full, with executions of unknown paths.
+/// Finds functions whose tables overflowed, with the number of executions whose path is unknown.
 #[derive(Default)]
 pub struct Finder(Tally);
 
@@ -25,16 +25,16 @@ impl InexactFinder for Finder {
     }
 }
 
-/// Tables of a unit.
+/// Decodes the tables of a unit.
 #[derive(Default)]
 pub struct Tables {
-    /// By their first word.
+    /// Tables, ascending by first word.
     cells: Vec<Cells>,
-    /// The last key: where it is in the file, and what it is.
+    /// Offset and value of the last key that was read.
     key: Option<(u64, u64)>,
     /// Counts by counter.
     pub sums: Sums,
-    /// Cells that make no sense.
+    /// Number of cells that make no sense.
     pub damaged: u64,
 }
 
@@ -46,7 +46,7 @@ struct Cells {
 }
 
 impl Tables {
-    /// Those of a unit.
+    /// Creates a decoder for a unit's tables.
     pub fn new(map: &UnitMap) -> Tables {
         let cells = |f: &FunctionMap| Some(Cells { words: f.table()?.cells(), first_counter: f.first_counter, counters: f.counters });
         let mut cells: Vec<Cells> = map.functions.iter().filter_map(cells).collect();
@@ -54,8 +54,8 @@ impl Tables {
         Tables { cells, ..Tables::default() }
     }
 
-    /// Whether the word is one of a cell's; it is read then.
-    pub fn word(&mut self, index: u64, offset: u64, value: u64) -> bool {
+    /// Decodes a word if it belongs to a table; otherwise returns false.
+    pub fn add_word(&mut self, index: u64, offset: u64, value: u64) -> bool {
         let at = self.cells.partition_point(|c| c.words.end <= index);
         let Some(cells) = self.cells.get(at).filter(|c| c.words.contains(&index)) else { return false };
         if (index - cells.words.start).is_multiple_of(2) {

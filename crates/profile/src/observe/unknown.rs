@@ -1,4 +1,4 @@
-//! Unknown paths, and watched ones: behind the counters lie times of first executions, which have a minimum, not a sum. Known paths are
+//! Unknown and watched paths: the counters are followed by times of first executions, which are merged by their minimum. Known paths are
 //! not counted.
 
 use super::{Inexact, InexactFinder};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_unit::UnitMap;
 
-/// Units that count unknown paths only.
+/// Counts units that count only unknown paths.
 #[derive(Default)]
 pub struct Finder(u64);
 
@@ -20,23 +20,23 @@ impl InexactFinder for Finder {
     }
 }
 
-/// Times of first executions, which lie behind the counters, one for each.
+/// Collects times of first executions, of which there is one for each counter.
 #[derive(Default)]
 pub struct Times {
     words: Range<u64>,
-    /// By counter.
+    /// Times by counter, in nanoseconds since 1970.
     pub first: BTreeMap<u64, u64>,
 }
 
 impl Times {
-    /// Those of a unit.
+    /// Creates a decoder for a unit's times.
     pub fn new(map: &UnitMap) -> Times {
         let words = if map.has_times() { map.counters..map.counters.saturating_mul(2) } else { 0..0 };
         Times { words, ..Times::default() }
     }
 
-    /// Whether the word is a time; it is read then.
-    pub fn word(&mut self, index: u64, value: u64) -> bool {
+    /// Decodes a word if it is a time; otherwise returns false.
+    pub fn add_word(&mut self, index: u64, value: u64) -> bool {
         let is_time = self.words.contains(&index);
         if is_time {
             self.first.entry(index - self.words.start).and_modify(|t| *t = (*t).min(value)).or_insert(value);

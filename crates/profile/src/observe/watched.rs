@@ -1,9 +1,9 @@
-//! Watched paths: no other is counted. Times of first executions are as of [unknown paths](super::unknown).
+//! Watched paths: no others are counted. Their times are decoded as for [unknown paths](super::unknown).
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::UnitMap;
 
-/// Units that count watched paths only.
+/// Counts units that count only watched paths.
 #[derive(Default)]
 pub struct Finder(u64);
 

@@ -1,21 +1,20 @@
-//! From how many places each function of a program is called, added up over its units.
-//!
-//! Only direct calls count, as in the paper on partitioned path profiling: an indirect call names no callee.
+//! Number of call sites of each function of a program, summed over its units. Only direct calls count, since an indirect call names no
+//! callee.
 
 use std::collections::HashMap;
 use trodden_unit::{Frame, FunctionMap, UnitMap};
 
-/// Calls of functions, by name; of local ones, by unit as well.
+/// Call sites by name of the callee; those of local functions also by unit.
 pub struct UnitCalls<'a> {
     units: &'a [(Frame, UnitMap)],
-    /// Of each unit.
+    /// Call sites in each unit.
     direct: Vec<HashMap<&'a str, u32>>,
-    /// Of all of them.
+    /// Call sites in all units.
     all: HashMap<&'a str, u32>,
 }
 
 impl UnitCalls<'_> {
-    /// Adds up what units call.
+    /// Sums the call sites in all units.
     pub fn from_units(units: &[(Frame, UnitMap)]) -> UnitCalls<'_> {
         let direct: Vec<HashMap<&str, u32>> = units.iter().map(|(_, map)| sites(map)).collect();
         let mut all = HashMap::<&str, u32>::new();
@@ -26,7 +25,7 @@ impl UnitCalls<'_> {
         UnitCalls { units, direct, all }
     }
 
-    /// Call sites of a function of a unit, those of its aliases among them.
+    /// Number of call sites of a unit's function, including those of its aliases.
     pub fn sites(&self, unit: usize, function: &FunctionMap) -> u32 {
         let known = if function.local { &self.direct[unit] } else { &self.all };
         let of = |sites: &HashMap<&str, u32>, name: &str| sites.get(name).copied().unwrap_or(0);

@@ -1,18 +1,15 @@
-//! How often each function of a program is called, estimated from its code: frequencies of one run, not of one call of each function.
+//! Estimates how often each function of a program is called in a run, from its code.
 //!
-//! The calls of a function are those that its blocks name, each as often as its block is executed in a call of the function; a block that
-//! calls a function twice counts once. `main` is called once, and so is each function that no other calls by name: from outside, or by
-//! a pointer. Which calls follow from these, recursion included: [`trodden_flow::call_frequencies`].
+//! Each direct call in a block is executed as often as the block; a block that calls a function twice counts once. `main` and each function
+//! that no other function calls by name are called once from outside. The number of calls, including recursive ones, follows from these
+//! ([`trodden_flow::call_frequencies`]).
 
 use super::block_frequencies;
 use std::collections::HashMap;
 use trodden_flow::call_frequencies::{WeightedCall, call_frequencies};
 use trodden_unit::{Frame, FunctionMap, MapError, UnitMap};
 
-/// The calls of each function in a run, in the order of the units.
-///
-/// # Errors
-/// A map is damaged.
+/// Returns the number of calls of each function in a run, in the order of the units.
 pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
     let names = Names::from_units(units);
     let mut calls = Vec::new();
@@ -33,7 +30,7 @@ pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError
     Ok(call_frequencies(&roots, &calls))
 }
 
-/// Functions by name: local ones by unit.
+/// Indices of functions by name; local ones by unit.
 struct Names<'a> {
     local: Vec<HashMap<&'a str, usize>>,
     all: HashMap<&'a str, usize>,
@@ -64,14 +61,14 @@ impl<'a> Names<'a> {
         names.entry(name).or_insert(number);
     }
 
-    /// The function that a unit calls by a name; `None` if the program's units have none.
+    /// Returns the function that a unit calls by a name; `None` if it is not in the program's units.
     fn function(&self, unit: usize, name: &str) -> Option<usize> {
         let name = plain(name);
         self.local[unit].get(name).or_else(|| self.all.get(name)).copied()
     }
 }
 
-/// A linkage name without the mark by which LLVM leaves it unchanged.
+/// Strips the mark that tells LLVM not to change a linkage name.
 fn plain(name: &str) -> &str {
     name.strip_prefix('\u{1}').unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! The functions of a program as they are to be divided among copies: paths, frequencies, places where they are called.
+//! The functions of a program as input for partitioning among copies: paths, frequencies, and call sites.
 
 use super::calls::UnitCalls;
 use super::calls_of_program::calls_of_program;
@@ -11,21 +11,21 @@ use trodden_text::names::Name;
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 
-/// Why a program's functions cannot be divided by a profile.
+/// Reason why a profile cannot be used to partition a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcedureError {
-    /// It has none of its functions.
-    #[error("the profile has none of its functions: it is of another program, or of another build; record this one")]
+    /// The profile has none of the program's functions.
+    #[error("the profile has none of the program's functions: it is of another program or build. Record this program")]
     OtherProgram,
-    /// It has some of them with other paths.
+    /// The profile has some of the functions with different paths.
     #[error(
-        "the profile is of another variant of it, in which {} other paths (the first is `{first}`): record this one",
+        "the profile is of another variant of the program, in which {} different paths (the first is `{first}`). Record this program",
         plural(*functions as u128, "function has", "functions have")
     )]
     OtherVariant {
-        /// How many.
+        /// Number of those functions.
         functions: usize,
-        /// The name of one.
+        /// Name of the first one.
         first: String,
     },
     /// A map is damaged.
@@ -33,17 +33,18 @@ pub enum ProcedureError {
     Map(#[from] MapError),
 }
 
-/// The functions, with what the profile knows of them; without one, with estimated frequencies.
+/// Converts a program's functions with the counts of a profile, or with estimated frequencies if there is none.
 ///
 /// # Errors
-/// The profile is of another program, or a map is damaged.
+/// The profile is of another program or variant, or a map is damaged.
 pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>, ProcedureError> {
     let counted = profile.map(Counted::from_profile);
     let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
     if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         return Err(ProcedureError::OtherProgram);
     }
-    let is_other = |known: &Counted| functions().filter(|(_, frame, map, f)| known.is_other(frame, map, f)).map(|(.., f)| f).collect();
+    let is_other =
+        |known: &Counted| functions().filter(|(_, frame, map, f)| known.has_other_paths(frame, map, f)).map(|(.., f)| f).collect();
     let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
     if let [first, ..] = others[..] {
         return Err(ProcedureError::OtherVariant { functions: others.len(), first: Name::from_linkage(&first.name).short });
@@ -59,10 +60,7 @@ pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Ve
     functions().zip(calls).map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
 }
 
-/// The same for units in which each path is an edge; `units` are those of which they were made, which the profile knows.
-///
-/// # Errors
-/// The profile is of another program, or a map is damaged.
+/// Converts units in which each path is an edge. `units` are the original ones, which the profile knows.
 pub fn procedures_of_edges(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],
@@ -79,7 +77,7 @@ pub fn procedures_of_edges(
     pairs.zip(calls).map(procedure).collect()
 }
 
-/// Functions of a profile: of the units themselves, or of other variants of them that have the same paths under the same numbers.
+/// Functions of a profile, of the units themselves or of variants that have the same paths with the same IDs.
 struct Counted<'a> {
     units: HashMap<Identity, &'a UnitProfile>,
     functions: HashMap<(&'a str, &'a str), Vec<(&'a UnitProfile, &'a FunctionMap)>>,
@@ -111,39 +109,36 @@ impl<'a> Counted<'a> {
         self.named(map, function).into_iter().find(|(_, other)| same(other))
     }
 
-    /// Functions of that name and source.
+    /// Functions with the same name and source.
     fn named(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
         self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
     }
 
-    /// Whether the profile has the function with other paths, so that its counts say nothing of these.
-    fn is_other(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
+    /// Returns whether the profile has the function only with different paths, so that its counts are useless here.
+    fn has_other_paths(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
         self.function(frame, map, function).is_none() && !self.named(map, function).is_empty()
     }
 }
 
-/// The functions as they are to be divided: where nothing was measured, estimates decide. All of a function's together
-/// weigh less than one execution that was measured.
-///
-/// # Errors
-/// A map is damaged.
+/// Adds estimates to measured frequencies, for paths that were not executed. All estimates of a function together weigh less than one
+/// measured execution.
 pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>, MapError> {
-    /// How many parts an execution has, if their sum fits a word.
-    const PARTS: u32 = 16;
+    /// Base-2 logarithm of the weight of a measured execution, if the sum fits a word.
+    const LOG_WEIGHT: u32 = 16;
     let sum = measured.iter().flat_map(|p| &p.frequencies).fold(1u64, |sum, n| sum.saturating_add(*n));
-    let parts = 1u64 << PARTS.min(sum.leading_zeros().saturating_sub(2));
+    let weight = 1u64 << LOG_WEIGHT.min(sum.leading_zeros().saturating_sub(2));
     let functions = units.iter().flat_map(|(_, map)| &map.functions);
     let procedure = |(known, function): (&Procedure, &FunctionMap)| {
         let estimated = estimated(function, 1.0)?.frequencies;
         let all = estimated.iter().fold(1u128, |sum, n| sum + u128::from(*n));
-        let share = |n: u64| (u128::from(n) * u128::from(parts - 1) / all) as u64;
-        let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(parts).saturating_add(share(e))).collect();
+        let share = |n: u64| (u128::from(n) * u128::from(weight - 1) / all) as u64;
+        let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(weight).saturating_add(share(e))).collect();
         Ok(Procedure { frequencies, ..known.clone() })
     };
     measured.iter().zip(functions).map(procedure).collect()
 }
 
-/// Says of each function from how many places it is called.
+/// Sets the number of call sites of each function.
 pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
     let calls = UnitCalls::from_units(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));

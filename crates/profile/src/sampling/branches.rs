@@ -1,14 +1,13 @@
-//! Profiles from branches that hardware recorded: the observed data, and the part of it that could not be counted.
+//! Profiles made from branches that hardware recorded.
 //!
-//! If the data are windows of branches, counts are estimates: they give the relative frequencies of paths. The observed numbers are kept
-//! beside them.
+//! Counts from windows of branches are estimates, which give the relative frequencies of paths; the observed counts are kept beside them.
 
 use serde::{Deserialize, Serialize};
 
 /// How a profile was made from branch records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchSampling {
-    /// The kind of data.
+    /// Source of the data.
     pub source: BranchSource,
     /// Number of samples taken.
     pub samples: u64,
@@ -16,7 +15,7 @@ pub struct BranchSampling {
     pub windows: u64,
     /// Number of branch records in them.
     pub records: u64,
-    /// Whole paths seen in them.
+    /// Number of complete paths in them.
     pub whole_paths: u64,
     /// Data that could not be counted.
     pub losses: Losses,
@@ -24,64 +23,65 @@ pub struct BranchSampling {
     pub observed: Vec<ObservedBranches>,
 }
 
-/// The source of a profile's data.
+/// Source of a profile's branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BranchSource {
-    /// Windows of the last branches, by hardware (`perf record -b`).
+    /// Windows of the most recent branches, recorded by hardware (`perf record -b`).
     BranchRecords,
     /// A trace of all branches; counts are exact if nothing was lost.
     BranchTrace,
-    /// Paths that a model of the hardware path profiler found: samples are its different paths, windows the executions of
-    /// the unit's paths that lie in one of them, records the executions of its paths. Paths joined of several are estimates.
+    /// Paths found by a model of the hardware path profiler. Samples are the model's distinct paths, windows the executions of a unit's
+    /// paths that lie within one of them, records the executions of the model's paths. Counts of paths that were joined from several are
+    /// estimates.
     HotPaths,
 }
 
-/// Observed data that is not in the counts.
+/// Observed data that the counts do not include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Observed executions of blocks that have addresses.
+    /// Number of observed executions of blocks that have addresses.
     pub blocks: u64,
-    /// Those of them that are on counted paths.
+    /// How many of those are on counted paths.
     pub blocks_counted: u64,
-    /// Paths whose beginning or end was not observed.
+    /// Number of paths whose beginning or end was not observed.
     pub cut_off: u64,
-    /// Sequences of blocks that the function's graph does not allow.
+    /// Number of block sequences that the function's graph does not allow.
     pub inconsistent: u64,
-    /// Sequences of blocks between which the graph has several paths without addresses.
+    /// Number of block sequences that match several paths, which differ in blocks without addresses.
     pub ambiguous: u64,
-    /// Sequences with a block in between that has the address of another block. The only possible path was counted.
+    /// Number of block sequences with an intermediate block whose address belongs to another block; the only possible path was counted.
     pub inferred: u64,
-    /// Records that do not follow the record before.
+    /// Number of records that do not follow from the record before.
     pub broken: u64,
-    /// Places where the recorder reports lost data.
+    /// Number of places where the recorder reports lost data.
     pub gaps: u64,
 }
 
 /// Observed counts of a unit's paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedBranches {
-    /// Place of the image in the profile.
+    /// Index of the image in the profile.
     pub image: u32,
-    /// Place of the unit in the image.
+    /// Index of the unit in the image.
     pub unit: u32,
-    /// Counters that are not zero, by index within the unit, ascending.
+    /// Nonzero counters by index within the unit, ascending.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl BranchSampling {
-    /// Whether all that was executed was seen whole: only then does a path that began and did not end say something of the program.
+    /// Returns whether everything that was executed was observed. Only then does an unfinished path say something about the program.
     pub fn is_complete(&self) -> bool {
         let Losses { blocks: _, blocks_counted: _, cut_off, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
         self.source == BranchSource::BranchTrace && [cut_off, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
-    /// In words, for the head of a report.
+    /// Describes the data for the head of a report.
     pub fn summary(&self) -> String {
         if self.source == BranchSource::HotPaths {
             let BranchSampling { samples, windows, whole_paths, .. } = self;
             let joined = whole_paths.saturating_sub(*windows);
             return format!(
-                "from {samples} paths of the hardware profiler's model: {whole_paths} executions, {joined} of them joined of pieces \
+                "from {samples} paths of the hardware profiler's model: {whole_paths} executions, {joined} of them joined from pieces \
                  (estimates)"
             );
         }
@@ -93,12 +93,12 @@ impl BranchSampling {
         let BranchSampling { samples, windows, whole_paths, .. } = self;
         let lost = match (self.losses.blocks, self.losses.blocks_counted) {
             (0, _) => String::new(),
-            (all, counted) => format!(", {:.1} % of the observed blocks are on them", 100.0 * counted as f64 / all as f64),
+            (all, counted) => format!(", {:.1} % of the observed blocks lie on these paths", 100.0 * counted as f64 / all as f64),
         };
         format!("{source}: {samples} samples, {windows} windows, {whole_paths} whole paths{lost}")
     }
 
-    /// Adds another profile's data. Observed counts of paths are not kept, because indices of images change.
+    /// Adds another profile's data. The observed counts are dropped, because merging changes the indices of images.
     pub fn add(&mut self, other: BranchSampling) {
         let sum = self;
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);

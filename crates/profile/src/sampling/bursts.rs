@@ -1,16 +1,8 @@
-//! Profiles sampled in bursts: how much of a run was counted, and how certain the estimates are.
+//! Profiles sampled in bursts: how much of a run was counted, and the errors of the estimates.
 //!
-//! A program of the sample tier counts while its switch is on. The recorder switches it and notes for how long. The profile keeps the
-//! observed counts, and an estimate is
-//!
-//! ```text
-//! executions = weighted count * run time / time with the switch on
-//! ```
-//!
-//! where weights correct for the slowdown of counted code ([`super::readings`]). A profile also keeps the weighted count of each counter
-//! and its standard error. The standard error of the estimate is scaled by the same factor as the estimate.
-//!
-//! Invariant: counters are ascending by index, and there is one for each that is not zero.
+//! A program of the sample tier counts only while its switch is on. The recorder turns the switch and measures the time. The estimate is
+//! `executions = weighted count * run time / time with the switch on`, where the weights correct for the slowdown of counted code
+//! ([`super::readings`]). The standard error is scaled by the same factor.
 
 use crate::error::ProfileError;
 use crate::raw::RawProfile;
@@ -21,38 +13,38 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Two-sided 95 % of the normal distribution.
+/// Half-width of the two-sided 95 % interval of the normal distribution, in standard deviations.
 pub(super) const NINETY_FIVE: f64 = 1.96;
 
-/// The greatest part of its time that a program may have waited for a processor if estimates by wall time are to be shown. With 17
-/// processes on two processors, where programs waited for three quarters of it, totals were a third to three quarters of the truth.
+/// Maximum share of its time that a program may have waited for a processor before estimates by wall time are withheld. With 17 processes
+/// on two processors, programs waited three quarters of the time, and totals were a third to three quarters of the true ones.
 const MAX_WAITED: f32 = 0.5;
 
 /// How a profile was sampled in bursts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BurstSampling {
-    /// Nanoseconds with the switch on, of the program's processor time (of wall time where the system does not say that).
+    /// Time with the switch on, in nanoseconds of the program's processor time, or of wall time where the system does not report that.
     pub on_ns: u64,
-    /// Nanoseconds in all, of the same kind.
+    /// Total time in nanoseconds, measured by the same clock.
     pub total_ns: u64,
     /// Number of times the switch was turned on.
     pub bursts: u64,
-    /// Slices from which the errors were computed; of merged profiles the sum.
+    /// Number of slices of the run that the errors were computed from; in a merged profile, their sum.
     pub slices: u64,
-    /// Where times are wall time: the part of the time in which the program could have executed that it waited for a processor. Else 0.
+    /// For wall time: the share of its runnable time in which the program waited for a processor. Otherwise 0.
     pub waited: f32,
-    /// The weighted counts, by unit.
+    /// Weighted counts by unit.
     pub units: Vec<UnitEstimates>,
 }
 
-/// The weighted counts of a unit.
+/// Weighted counts of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitEstimates {
     /// The image.
     pub image: Identity,
     /// The unit.
     pub unit: Identity,
-    /// Its counters that are not zero.
+    /// Its nonzero counters, ascending by index.
     pub counters: Vec<CounterEstimate>,
 }
 
@@ -72,22 +64,22 @@ pub struct CounterEstimate {
 pub struct BurstEstimate {
     /// The estimate.
     pub executions: f64,
-    /// Half the width of its 95 % confidence interval; `None` if the run was too short.
+    /// Half-width of the 95 % confidence interval; `None` if the run was too short.
     pub margin: Option<f64>,
 }
 
 impl BurstSampling {
-    /// The number of executions for each observed one.
+    /// Number of executions that each observed one stands for.
     pub fn scale(&self) -> f64 {
         if self.on_ns == 0 { 1.0 } else { self.total_ns as f64 / self.on_ns as f64 }
     }
 
-    /// Whether wall time says too little of a program that mostly waited for a processor: then there are no estimates.
+    /// Returns whether estimates are withheld because the program mostly waited for a processor, so that wall time says too little.
     pub fn is_withheld(&self) -> bool {
         self.waited > MAX_WAITED
     }
 
-    /// The estimate for an observed count, unless it is withheld.
+    /// Estimates the executions from an observed count; `None` if estimates are withheld.
     pub fn estimate(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> Option<BurstEstimate> {
         if self.is_withheld() {
             return None;
@@ -98,7 +90,7 @@ impl BurstSampling {
         Some(BurstEstimate { executions: weighted * scale, margin })
     }
 
-    /// The weighted count of a counter; the observed count if the weight is unknown.
+    /// Returns a counter's weighted count, or the observed count if there is none.
     pub fn weighted(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> f64 {
         self.counter(image, unit, index).map_or(seen as f64, |c| f64::from(c.weighted))
     }
@@ -108,7 +100,7 @@ impl BurstSampling {
         counters.binary_search_by_key(&index, |c| c.index).ok().map(|at| &counters[at])
     }
 
-    /// Adds another sampling of the same programs: variances of independent runs add up.
+    /// Adds another sampling of the same programs. The variances of independent runs add up.
     pub fn add(&mut self, other: BurstSampling) {
         self.on_ns = self.on_ns.saturating_add(other.on_ns);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -138,7 +130,7 @@ impl UnitEstimates {
     }
 }
 
-/// The switch of an image, in its raw file.
+/// The switch of an image in its raw file.
 #[derive(Debug)]
 pub struct Switch {
     file: File,
@@ -147,33 +139,31 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Opens a raw file; `None` if the image has no switch.
+    /// Opens a raw file for switching and locks it; `None` if the image has no switch.
     ///
     /// # Errors
-    /// It cannot be read or written, is no raw file, or is not complete yet ([`ProfileError::NotReady`]).
+    /// The file cannot be read or written, is not a raw file, is not set up yet ([`ProfileError::NotReady`]), or another recorder has
+    /// locked it.
     pub fn open(path: &Path) -> Result<Option<Switch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
-        // Two recorders would corrupt each other's times.
+        // Two recorders would corrupt each other's measurements.
         file.try_lock().map_err(|e| ProfileError::io(path, "lock (another recorder has it)")(e.into()))?;
         Ok((offset != 0).then_some(Switch { file, offset, process }))
     }
 
-    /// The process that made the file.
+    /// ID of the process that created the file.
     pub fn process(&self) -> u64 {
         self.process
     }
 
-    /// Turns it on or off for all processes that count in this file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
+    /// Turns counting on or off for all processes that count in this file.
     pub fn set(&self, on: bool) -> std::io::Result<()> {
         self.file.write_all_at(&[u8::from(on)], self.offset)
     }
 }
 
-/// Subtracts counts from before the recorder began.
+/// Subtracts the counts from before the recorder started.
 pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
@@ -182,7 +172,8 @@ pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
         }
     }
 }
-/// The increase of counters. Counts do not decrease; if a file was replaced, they begin again from 0.
+
+/// Returns how much each counter increased. A counter that decreased belongs to a new file and started at 0.
 pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut before = before.iter().peekable();
     let mut gained = Vec::new();

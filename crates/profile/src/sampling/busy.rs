@@ -1,21 +1,21 @@
-//! What the time of a sampled run is measured by, and how far estimates may be off because the machine had more work than processors.
+//! The clock of a sampled run, and the error of estimates on a machine with more runnable programs than processors.
 
-/// What the times of a sampled run are measured by.
+/// The clock that measures the times of a sampled run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampledClock {
     /// The program's own processor time.
     Processor,
-    /// Wall time, where the system forbids the other.
+    /// Wall time, where the system does not report processor time.
     Wall {
-        /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
+        /// Time in nanoseconds for which the switch was meant to be on. It stays on longer if the recorder wakes up late.
         asked_ns: u64,
-        /// The part of the time in which the program could have executed that it waited for a processor; 0 if that is not known.
+        /// Share of its runnable time in which the program waited for a processor; 0 if unknown.
         waited: f64,
     },
 }
 
 impl SampledClock {
-    /// The relative standard error of all estimates that the clock brings, with the nanoseconds that the switch was on.
+    /// Relative standard error that the clock adds to all estimates; `on_ns` is the measured time with the switch on.
     pub(super) fn relative_error(self, on_ns: u64) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
@@ -26,7 +26,7 @@ impl SampledClock {
         }
     }
 
-    /// The part of the time in which the program waited, as far as it matters.
+    /// Share of the time in which the program waited; 0 with processor time, where it does not matter.
     pub(super) fn waited(self) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
@@ -35,17 +35,16 @@ impl SampledClock {
     }
 }
 
-/// The relative standard error where all of the time with the switch on was more than was asked for: then the system runs recorder and
-/// program by turns, and not at random. With 17 processes on two processors totals were from a half to twice the truth, which is 1.96
-/// standard errors above it.
+/// Relative standard error if the switch was on far longer than intended: recorder and program then alternate, which is not random
+/// sampling. With 17 processes on two processors, totals were between half and twice the true ones, which is 1.96 standard errors.
 const LATE_ERROR: f64 = 0.5;
-/// The relative standard error where the program always waited for a processor: bursts, which begin when the recorder has one, find it
-/// waiting more or less often than the rest of the time does. Without it, margins held 285 of 312 estimates of hot paths of an
-/// interpreter, a compressor and a text tool, with 7 to 12 processes on two processors; with it, 219 of 219.
+/// Relative standard error if the program always waited for a processor. Bursts begin when the recorder gets one, and may find the program
+/// waiting more or less often than usual. With 7 to 12 processes on two processors, 285 of 312 margins contained the true count of a hot
+/// path without this term, and 219 of 219 with it (an interpreter, a compressor and a text tool).
 const WAITING_ERROR: f64 = 1.0;
 
-/// The relative standard error of all estimates: of the time with the switch on, the part by which it was `late`; of the time in which
-/// the program could have executed, the part in which it `waited` for a processor.
+/// Relative standard error of all estimates. `late` is the share of the time with the switch on that was not intended, `waited` the share
+/// of its runnable time in which the program waited for a processor.
 fn busy_error(late: f64, waited: f64) -> f64 {
     (LATE_ERROR * late).hypot(WAITING_ERROR * waited)
 }

@@ -1,11 +1,11 @@
-//! Student's quantile: margins of what few slices of a run show.
-//!
-//! O(1), no table. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
+//! Quantile of Student's distribution, for margins computed from few slices. Source: Abramowitz and Stegun, "Handbook of Mathematical
+//! Functions", 26.7.5.
 
 use super::bursts::NINETY_FIVE;
 
-/// Two-sided 95 % of Student's distribution: exact for one degree of freedom, from two on by its expansion about the normal quantile.
-pub(super) fn student(freedom: f64) -> f64 {
+/// Returns the two-sided 95 % quantile. Exact for one and two degrees of freedom, interpolated between, and from there on by the expansion
+/// about the normal quantile.
+pub(super) fn student_quantile(freedom: f64) -> f64 {
     const ONE: f64 = 12.706;
     const TWO: f64 = 4.303;
     let (z, n) = (NINETY_FIVE, freedom.max(1.0));
@@ -26,9 +26,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_few_degrees_of_freedom_are_those_of_tables() {
+    fn quantiles_agree_with_published_tables() {
         for (freedom, quantile) in [(1.0, 12.706), (2.0, 4.303), (3.0, 3.182), (5.0, 2.571), (10.0, 2.228), (30.0, 2.042), (1e6, 1.96)] {
-            assert!((student(freedom) / quantile - 1.0).abs() < 0.03, "{freedom}: {}", student(freedom));
+            assert!((student_quantile(freedom) / quantile - 1.0).abs() < 0.03, "{freedom}: {}", student_quantile(freedom));
         }
     }
 }

@@ -1,30 +1,14 @@
-//! Readings of the counts while a program is sampled, and the estimates from them.
+//! Readings of the counters during sampling, and the estimates computed from them.
 //!
-//! A burst lasts a fixed time, and counted code is slower. So in a burst, the program makes less progress than it would uncounted, and is
-//! observed too little. The counts between two readings show by how much ([`super::slowdown`]).
-//!
-//! Each reading's counts are weighted by that factor, so that a burst represents the same time of the uncounted program: the usual
-//! ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe",
-//! 1952), where the probability is known by a model. Code outside counted functions is assumed to slow down by the same factor.
-//!
-//! Bursts lose some of their time ([`super::loss`]): a reading's counts represent the rest of it.
-//!
-//! Time is the program's processor time, so that waiting for a processor weighs nothing, or else wall time ([`SampledClock`]).
-//!
-//! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program did just then
-//! would be observed too much. So readings are joined to slices of the run, and each slice's counts represent its own time: they are
-//! multiplied by its time over its switched-on time (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
-//!
-//! Errors: the weighted counts of each slice are compared with those of a path of constant rate: the variance of a ratio estimator
-//! (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means: neighbouring bursts are alike, slices less
-//! so). The common errors of all counts (the loss, the model of the slowdown) are added.
-//!
-//! Invariant: memory is bounded; when there are too many readings, neighbours are joined.
+//! Counted code is slower, so the program makes less progress in a burst than it would without counting. The counts between two readings
+//! show by how much ([`super::slowdown`]); they are weighted by that factor, like inverse inclusion probabilities (Horvitz and Thompson, "A
+//! generalization of sampling without replacement from a finite universe", 1952). Code outside counted functions is assumed to slow down
+//! alike. Bursts also lose part of their time ([`super::loss`]).
 
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
 use super::busy::SampledClock;
 use super::loss::{Loss, SeenReading};
-use super::quantile::student;
+use super::quantile::student_quantile;
 use super::slowdown::{COST_ERROR, Cost, Work, costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
@@ -32,50 +16,51 @@ use crate::sum;
 use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
-/// The relative standard error of what no model has, in common to all counts: memory of counters that is touched for the first time, and
-/// code that was not in caches (docs/benchmarks/constants.md).
+/// Relative standard error, common to all counts, of effects that are not modelled: the first access to counters' memory, and cold code
+/// (docs/benchmarks/constants.md).
 const COLD_ERROR: f64 = 0.05;
-/// More slices than this are joined, two at a time: from 32 on Student's quantile is within 5 % of the normal one.
-const MOST_SLICES: usize = 64;
-/// The least number of slices for an estimate of the variance: with three Student's quantile is 4.3.
-const FEWEST_SLICES: usize = 4;
-/// A slice has about so many bursts: of fewer, the time with the switch on is too uneven to divide by.
+/// Maximum number of slices. From 32 on, Student's quantile is within 5 % of the normal one.
+const MAX_SLICES: usize = 64;
+/// Minimum number of slices for an estimate of the variance. With three, Student's quantile is 4.3.
+const MIN_SLICES: usize = 4;
+/// Approximate number of bursts in a slice. With fewer, the time with the switch on varies too much to divide by.
 const BURSTS_PER_SLICE: u64 = 5;
-/// By wall time, fewer bursts give none: on a busy machine a few may find the program waiting each time. Of two programs' runs with fewer
-/// than 80 bursts, 0 to 99.97 % of the profile was that of a full build; with 320 and more, 92 to 99 % (docs/benchmarks/constants.md).
-const FEWEST_BURSTS: u64 = 200;
-/// More readings than this, or more counts in them, are joined, two at a time: bounds memory, to some 32 MB of counts.
-const MOST_READINGS: usize = 8192;
-const MOST_COUNTS: usize = 1 << 21;
+/// Minimum number of bursts for margins by wall time: on a busy machine, a few bursts may find the program waiting each time. In runs of
+/// two programs, profiles from fewer than 80 bursts overlapped with the full one by 0 to 99.97 %, those from 320 and more by 92 to 99 %
+/// (docs/benchmarks/constants.md).
+const MIN_BURSTS: u64 = 200;
+/// Number of readings, and of counts in them, from which on neighbouring readings are joined. Bounds the memory for counts to about 32 MB.
+const MAX_READINGS: usize = 8192;
+const MAX_COUNTS: usize = 1 << 21;
 
-/// A unit by its image and its place there.
-type Key = (Identity, usize);
-/// Counters by unit: index and count, ascending.
-type UnitSums = BTreeMap<Key, Vec<(u64, u64)>>;
+/// A unit: the identity of its image, and its index in the image.
+type UnitKey = (Identity, usize);
+/// Counts by unit: index and count, ascending.
+type UnitSums = BTreeMap<UnitKey, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchedOn {
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub ns: u64,
     /// Number of bursts.
     pub bursts: u64,
 }
 
-/// The observations of a part of the run.
+/// The counts between two readings.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     /// Time with the switch on.
     on: SwitchedOn,
-    /// All time, in nanoseconds.
+    /// Total time in nanoseconds.
     passed_ns: u64,
     counts: UnitSums,
 }
 
-/// Collects readings while a program runs.
+/// Collects readings while a program runs; their number is bounded.
 #[derive(Debug)]
 pub struct Readings {
-    units: BTreeMap<Key, Identity>,
+    units: BTreeMap<UnitKey, Identity>,
     before: UnitSums,
     readings: Vec<Reading>,
     stride: u32,
@@ -87,7 +72,7 @@ impl Default for Readings {
     }
 }
 
-/// A run that was sampled: its readings, and its times in nanoseconds.
+/// A sampled run: its readings and times.
 #[derive(Debug)]
 pub struct Sampled {
     /// The readings in order.
@@ -103,7 +88,7 @@ pub struct Sampled {
 }
 
 impl SwitchedOn {
-    /// The sum of both.
+    /// Adds another time.
     pub fn add(&mut self, other: SwitchedOn) {
         self.ns += other.ns;
         self.bursts += other.bursts;
@@ -111,12 +96,12 @@ impl SwitchedOn {
 }
 
 impl Readings {
-    /// The factor by which the next reading is later than at first: readings are joined when there are many.
+    /// Factor by which the interval between readings has grown; it doubles each time readings are joined.
     pub fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// Notes the counts of now, with the nanoseconds that `passed` since the reading before, and the part of it with the switch `on`.
+    /// Records the current counts, the time in nanoseconds that passed since the previous reading, and the part of it with the switch on.
     pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
         let mut now = UnitSums::new();
         for raw in raws {
@@ -135,15 +120,16 @@ impl Readings {
         }
         self.before = now;
         self.readings.push(reading);
-        if self.readings.len() >= MOST_READINGS || self.readings.iter().map(Reading::len).sum::<usize>() >= MOST_COUNTS {
+        if self.readings.len() >= MAX_READINGS || self.readings.iter().map(Reading::len).sum::<usize>() >= MAX_COUNTS {
             self.stride = self.stride.saturating_mul(2);
             self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join(pair[0].clone(), pair.get(1))).collect();
         }
     }
 
-    /// The cost of each reading's code.
+    /// Work of each reading, by the cost of the paths in `profile`.
     fn works(&self, profile: &Profile) -> Vec<Work> {
-        let costs: BTreeMap<Key, HashMap<u64, Cost>> = self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
+        let costs: BTreeMap<UnitKey, HashMap<u64, Cost>> =
+            self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
         let work = |reading: &Reading| {
             let mut work = Work::default();
             for (key, counts) in &reading.counts {
@@ -166,24 +152,28 @@ impl Reading {
 }
 
 impl Sampled {
-    /// The sampling data of the whole run, given the profile of its counts.
+    /// Computes the estimates of the whole run, given the profile of its counts.
+    ///
+    /// Bursts differ in length: on a busy machine one may last many times longer than intended, and what the program did then would be
+    /// overrepresented. So readings are joined to slices, and each slice's counts are multiplied by its time over its time with the switch
+    /// on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
     pub fn finish(self, profile: &Profile) -> BurstSampling {
         let Sampled { readings, on_ns, total_ns, bursts, clock } = self;
         // If nearly all of the time was counted, counts need no weights.
-        let stands_for_itself = on_ns > total_ns / 2;
-        let (weights, common_error) = match stands_for_itself {
+        let is_mostly_counted = on_ns > total_ns / 2;
+        let (weights, common_error) = match is_mostly_counted {
             true => (vec![1.0; readings.readings.len()], 0.0),
             false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64, clock),
         };
         let common_error = common_error.hypot(clock.relative_error(on_ns));
         let mut slices = slices(&readings.readings, &weights, bursts);
-        if !stands_for_itself {
+        if !is_mostly_counted {
             let share = on_ns as f64 / total_ns.max(1) as f64;
-            slices.iter_mut().for_each(|slice| slice.stand_for_its_time(share));
+            slices.iter_mut().for_each(|slice| slice.scale_to_share(share));
         }
         let number = slices.len() as u64;
-        let is_enough = stands_for_itself || clock == SampledClock::Processor || bursts >= FEWEST_BURSTS;
-        let has_margins = slices.len() >= FEWEST_SLICES && is_enough;
+        let is_enough = is_mostly_counted || clock == SampledClock::Processor || bursts >= MIN_BURSTS;
+        let has_margins = slices.len() >= MIN_SLICES && is_enough;
         let units = readings.units.iter().map(|(key, unit)| UnitEstimates {
             image: key.0,
             unit: *unit,
@@ -195,7 +185,8 @@ impl Sampled {
 }
 
 impl Readings {
-    /// The weight of each reading's counts for a run with a given counted share, and the relative standard error of all weights together.
+    /// Returns the weight of each reading's counts, and the relative standard error that all weights have in common. `share` is the share
+    /// of the run's time with the switch on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.works(profile);
         let seen = |(reading, work): (&Reading, &Work)| SeenReading {
@@ -207,7 +198,7 @@ impl Readings {
         let loss = Loss::from_readings(&seen, clock);
         let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
-        // The time of the run without counting, as part of its time as it was.
+        // The time of the run without counting, relative to the measured time.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
         let lost = |s: &SeenReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
@@ -221,16 +212,16 @@ impl Readings {
 #[derive(Debug, Default)]
 struct Slice {
     readings: usize,
-    /// Nanoseconds with the switch on.
+    /// Time with the switch on, in nanoseconds.
     on_ns: f64,
-    /// All nanoseconds.
+    /// Total time, in nanoseconds.
     passed_ns: f64,
-    counts: BTreeMap<Key, HashMap<u64, f64>>,
+    counts: BTreeMap<UnitKey, HashMap<u64, f64>>,
 }
 
 impl Slice {
-    /// Weights the counts as if the slice had been counted for the same `share` of its time as the whole run.
-    fn stand_for_its_time(&mut self, share: f64) {
+    /// Scales the counts as if the slice had been counted for the same `share` of its time as the whole run.
+    fn scale_to_share(&mut self, share: f64) {
         if self.on_ns > 0.0 && self.passed_ns > 0.0 {
             let factor = share * self.passed_ns.max(self.on_ns) / self.on_ns;
             self.counts.values_mut().flat_map(HashMap::values_mut).for_each(|count| *count *= factor);
@@ -239,9 +230,9 @@ impl Slice {
     }
 }
 
-/// Slices of about equally many readings, for that number of bursts; none is without switched-on time, unless it is the only one.
+/// Joins readings to slices of about equal numbers. Each slice has some time with the switch on, unless it is the only one.
 fn slices(readings: &[Reading], weights: &[f64], bursts: u64) -> Vec<Slice> {
-    let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(FEWEST_SLICES, MOST_SLICES);
+    let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_SLICES, MAX_SLICES);
     let together = readings.len().div_ceil(number).max(1);
     let mut slices: Vec<Slice> = Vec::new();
     for (reading, weight) in readings.iter().zip(weights) {
@@ -260,9 +251,10 @@ fn slices(readings: &[Reading], weights: &[f64], bursts: u64) -> Vec<Slice> {
     slices
 }
 
-/// The weighted counts of a unit's counters, with their standard errors if there are enough slices:
-/// `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, and what all counters have in common.
-fn estimates(slices: &[Slice], key: Key, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
+/// Estimates a unit's weighted counts and, if there are enough slices, their standard errors: those of a ratio estimator (Cochran,
+/// "Sampling Techniques", section 6.4) with slices as the sample, `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, combined with the
+/// error that all counters have in common. Slices serve as batch means, since they are less correlated than neighbouring bursts.
+fn estimates(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
     let mut counts = BTreeMap::<u64, Vec<(usize, f64)>>::new();
     for (number, slice) in slices.iter().enumerate() {
         for (index, count) in slice.counts.get(&key).into_iter().flatten() {
@@ -274,7 +266,7 @@ fn estimates(slices: &[Slice], key: Key, common_error: f64, has_margins: bool) -
     let estimate = |(index, counts): (u64, Vec<(usize, f64)>)| {
         let weighted: f64 = counts.iter().map(|(_, count)| count).sum();
         let rate = if time > 0.0 { weighted / time } else { 0.0 };
-        // Slices without a count first.
+        // The contribution of all slices as if none had counted; those that did are corrected below.
         let (mut second, mut fourth) = (rate.powi(2) * squares, rate.powi(4) * fourths);
         for (slice, count) in counts {
             let expected = rate * slices[slice].on_ns;
@@ -283,10 +275,10 @@ fn estimates(slices: &[Slice], key: Key, common_error: f64, has_margins: bool) -
         }
         let (second, fourth) = (second.max(0.0), fourth.max(0.0));
         let error = (number / (number - 1.0) * second).sqrt();
-        // Where few slices make most of the variance, it is uncertain: Student's quantile, of the degrees of freedom that a sum of squares
-        // of so different sizes has (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+        // If few slices make up most of the variance, it is itself uncertain: hence Student's quantile, with the effective degrees of
+        // freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
         let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
-        let error = (error * student(freedom) / NINETY_FIVE).hypot(weighted * common_error) as f32;
+        let error = (error * student_quantile(freedom) / NINETY_FIVE).hypot(weighted * common_error) as f32;
         CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error) }
     };
     counts.into_iter().map(estimate).collect()
@@ -330,20 +322,20 @@ mod tests {
         }
     }
 
-    /// A reading after bursts of `on` in a time a hundred times longer.
+    /// Adds a reading with a time `on` with the switch on, within a time a hundred times longer.
     fn read(readings: &mut Readings, raw: RawProfile, on: u64) {
         readings.read(&[raw], SwitchedOn { ns: on, bursts: 0 }, 100 * on);
     }
 
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: FEWEST_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
+        Sampled { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
             run: Run::default(),
             images: Vec::new(),
             sampling: None,
         })
     }
 
-    /// The formula of the textbook, slice by slice.
+    /// The textbook formula, slice by slice.
     fn by_definition(counts: &[f64], times: &[f64]) -> f64 {
         let rate = counts.iter().sum::<f64>() / times.iter().sum::<f64>();
         let n = counts.len() as f64;
@@ -352,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_a_ratio_estimate_over_slices() {
+    fn margins_are_those_of_a_ratio_estimator_over_slices() {
         let (counts, times): ([f64; 5], [f64; 5]) = ([3.0, 5.0, 0.0, 9.0, 4.0], [10.0, 11.0, 9.0, 14.0, 10.0]);
         let mut readings = Readings::default();
         let mut sum = 0;
@@ -366,14 +358,14 @@ mod tests {
         assert!((estimate.executions - 2100.0).abs() < 1e-6);
         let residues = |power: i32| counts.iter().zip(times).map(|(c, t)| (c - 21.0 / 54.0 * t).powi(power)).sum::<f64>();
         let effective = residues(2).powi(2) / residues(4);
-        let sampled = student(effective - 1.0) * by_definition(&counts, &times);
+        let sampled = student_quantile(effective - 1.0) * by_definition(&counts, &times);
         let expected = 100.0 * sampled.hypot(NINETY_FIVE * COLD_ERROR * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
     }
 
     #[test]
-    fn a_burst_that_is_late_stands_for_its_own_time_only() {
-        // 3 executions in each unit of time, all along; the third burst lasts ten times as long as the others.
+    fn long_burst_is_not_overrepresented() {
+        // Three executions per unit of time throughout; the third burst lasts ten times as long as the others.
         let (ons, passed) = ([10, 10, 100, 10, 10], 1000);
         let mut readings = Readings::default();
         let (mut early, mut late) = (0, 0);
@@ -388,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn iterations_that_are_counted_when_their_loop_is_left_cost_nothing() {
+    fn iterations_counted_by_trip_count_cost_nothing() {
         let (image, identity) = (Identity([1; 16]), Identity([2; 16]));
         let (mut free, mut others) = (0, 0);
         for seed in 0..40 {
@@ -417,25 +409,25 @@ mod tests {
     }
 
     #[test]
-    fn many_readings_are_joined_and_lose_nothing() {
+    fn joining_many_readings_keeps_all_counts() {
         let mut readings = Readings::default();
-        let number = 2 * MOST_READINGS as u64 + 1;
+        let number = 2 * MAX_READINGS as u64 + 1;
         for reading in 1..=number {
             read(&mut readings, raw(&[(3, reading * 1000)]), 1);
         }
-        assert!(readings.readings.len() < MOST_READINGS && readings.stride() > 1);
+        assert!(readings.readings.len() < MAX_READINGS && readings.stride() > 1);
         let sampling = finish(readings, number, 100 * number);
-        assert!(sampling.slices as usize <= MOST_SLICES);
+        assert!(sampling.slices as usize <= MAX_SLICES);
         let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, number * 1000).unwrap();
         assert!((estimate.executions / (1e5 * number as f64) - 1.0).abs() < 1e-6, "{estimate:?}");
     }
 
     #[test]
-    fn short_runs_have_no_errors() {
+    fn short_runs_have_no_margins() {
         let mut readings = Readings::default();
         read(&mut readings, raw(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).unwrap().margin, None);
-        // Nor have runs of few bursts, however many slices they make. Where the program waited, margins are wider.
+        // Runs of few bursts have no margins, however many slices they make. If the program waited, margins are wider.
         let margin = |bursts, waited| {
             let mut readings = Readings::default();
             (1..=20).for_each(|at| read(&mut readings, raw(&[(3, 4 * at)]), 5));
@@ -444,9 +436,9 @@ mod tests {
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).map(|estimate| estimate.margin)
         };
-        assert_eq!(margin(FEWEST_BURSTS - 1, 0.0), Some(None));
-        assert!(margin(FEWEST_BURSTS, 0.45).flatten() > margin(FEWEST_BURSTS, 0.0).flatten().map(|m| 1.2 * m));
-        // Where it mostly waited there is no estimate.
-        assert_eq!(margin(FEWEST_BURSTS, 0.9), None);
+        assert_eq!(margin(MIN_BURSTS - 1, 0.0), Some(None));
+        assert!(margin(MIN_BURSTS, 0.45).flatten() > margin(MIN_BURSTS, 0.0).flatten().map(|m| 1.2 * m));
+        // If it mostly waited, there is no estimate.
+        assert_eq!(margin(MIN_BURSTS, 0.9), None);
     }
 }

@@ -1,11 +1,11 @@
-//! The index of a run store, `runs.db`, kept equal to the profiles: they are the truth, and the index can be lost.
+//! The index of a run store, `runs.db`, which is kept consistent with the profiles and can be rebuilt from them.
 //!
-//! Invariant: a profile gets its name, and loses it, inside a transaction that writes the index. So where both differ while
-//! the index is locked for writing, a recorder was killed, or files were removed or added by other means.
+//! Invariant: a profile is named or removed only within a transaction that updates the index. So if the two differ while the index is
+//! locked for writing, a recorder was killed, or files were added or removed by other means.
 
 use super::names::{numbers, profile_path};
 use super::rows::{COLUMNS, IMAGES, forget_unused, insert, signed, unsigned};
-use super::schema::{self, MIGRATIONS, PATIENCE, migrate, prepare};
+use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, migrate, prepare};
 use super::{DATABASE, Failure, PROFILES, STREAMS};
 use crate::container::{ProfileHead, change_run};
 use crate::error::ProfileError;
@@ -20,27 +20,27 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What was done to an index that differed from the profiles.
+/// Repair of an index that differed from the profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The store.
     pub folder: PathBuf,
-    /// Why the index was made again; `None` if it only lacked some of the profiles, or had some that are gone.
+    /// Why the index was rebuilt; `None` if it was only updated.
     pub reason: Option<String>,
-    /// Number of profiles that were added to the list.
+    /// Number of profiles that were added to the index.
     pub added: usize,
-    /// Number of runs that were removed from the list, since their profiles are gone.
+    /// Number of runs that were removed from the index because their profiles are gone.
     pub gone: usize,
-    /// Profiles that cannot be listed and were not known as such.
+    /// Profiles that were found to be unreadable, and were not known as such.
     pub unreadable: Vec<UnreadableProfile>,
 }
 
-/// A file among the profiles that is not listed, since it cannot be read.
+/// A file among the profiles that is not listed because it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableProfile {
     /// The file.
     pub path: PathBuf,
-    /// Why not, with the file's name.
+    /// The reason; includes the file's name.
     pub why: String,
 }
 
@@ -49,9 +49,9 @@ impl fmt::Display for Repair {
         let runs = |n: usize| format!("{n} run{}", if n == 1 { "" } else { "s" });
         write!(f, "run store {}: ", self.folder.display())?;
         match &self.reason {
-            Some(reason) => write!(f, "its index {DATABASE} {reason}, and was made again from the profiles: {}", runs(self.added))?,
+            Some(reason) => write!(f, "its index {DATABASE} {reason}, and was rebuilt from the profiles: {}", runs(self.added))?,
             None => {
-                let changes = [(self.added, "added"), (self.gone, "removed, since the profile is gone")];
+                let changes = [(self.added, "added"), (self.gone, "removed, because the profile is gone")];
                 let changes = changes.iter().filter(|c| c.0 > 0).map(|(n, what)| format!("{} {what}", runs(*n)));
                 let changes: Vec<String> = changes.collect();
                 write!(f, "its index {DATABASE} differed from the profiles")?;
@@ -63,7 +63,7 @@ impl fmt::Display for Repair {
         if let [first, others @ ..] = self.unreadable.as_slice() {
             write!(f, "; not listed: {}", first.why)?;
             if !others.is_empty() {
-                write!(f, "; and {} more, which `trodden runs` names", others.len())?;
+                write!(f, "; and {} more (see `trodden runs`)", others.len())?;
             }
         }
         Ok(())
@@ -76,7 +76,7 @@ pub struct Index {
     pub repair: Option<Repair>,
 }
 
-/// The index in `place`, which is the store's folder or has a copy of its index. It lists the profiles of `folder`.
+/// Opens the index in `place`, which is the store's folder or contains a copy of its index, and updates it to the profiles of `folder`.
 pub fn open(place: &Path, folder: &Path) -> Result<Index, ProfileError> {
     let path = place.join(DATABASE);
     let failed = |source| ProfileError::Database { path: path.clone(), source };
@@ -103,14 +103,14 @@ pub fn open(place: &Path, folder: &Path) -> Result<Index, ProfileError> {
     index.map_err(|failure| failure.into_error(&path))
 }
 
-/// The database, with its tables brought up to date and checked. `store` is the folder of the profiles, if they may be written.
+/// Opens the database, upgrades its tables and checks it. `store` is the folder of the profiles if they may be written.
 fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
     let mut database = Connection::open(path)?;
     prepare(&database)?;
     if let Some(folder) = store
         && (1..schema::PROFILES_KNOW_SUITES).contains(&schema::version(&database)?)
     {
-        tell_suites(&mut database, folder)?;
+        add_suites_to_profiles(&mut database, folder)?;
     }
     let now = migrate(&mut database)?;
     let known = MIGRATIONS.len() as u64;
@@ -122,15 +122,15 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
         let damaged = rusqlite::ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: rusqlite::ffi::SQLITE_CORRUPT };
         return Err(rusqlite::Error::SqliteFailure(damaged, Some(found)).into());
     }
-    // Tables and columns that are missing are found here.
+    // Finds missing tables and columns.
     for sql in [COLUMNS, IMAGES] {
         database.prepare(sql)?;
     }
     Ok(database)
 }
 
-/// Lets the profiles of a store that an older version made know the suites that only the index knew.
-fn tell_suites(database: &mut Connection, folder: &Path) -> Result<(), Failure> {
+/// Adds suites to the profiles of a store of an older version, in which only the index knew them.
+fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), Failure> {
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let rows = {
         let mut statement = t.prepare("SELECT number, suites.name FROM runs LEFT JOIN suites ON suites.id = runs.suite")?;
@@ -139,7 +139,7 @@ fn tell_suites(database: &mut Connection, folder: &Path) -> Result<(), Failure> 
     };
     for (number, suite) in rows {
         let path = profile_path(folder, number);
-        // A profile that is damaged or of another version stays as it is; reading it says so.
+        // A profile that is damaged or of another version stays unchanged; reading it reports that.
         if ProfileHead::read(&path).is_ok_and(|head| head.run.suite != suite) {
             change_run(&path, Access::Mode(file_mode(folder)), |run| run.suite = suite)?;
         }
@@ -147,32 +147,32 @@ fn tell_suites(database: &mut Connection, folder: &Path) -> Result<(), Failure> 
     Ok(t.commit()?)
 }
 
-/// Whether an error means that no process can use the index as it is.
+/// Returns whether an error means that the index is unusable for every process.
 fn is_damaged(error: &rusqlite::Error) -> bool {
     use ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
     match error.sqlite_error_code() {
         Some(code) => matches!(code, NotADatabase | DatabaseCorrupt | ConstraintViolation | TypeMismatch | Unknown),
-        // A value of another type than the tables have.
+        // A value does not have the type that its column should have.
         None => true,
     }
 }
 
-/// Empties a damaged database in place, with SQLite's locks: others may have it open.
+/// Empties a damaged database in place under SQLite's locks, since other processes may have it open.
 fn reset(path: &Path) -> rusqlite::Result<()> {
     let database = Connection::open(path)?;
-    database.busy_timeout(PATIENCE)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
     database.execute_batch("VACUUM")?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false).map(drop)
 }
 
-/// Lists profiles that are not listed, and removes runs from the list whose profiles are gone.
+/// Adds profiles that are not listed, and removes runs whose profiles are gone.
 fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<Repair>, Failure> {
     let differences = Differences::find(database, folder)?;
-    if differences.is_none() {
+    if differences.is_empty() {
         return Ok(None);
     }
-    // Before the lock is taken: reading many profiles takes its time, for which other recorders need not wait.
+    // Read before the lock is taken, so that other recorders need not wait for it.
     let read = |path: &Path| ProfileHead::read(path).map_err(|e| e.to_string());
     let mut heads: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -181,7 +181,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     for number in &differences.gone {
         t.execute("DELETE FROM runs WHERE number = ?1", [signed(*number)])?;
     }
-    for number in &differences.known_otherwise {
+    for number in &differences.stale_unreadable {
         t.execute("DELETE FROM unreadable WHERE number = ?1", [signed(*number)])?;
     }
     for &number in &differences.missing {
@@ -206,14 +206,14 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     Ok(is_changed.then_some(repair))
 }
 
-/// Where an index and the profiles differ.
+/// Differences between an index and the profiles.
 struct Differences {
     /// Profiles that are neither listed nor known as unreadable.
     missing: Vec<u64>,
     /// Runs without a profile.
     gone: Vec<u64>,
-    /// Files known as unreadable that are gone or have changed.
-    known_otherwise: Vec<u64>,
+    /// Files known as unreadable that have changed or are gone.
+    stale_unreadable: Vec<u64>,
 }
 
 impl Differences {
@@ -227,30 +227,31 @@ impl Differences {
             let rows = statement.query_map([], |row| Ok((unsigned(row.get(0)?), (row.get(1)?, row.get(2)?))))?;
             rows.collect::<Result<_, _>>()?
         };
-        // After the index: of a recorder that is at work now, the profile may be seen and not the row. The lock decides.
+        // Read after the index: if a recorder is just adding a run, its profile may be seen without its row, and the check under the lock
+        // decides.
         let there = numbers(&folder.join(PROFILES))?;
         let is_unchanged =
             |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| stamp(&now) == known);
-        let known_otherwise: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
-        let is_known = |n: &u64| listed.contains(n) || (unreadable.contains_key(n) && !known_otherwise.contains(n));
+        let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
+        let is_known = |n: &u64| listed.contains(n) || (unreadable.contains_key(n) && !stale_unreadable.contains(n));
         Ok(Differences {
             missing: there.iter().copied().filter(|n| !is_known(n)).collect(),
             gone: listed.difference(&there).copied().collect(),
-            known_otherwise,
+            stale_unreadable,
         })
     }
 
-    fn is_none(&self) -> bool {
-        self.missing.is_empty() && self.gone.is_empty() && self.known_otherwise.is_empty()
+    fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.gone.is_empty() && self.stale_unreadable.is_empty()
     }
 }
 
-/// Size and time of the last change.
+/// Size and modification time, to recognise an unchanged file.
 fn stamp(file: &Metadata) -> (i64, i64) {
     (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }
 
-/// The number of the next run: greater than all that the index has given, and than those of all files in the store.
+/// Returns the number of the next run: higher than all in the index, including removed ones, and all in names of files.
 pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, Failure> {
     let given: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
     let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
@@ -261,13 +262,13 @@ pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, Failure> {
     Ok(last + 1)
 }
 
-/// Makes the database's file, so that it has the store's permissions, which SQLite gives its other files as well. What fails here fails
-/// again, with a better message, when SQLite opens it.
+/// Creates the database file with the store's permissions, which SQLite then gives to its other files too. Failures are ignored, since
+/// SQLite will report them better when it opens the file.
 fn set_permissions(path: &Path, folder: &Path) {
     let mode = file_mode(folder);
-    let has_them = |file: &Metadata| file.mode() & 0o777 == mode;
+    let has_mode = |file: &Metadata| file.mode() & 0o777 == mode;
     match path.metadata() {
-        Ok(there) if has_them(&there) => {}
+        Ok(there) if has_mode(&there) => {}
         Ok(_) => drop(std::fs::set_permissions(path, Permissions::from_mode(mode))),
         Err(_) => {
             let made: io::Result<File> = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);

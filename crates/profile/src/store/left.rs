@@ -1,6 +1,6 @@
-//! Files of killed recordings in a store: folders of raw counts, and incomplete profiles.
+//! Files that killed recorders left in a store: folders of raw counts, and incomplete profiles.
 //!
-//! A recorder locks its folder, and a writer its file, as long as it lives ([`whole_file`]); so files without a lock are orphaned.
+//! A recorder locks its folder, and a writer its file, while it lives ([`whole_file`]), so files without a lock are orphaned.
 
 use super::{PROFILES, RAW, RunStore};
 use crate::container::BEGUN;
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 pub struct Left {
     /// The file or folder.
     pub path: PathBuf,
-    /// Bytes that it takes on disk.
+    /// Its size on disk in bytes.
     pub bytes: u64,
 }
 
-/// Bytes on disk of a file, or of the files of a folder and of those below. What cannot be read counts as 0.
+/// Size on disk in bytes of a file or a folder with its contents. What cannot be read counts as 0.
 fn size(path: &Path) -> u64 {
     let Ok(there) = path.symlink_metadata() else { return 0 };
     if !there.is_dir() {
@@ -28,11 +28,7 @@ fn size(path: &Path) -> u64 {
 }
 
 impl RunStore {
-    /// Files and folders of killed recordings: raw counts in the store, and incomplete profiles. Files that a running
-    /// recorder has locked are not among them, nor are the store's own files.
-    ///
-    /// # Errors
-    /// The store cannot be read.
+    /// Finds the raw counts and incomplete profiles that killed recorders left. Files that a running recorder has locked are not included.
     pub fn left(&self) -> Result<Vec<Left>, ProfileError> {
         let mut found = Vec::new();
         for (folder, prefixes) in [(self.folder.clone(), &[RAW, BEGUN][..]), (self.folder.join(PROFILES), &[BEGUN])] {

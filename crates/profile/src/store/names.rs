@@ -1,4 +1,4 @@
-//! Names of the files in a store: profiles, and folders of streams, are named by the numbers of their runs.
+//! File names in a store: profiles and folders of streams are named by run numbers.
 
 use super::PROFILES;
 use crate::container::EXTENSION;
@@ -7,25 +7,25 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file of a run's profile.
+/// Path of a run's profile.
 pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(PROFILES).join(profile_name(number))
 }
 
-/// Its name.
+/// File name of a run's profile.
 pub fn profile_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")
 }
 
-/// The number in the name of a profile, or of a folder of streams. Other names have none.
+/// Parses the number in the name of a profile or a folder of streams; `None` for other names.
 fn number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
-    // SQLite's integers have a sign.
+    // SQLite's integers are signed.
     let number = digits.parse().ok().filter(|n| (1..=i64::MAX as u64).contains(n))?;
     (format!("{number:06}") == digits).then_some(number)
 }
 
-/// The numbers in the names of a folder's files, or of its folders; none if it is not there.
+/// Returns the run numbers in the names of a folder's entries; empty if the folder does not exist.
 pub fn numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
     let failed = || ProfileError::io(folder, "read");
     let entries = match std::fs::read_dir(folder) {

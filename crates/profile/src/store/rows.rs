@@ -1,4 +1,4 @@
-//! Runs, suites and builds as rows of the tables.
+//! Runs, suites and builds as rows of the index.
 
 use super::names::{profile_name, profile_path};
 use super::{PROFILES, RunEntry, RunImage};
@@ -8,15 +8,15 @@ use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Selects all runs that are listed; conditions follow.
+/// Query of all listed runs, to which conditions are appended.
 pub const COLUMNS: &str =
     "SELECT number, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal, merged_runs, recorder,
     test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE true";
 
-/// Selects the images of a run.
+/// Query of a run's images.
 pub const IMAGES: &str = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
 
-/// Lists a run.
+/// Adds a run to the index.
 pub fn insert(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> rusqlite::Result<()> {
     let run = &head.run;
     let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
@@ -64,19 +64,19 @@ pub fn insert(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> r
     Ok(())
 }
 
-/// The number of a suite, which is made if there is none of the name.
+/// Returns the ID of a suite, which is created if necessary.
 pub fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
     t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
     t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
 }
 
-/// Removes suites and builds that no run has.
+/// Removes suites and builds without runs.
 pub fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
     t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
     t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
 }
 
-/// A run, without its images.
+/// Reads a run, without its images.
 pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     let ending = match (row.get::<_, Option<i32>>(8)?, row.get::<_, Option<i32>>(9)?) {
         (Some(status), _) => Some(ProcessEnding::Exit(status)),
@@ -102,11 +102,11 @@ pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     };
     let number = unsigned(row.get(0)?);
     let bytes = row.get::<_, Option<i64>>(1)?.map_or(0, unsigned);
-    // Where a profile is follows from its number, and is not read from a table that may have been changed by hand.
+    // The path follows from the number; the table's value, which may have been edited, is ignored.
     Ok(RunEntry { number, run, profile: profile_path(folder, number), bytes, images: Vec::new() })
 }
 
-/// The images of a run.
+/// Reads the images of a run.
 pub fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
     let mut statement = t.prepare_cached(IMAGES)?;
     let rows = statement.query_map([signed(number)], |row| {
@@ -116,12 +116,12 @@ pub fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
     rows.collect()
 }
 
-/// SQLite's integers have a sign.
+/// Converts to SQLite's signed integers, saturating.
 pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The reverse.
+/// Converts from SQLite's signed integers; negative ones become 0.
 pub fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

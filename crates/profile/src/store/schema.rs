@@ -1,22 +1,22 @@
-//! The tables of the run store, and the steps from each version of them to the next.
+//! The tables of the run store, and their migrations from older versions.
 
 use rusqlite::{Connection, TransactionBehavior};
 use std::time::Duration;
 
-/// "TROD": SQLite's application id, which `file` and others show.
-const APPLICATION: i64 = 0x5452_4f44;
+/// SQLite's application ID, "TROD", which tools such as `file` show.
+const APPLICATION_ID: i64 = 0x5452_4f44;
 
-/// How long to wait for others that write.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for other writers.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Steps from each version of the schema to the next; the version is the number of steps taken.
+/// Migrations from each version of the schema to the next. The version is the number of migrations applied.
 pub const MIGRATIONS: &[&str] = &[
     SCHEMA,
     "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
     "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
      ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
-    // A number was entered before its profile was written, and stayed if the recorder was killed.
+    // A run was once listed before its profile was written, and the row stayed if the recorder was killed.
     "DELETE FROM runs WHERE profile IS NULL;
      CREATE TABLE unreadable (       -- files among the profiles that are not listed
         number INTEGER PRIMARY KEY,
@@ -26,7 +26,7 @@ pub const MIGRATIONS: &[&str] = &[
      );",
 ];
 
-/// Version from which on a profile has the suite that its run was put into later.
+/// First version in which the suite of a run is also in its profile.
 pub const PROFILES_KNOW_SUITES: u64 = 5;
 
 const SCHEMA: &str = "
@@ -63,37 +63,37 @@ const SCHEMA: &str = "
     CREATE INDEX runs_by_build ON run_builds (build);
 ";
 
-/// Sets a connection up.
+/// Configures a connection.
 pub fn prepare(database: &Connection) -> rusqlite::Result<()> {
-    database.busy_timeout(PATIENCE)?;
+    database.busy_timeout(BUSY_TIMEOUT)?;
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
-        // Failure is no error: it depends on the file system and on other processes. Without it, writers and readers wait for each other.
+        // May fail, depending on the file system and on other processes. Readers and writers then wait for each other.
         let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
     }
     Ok(())
 }
 
-/// The version of a database's schema; 0: it has none.
+/// The version of a database's schema; 0 if it has none.
 pub fn version(database: &Connection) -> rusqlite::Result<u64> {
     database.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0))
 }
 
-/// Brings the schema up to date; gives its version.
+/// Upgrades the schema, and returns its version.
 pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
     let found = version(database)?;
     if found >= MIGRATIONS.len() as u64 {
         return Ok(found);
     }
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have upgraded it in the meantime.
     let from = version(&transaction)?;
     for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", number as i64 + 1)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     let now = version(&transaction)?;
     transaction.commit()?;
     Ok(now)

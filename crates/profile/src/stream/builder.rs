@@ -1,12 +1,9 @@
-//! Grammars that are made while the program runs: one window of each thread is open, and closed before it takes too much memory.
+//! Builds the compressed windows of a stream log while the program runs.
 //!
-//! What an open window has of events is in a *journal* besides, a log of plain frames, so that chunks can be given back to the program at
-//! once, and nothing is lost if the recorder is killed. A journal is removed when its window is in the log.
+//! Each thread has one open window. Its events are also in a *journal*, a log of plain event frames, so that chunks can be given back to
+//! the program at once and nothing is lost if the recorder is killed. The journal is removed once its window is in the log.
 //!
-//! Bounds: the windows of a file hold at most [`WindowBounds::held`] things together, each [`BYTES_PER_THING`] bytes at most: where a frame
-//! makes them more, the largest is closed. A journal has at most [`WindowBounds::journal`] bytes and one frame.
-//!
-//! Invariant: a window ends where a frame of its journal ends, and has no gap: what lies between two windows of a thread is lost.
+//! Invariant: a window ends where a frame of its journal ends, and contains no gap. Whatever lies between two windows of a thread was lost.
 
 use super::live::{StreamHead, ThreadKey};
 use super::log::{FrameHead, LogContent, LogWriter};
@@ -21,15 +18,15 @@ use trodden_wire::stream::Event;
 
 /// Extension of journals.
 pub const JOURNAL: &str = "journal";
-/// What a compressor has of one thing that it holds, at most, when its window is closed.
-pub const BYTES_PER_THING: usize = 200;
+/// Maximum number of bytes that a compressor needs for each entry it holds ([`Compressor::held`]).
+pub const BYTES_PER_ENTRY: usize = 200;
 
-/// When windows are closed.
+/// Limits at which windows are closed. A frame may exceed them once; then the largest window (or the thread's own) is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Things that the open windows of a file hold together ([`Compressor::held`]).
+    /// Maximum number of entries that all open windows of a file hold together ([`Compressor::held`], [`BYTES_PER_ENTRY`] each).
     pub held: usize,
-    /// Bytes of a journal.
+    /// Maximum size in bytes of one thread's journal.
     pub journal: u64,
 }
 
@@ -47,9 +44,9 @@ pub struct Builder {
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
-    /// Where each thread's next window begins.
+    /// For each thread that closed a window: the next chunk's number, and the depth and number of lost events at the window's end.
     ended: BTreeMap<ThreadKey, (u64, Depth, u64)>,
-    /// Symbols in windows that are closed.
+    /// Number of symbols in closed windows.
     symbols: u64,
 }
 
@@ -67,22 +64,19 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// Makes a log with no window.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Creates a log without windows.
     pub fn create(path: &Path, head: &StreamHead, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
         let log = LogWriter::create(path, head)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
         Ok(Builder { log, head: head.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
-    /// Other bounds, from the next frame on.
+    /// Changes the bounds from the next frame on.
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
         self.bounds = bounds;
     }
 
-    /// Takes a window that is closed, as a log had it.
+    /// Appends a closed window that was copied from another log.
     pub(super) fn take_window(&mut self, head: &FrameHead, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
         self.log.append_packed(head, packed, unpacked)?;
         self.symbols += head.events;
@@ -90,15 +84,12 @@ impl Builder {
         Ok(())
     }
 
-    /// Number of the next chunk of a thread that is not in a closed window.
-    pub(super) fn next_of(&self, key: ThreadKey) -> u64 {
+    /// Returns the number of the thread's first chunk that is in no closed window.
+    pub(super) fn next_chunk(&self, key: ThreadKey) -> u64 {
         self.ended.get(&key).map_or(0, |ended| ended.0)
     }
 
-    /// Writes what follows of a thread to its journal: from here on it is not lost.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Appends events to their thread's journal; from then on they survive the recorder.
     pub fn write_journal(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
         let window = self.window(head);
         let mut journal = match window.journal_bytes {
@@ -112,19 +103,16 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes the same events into the window, and closes it if it is full.
-    ///
-    /// # Errors
-    /// The log cannot be written.
+    /// Adds events, which the journal has already, to their thread's window, and closes windows that exceed the bounds.
     pub fn take(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
         if self.open.get(&head.key).is_some_and(|window| head.sequence != window.head.sequence + window.head.chunks) {
-            // Another window begins with it. Of what lies between, readers see that it is missing.
+            // A new window begins with these events. Readers see the gap between the two.
             self.close(head.key)?;
         }
         let window = self.window(head);
         if window.head.lost != head.lost {
-            // Depths count from the beginning of a stream without gaps.
+            // Depths in events are only known up to the first gap.
             window.head.depth.is_known = false;
         }
         let (mut depth, mut symbols) = (window.head.depth, 0);
@@ -148,15 +136,12 @@ impl Builder {
         Ok(())
     }
 
-    /// Notes that a thread wrote chunks up to that number: those that are in no window are missing.
-    ///
-    /// # Errors
-    /// The log cannot be written.
+    /// Records that a thread wrote `end` chunks; those that are in no window are missing.
     pub(super) fn end_at(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
         self.close(key)?;
         let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
         if next < end {
-            // A window of nothing, behind the gap.
+            // An empty window after the gap, which makes the gap visible.
             let depth = Depth { is_known: false, ..depth };
             let content = LogContent::Window;
             self.window(&FrameHead { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
@@ -165,20 +150,17 @@ impl Builder {
         Ok(())
     }
 
-    /// Things that the open windows hold.
+    /// Number of entries that the open windows hold.
     pub fn held(&self) -> usize {
         self.open.values().map(|w| w.compressor.held()).sum()
     }
 
-    /// Symbols that were taken.
+    /// Number of symbols in all windows, closed and open.
     pub fn symbols(&self) -> u64 {
         self.symbols + self.open.values().map(|w| w.head.events).sum::<u64>()
     }
 
-    /// Closes all windows; gives the size of the log.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Closes all windows and returns the size of the log in bytes.
     pub fn close_all(&mut self) -> Result<u64, ProfileError> {
         let keys: Vec<ThreadKey> = self.open.keys().copied().collect();
         keys.into_iter().try_for_each(|key| self.close(key))?;
@@ -196,7 +178,7 @@ impl Builder {
         })
     }
 
-    /// Puts a thread's window into the log, then removes its journal.
+    /// Writes a thread's window to the log, then removes its journal.
     fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(OpenWindow { head, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
         let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
@@ -217,10 +199,7 @@ fn journal_of(log: &Path, key: ThreadKey) -> PathBuf {
     log.with_extension(format!("{}-{}-{}.{JOURNAL}", key.process, key.thread, key.started_ns))
 }
 
-/// The journals that a killed recorder left beside a log.
-///
-/// # Errors
-/// Its folder cannot be read.
+/// Finds the journals that a killed recorder left beside a log.
 pub fn journals_of(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let folder = log.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let begin = log.with_extension("");
@@ -228,8 +207,8 @@ pub fn journals_of(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(folder).map_err(ProfileError::io(folder, "read"))? {
         let path = entry.map_err(ProfileError::io(folder, "read"))?.path();
-        let is_its = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
-        if is_its && path.extension().is_some_and(|e| e == JOURNAL) {
+        let has_log_name = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
+        if has_log_name && path.extension().is_some_and(|e| e == JOURNAL) {
             journals.push(path);
         }
     }

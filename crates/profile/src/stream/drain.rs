@@ -1,11 +1,10 @@
-//! From a stream file to its log, while the program runs: full chunks become grammars, and are given back.
+//! Moves full chunks from a stream file to its log while the program runs.
 //!
-//! Memory: for each thread that runs, the events of [`FRAME_CHUNKS`] chunks (256 KiB); and the open windows ([`super::builder`]). A chunk
-//! is given back after its events were written to a journal, so that nothing is lost if the recorder is killed: the next one finds the
-//! chunk or the journal, and takes what is there twice once.
+//! A chunk is given back to the program only after its events are in a journal. If the recorder is killed, the next one finds each chunk in
+//! the stream file, in the journal, or in both, and takes it once.
 //!
-//! Order: regions are polled one after the other while the program writes, so that a later chunk may be seen without the one before.
-//! Chunks of a thread are taken in the order of their numbers, which begin with 0 and have no gap; the others wait for the next poll.
+//! Regions are polled one after the other while the program writes, so a later chunk of a thread may be seen before an earlier one. Chunks
+//! are therefore taken in the order of their numbers; those after a gap wait for the next poll.
 
 use super::builder::{Builder, WindowBounds, journals_of};
 use super::live::{Chunk, LiveStream, ThreadKey};
@@ -18,14 +17,14 @@ use trodden_sequence::CompressionMethod;
 use trodden_wire::LostThreads;
 use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
-/// Chunks of a frame.
+/// Number of chunks of a thread (256 KiB) that are collected before they are written as one frame.
 const FRAME_CHUNKS: usize = 16;
-/// So often only the places where the next chunk is expected are polled, before all are.
-const QUICK_POLLS: u32 = 200;
-/// After so many polls that found nothing everything is polled, and again after twice as many.
-const FEW_POLLS: u32 = 4;
-/// A drain that found nothing for so many polls closes its windows.
-const IDLE_POLLS: u32 = 500;
+/// Every so many polls all chunks are examined, instead of only those that are expected to be full next.
+const FULL_SCAN_INTERVAL: u32 = 200;
+/// After this many polls without a full chunk, all chunks are examined; again whenever the number of such polls is a power of two.
+const IDLE_POLLS_BEFORE_SCAN: u32 = 4;
+/// After this many polls without a full chunk, the open windows are closed.
+const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;
 
 /// Drains a stream file.
 #[derive(Debug)]
@@ -33,29 +32,29 @@ pub struct Drain {
     live: LiveStream,
     builder: Builder,
     pending: BTreeMap<ThreadKey, Pending>,
-    /// For each region the chunk that is expected to be full next.
+    /// For each region, the slot that is expected to be full next.
     expected: Vec<u64>,
-    /// For each thread the number of the chunk that is to be taken next.
+    /// For each thread, the number of the next chunk to take.
     next: BTreeMap<ThreadKey, u64>,
     polls: u32,
     idle: u32,
     drained: Drained,
 }
 
-/// What was drained.
+/// What a drain wrote and what it missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Words that were no events.
+    /// Number of words that are not events.
     pub damaged: u64,
-    /// Bytes of an earlier log and its journals in which no frame begins although one should.
+    /// Number of unreadable bytes in an earlier log and its journals ([`StreamLog::damaged_bytes`]).
     pub damaged_bytes: u64,
-    /// Size of the log.
+    /// Size of the log in bytes.
     pub bytes: u64,
-    /// Threads of which nothing was written, since there was no room.
+    /// Threads that recorded nothing, because there was no room.
     pub lost: LostThreads,
 }
 
@@ -67,10 +66,7 @@ struct Pending {
 }
 
 impl Drain {
-    /// Begins to drain a file into a log.
-    ///
-    /// # Errors
-    /// The one cannot be read, the other not be written.
+    /// Starts to drain the stream file `stream` into a new log.
     pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
         let builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
@@ -86,49 +82,44 @@ impl Drain {
         })
     }
 
-    /// How much its windows may hold from now on.
+    /// Changes the bounds of the windows.
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
         self.builder.set_bounds(bounds);
     }
 
-    /// Whether it has open windows.
+    /// Returns whether windows are open.
     pub fn is_active(&self) -> bool {
         self.builder.held() > 0
     }
 
-    /// Takes chunks that are full; gives their number.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Takes the chunks that are full and returns their number.
     pub fn poll(&mut self) -> Result<usize, ProfileError> {
         self.polls += 1;
-        // Where nothing was found a few times, chunks may be full elsewhere than expected, and the program may wait for them.
-        let is_thorough = self.polls.is_multiple_of(QUICK_POLLS) || self.idle >= FEW_POLLS && self.idle.is_power_of_two();
+        // After a few fruitless polls, chunks elsewhere than expected may be full, and the program may be waiting for them.
+        let is_thorough =
+            self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
         let full = if is_thorough {
-            self.any_chunks()?
+            self.scan_all_chunks()?
         } else {
             let expected = self.expected_chunks()?;
-            let are_there = !expected.is_empty();
-            let next = self.next_of(expected);
-            self.expect_behind(&next);
-            // Where none of them is next, that is elsewhere.
-            if are_there && next.is_empty() { self.any_chunks()? } else { next }
+            let some_full = !expected.is_empty();
+            let next = self.keep_next(expected);
+            self.advance_expected(&next);
+            // Full chunks were found, but none of them is its thread's next one: it must be elsewhere.
+            if some_full && next.is_empty() { self.scan_all_chunks()? } else { next }
         };
         for chunk in &full {
             self.take(chunk)?;
         }
         self.idle = if full.is_empty() { self.idle.saturating_add(1) } else { 0 };
-        if self.idle == IDLE_POLLS {
+        if self.idle == IDLE_POLLS_BEFORE_CLOSE {
             self.flush_all()?;
             self.builder.close_all()?;
         }
         Ok(full.len())
     }
 
-    /// Takes all that is left, of a program that has ended.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Takes everything that is left after the program has ended.
     pub fn finish(mut self) -> Result<Drained, ProfileError> {
         self.flush_all()?;
         for chunk in self.live.chunks()? {
@@ -140,14 +131,11 @@ impl Drain {
         Ok(Drained { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
-    /// The log of a program that has ended, of its stream file and of the log and journals that another wrote of it before. These are
-    /// left as they are.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
+    /// Makes the log of a program that has ended from its stream file and from the log and journals that an earlier recorder left. These
+    /// stay unchanged.
     pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<Drained, ProfileError> {
         let live = LiveStream::open(stream, false)?;
-        // Before the chunks are looked for, so that a program that still runs is not ahead of them.
+        // Read before the chunks, so that a program that is still running cannot be ahead of them.
         let ends = live.ends()?;
         let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         let mut drained = Drained::default();
@@ -159,25 +147,25 @@ impl Drain {
             }
         }
         let journals = before.map_or(Ok(Vec::new()), journals_of)?;
-        let rest = rest_of(&live, &journals, &mut drained.damaged_bytes)?;
-        for rest in rest.chunk_by(|a, b| a.head.key == b.head.key) {
-            let mut next = builder.next_of(rest[0].head.key);
-            for rest in rest {
-                if rest.head.sequence < next {
+        let pieces = remaining_pieces(&live, &journals, &mut drained.damaged_bytes)?;
+        for thread_pieces in pieces.chunk_by(|a, b| a.head.key == b.head.key) {
+            let mut next = builder.next_chunk(thread_pieces[0].head.key);
+            for piece in thread_pieces {
+                if piece.head.sequence < next {
                     continue;
                 }
                 let mut words = Vec::new();
-                match &rest.source {
+                match &piece.source {
                     Source::Chunk(chunk) => drained.damaged += live.read_events(chunk, &mut words)?,
                     Source::Journal(frame) => words = log::words(frame, stream)?,
                 }
-                builder.take(&rest.head, &words)?;
-                drained.chunks += rest.head.chunks;
-                next = rest.head.sequence.saturating_add(rest.head.chunks);
+                builder.take(&piece.head, &words)?;
+                drained.chunks += piece.head.chunks;
+                next = piece.head.sequence.saturating_add(piece.head.chunks);
             }
         }
         drained.damaged += damaged_words(&live)?;
-        // A journal or log may lack its end, of chunks that were given back.
+        // A truncated journal or log may lack chunks that were given back already.
         ends.into_iter().try_for_each(|(key, end)| builder.end_at(key, end))?;
         let bytes = builder.close_all()?;
         Ok(Drained { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
@@ -188,19 +176,19 @@ impl Drain {
         &self.live
     }
 
-    /// Full chunks that follow, wherever they are.
-    fn any_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
+    /// Finds, in all regions, the full chunks that are next for their threads.
+    fn scan_all_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
-        let full = self.next_of(full);
+        let full = self.keep_next(full);
         self.expected.resize(self.live.regions()? as usize, 0);
         full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % SLOTS);
         Ok(full)
     }
 
-    /// Those that follow what was taken. What is pending was not given back yet.
-    fn next_of(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
-        let is_known = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
-        in_order(&mut self.next, chunks.into_iter().filter(|c| !is_known(c)))
+    /// Keeps the chunks that are next for their threads, without those that are pending (taken but not given back yet).
+    fn keep_next(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
+        let is_pending = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
+        in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }
 
     fn expected_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
@@ -216,8 +204,8 @@ impl Drain {
         Ok(full)
     }
 
-    /// Of each region the chunk behind those that were taken is expected.
-    fn expect_behind(&mut self, taken: &[Chunk]) {
+    /// Advances the expected slot of each region past the chunks that were taken.
+    fn advance_expected(&mut self, taken: &[Chunk]) {
         let taken: BTreeSet<(u64, u64)> = taken.iter().map(|c| c.place).collect();
         for (region, expected) in self.expected.iter_mut().enumerate() {
             for _ in 0..SLOTS {
@@ -258,7 +246,7 @@ impl Drain {
     }
 }
 
-/// Those of some chunks, sorted by thread and number, that follow what was taken of their threads.
+/// Keeps the chunks that continue their threads without a gap, and advances `next`. The chunks are sorted by thread and number.
 fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Chunk>) -> Vec<Chunk> {
     chunks
         .filter(|chunk| {
@@ -270,7 +258,7 @@ fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Ch
         .collect()
 }
 
-/// Number of words in chunks whose headers are damaged: which thread wrote them is unknown.
+/// Counts the words in chunks whose headers are damaged, so that their threads are unknown, and warns of each.
 fn damaged_words(live: &LiveStream) -> Result<u64, ProfileError> {
     let damaged = live.damaged_chunks()?;
     for offset in &damaged {
@@ -279,8 +267,8 @@ fn damaged_words(live: &LiveStream) -> Result<u64, ProfileError> {
     Ok(damaged.len() as u64 * CHUNK_EVENTS)
 }
 
-/// What is not in a closed window.
-struct Rest {
+/// A piece of a stream that is in no closed window.
+struct Piece {
     head: FrameHead,
     source: Source,
 }
@@ -288,23 +276,23 @@ struct Rest {
 enum Source {
     /// A chunk of the stream file.
     Chunk(Chunk),
-    /// A frame of a journal; all of a thread's together have the journal's bytes.
+    /// A frame of a journal.
     Journal(PackedFrame),
 }
 
-/// What journals and a stream file have, by thread and place in its stream; of what is there twice, the longer stretch first.
-fn rest_of(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<Rest>, ProfileError> {
-    let mut rest = Vec::new();
+/// Collects the pieces in journals and the stream file, by thread and number; of pieces that begin alike, the longer one comes first.
+fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<Piece>, ProfileError> {
+    let mut pieces = Vec::new();
     for path in journals {
-        if log::is_begun(path)? {
-            // The recorder was killed before it had a head: its chunks were not given back.
+        if log::is_incomplete_head(path)? {
+            // The recorder was killed while it created the journal, so it had not given back any of its chunks.
             continue;
         }
         let journal = StreamLog::open(path)?;
         *damaged_bytes += journal.damaged_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
-                rest.push(Rest { head: frame.head, source: Source::Journal(frame) });
+                pieces.push(Piece { head: frame.head, source: Source::Journal(frame) });
                 Ok(())
             })?;
         }
@@ -312,10 +300,10 @@ fn rest_of(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> 
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
         let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
-        rest.push(Rest { head, source: Source::Chunk(chunk) });
+        pieces.push(Piece { head, source: Source::Chunk(chunk) });
     }
-    rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
-    Ok(rest)
+    pieces.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
+    Ok(pieces)
 }
 
 #[cfg(test)]
@@ -327,9 +315,9 @@ mod tests {
         Chunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
     }
 
-    /// A pass sees chunk 2 in one region, but saw the other region before chunk 1 was full in it.
+    /// A poll may see chunk 2 in one region although it examined the other region before chunk 1 was full there.
     #[test]
-    fn a_chunk_that_is_seen_too_early_waits() {
+    fn chunk_after_a_gap_waits_for_the_next_poll() {
         let mut next = BTreeMap::new();
         let mut numbers = |seen: &[(u32, u64)]| -> Vec<(u32, u64)> {
             let taken = in_order(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));

@@ -1,6 +1,6 @@
-//! The counts of a stream: what a program that counts would have counted in the same run.
+//! Folds a stream into counts: those that a counting build of the program would have made in the same run.
 //!
-//! Every event of a path stands for one count of that path's counter, so the counts are exact where no event was lost.
+//! Each path event stands for one increment of that path's counter, so the counts are exact if no event was lost.
 
 use super::live::StreamHead;
 use super::log::StreamLog;
@@ -16,10 +16,7 @@ use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_off
 
 const PAGE: u64 = 4096;
 
-/// How often each counter of the image was counted: read off the grammars, one window at a time; nothing is expanded.
-///
-/// # Errors
-/// The log cannot be read, or is damaged.
+/// Returns the count of each of the image's counters. They are read from the grammars, one window at a time, without expanding them.
 pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.head().counters as usize];
     for thread in log.threads() {
@@ -35,10 +32,7 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     Ok(counts)
 }
 
-/// Writes the raw file of an image with these counts, and what threads lost of them.
-///
-/// # Errors
-/// It cannot be written.
+/// Writes a raw file of an image with these counts, and with the number of threads and events that were lost.
 pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
@@ -72,7 +66,7 @@ pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThrea
         header.write(&mut setup).expect("as many bytes as a header has");
         file.write_all_at(&setup, 0)?;
         file.set_len(regions_offset + header.region_stride)?;
-        // Sparse, as programs make them.
+        // Sparse, like the files that programs write.
         for (index, counts) in counts.chunks(512).enumerate().filter(|(_, counts)| counts.iter().any(|c| *c != 0)) {
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
             file.write_all_at(&bytes, regions_offset + index as u64 * PAGE)?;

@@ -1,9 +1,8 @@
-//! Stream files, as programs write them. Layout: [`trodden_wire::stream`].
+//! Reads stream files as programs write them. Layout: [`trodden_wire::stream`].
 //!
-//! A file may be written while it is read, and its programs may die at any moment: nothing it says is believed before it
-//! was checked against the file's length, and words that are no events are counted, not read. A flight recorder overwrites its chunks: a
-//! chunk is what its header said only if that says so still when its events were read. It does not until the chunk is free, and a chunk is
-//! free before it changes.
+//! A file may be written while it is read, and its program may die at any moment. Everything it says is checked against the file's length,
+//! and words that are not events are counted and skipped. A flight recorder overwrites its chunks: what was read of a chunk is valid only
+//! if its header is still the same afterwards, since a chunk is marked free before it changes.
 
 use crate::error::ProfileError;
 use crate::raw::{Raw, RawSetup, begins_as};
@@ -21,10 +20,10 @@ use trodden_wire::stream::{
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
-/// Maximum number of times the chunks of a running thread are read until its last chunk did not change during a reading.
-const READINGS: usize = 16;
+/// Maximum number of attempts to read something that the program is changing.
+const MAX_READS: usize = 16;
 
-/// What is known of a stream's image.
+/// Description of a stream's image and process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamHead {
     /// Identity of the image.
@@ -33,46 +32,46 @@ pub struct StreamHead {
     pub image_path: PathBuf,
     /// Number of its counters.
     pub counters: u64,
-    /// Its units in link order: identity, first counter, number of counters.
+    /// Its units in link order: identity, index of the first counter, number of counters.
     pub units: Vec<(Identity, u64, u64)>,
-    /// The process that made the file.
+    /// ID of the process that created the file.
     pub pid: u64,
-    /// When it made it, nanoseconds since 1970.
+    /// Time of the file's creation, in nanoseconds since 1970.
     pub created_ns: u64,
 }
 
-/// Name of a thread's stream.
+/// Identifies a thread's stream. Process and thread IDs may be reused, so the start time is part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
-    /// Process.
+    /// Process ID.
     pub process: u32,
-    /// When it began, nanoseconds since 1970.
+    /// Start time in nanoseconds since 1970.
     pub started_ns: u64,
-    /// Thread.
+    /// Thread ID.
     pub thread: u32,
 }
 
 /// A chunk of a thread's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Whose it is.
+    /// Its thread.
     pub key: ThreadKey,
-    /// Process that was forked, if the stream began so.
+    /// Process that forked this one, if the stream began with a fork.
     pub parent: Option<u32>,
-    /// Its place among the chunks of the stream.
+    /// Its number among the chunks of the stream.
     pub sequence: u64,
-    /// Events lost before it.
+    /// Number of events lost before it.
     pub lost: u64,
-    /// Where the image's template of counters was.
+    /// Address of the image's counter template, which events are relative to.
     pub template: u64,
-    /// It changes no more.
+    /// Whether it is complete: it does not change any more until it is given back.
     pub is_full: bool,
-    /// Where it is: region and chunk.
+    /// Its region, and its slot in the region.
     pub place: (u64, u64),
 }
 
 impl ThreadKey {
-    fn of(header: &ChunkHeader) -> ThreadKey {
+    fn from_header(header: &ChunkHeader) -> ThreadKey {
         ThreadKey { process: header.process, started_ns: header.started_ns, thread: header.thread }
     }
 }
@@ -80,7 +79,7 @@ impl ThreadKey {
 impl Chunk {
     fn new(header: &ChunkHeader, place: (u64, u64)) -> Chunk {
         Chunk {
-            key: ThreadKey::of(header),
+            key: ThreadKey::from_header(header),
             parent: Some(header.parent).filter(|p| *p != 0),
             sequence: header.sequence,
             lost: header.lost,
@@ -91,18 +90,18 @@ impl Chunk {
     }
 }
 
-/// What a flight recorder has of a thread.
+/// What a flight recorder holds of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveThread {
-    /// Whose it is.
+    /// The thread.
     pub key: ThreadKey,
     /// Slots of the live frames, outermost first.
     pub frames: Vec<Event>,
-    /// The last events, oldest first.
+    /// The most recent events, oldest first.
     pub events: Vec<Event>,
-    /// Events before those.
+    /// Number of events before those.
     pub earlier: u64,
-    /// The thread wrote events while this was read: the frames are of a later moment than the events.
+    /// Whether the thread wrote events during the reading, so that `frames` may be newer than `events`.
     pub is_running: bool,
 }
 
@@ -116,16 +115,16 @@ pub struct LiveStream {
     stride: u64,
 }
 
-/// Whether a file begins as a stream file does.
+/// Returns whether a file begins like a stream file.
 pub fn is_stream_file(path: &Path) -> bool {
     begins_as(path, FileKind::STREAM_FILE)
 }
 
 impl LiveStream {
-    /// Opens a stream file; `to_drain` if chunks are to be given back.
+    /// Opens a stream file; for writing, too, if `to_drain`, so that chunks can be given back.
     ///
     /// # Errors
-    /// It cannot be read, is no stream file, is not set up, or damaged in its head.
+    /// The file cannot be opened, is not a stream file, is not set up yet, or its header is damaged.
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
@@ -153,86 +152,69 @@ impl LiveStream {
         &self.path
     }
 
-    /// Its image.
+    /// Its image and process.
     pub fn head(&self) -> &StreamHead {
         &self.head
     }
 
-    /// Threads of which nothing was written so far, since there was no room.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Threads that have recorded nothing so far, because there was no room.
     pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
         let word = |at: u64| {
             let mut word = [0; 8];
-            self.exact(&mut word, at).map(|()| LostThreads(u64::from_le_bytes(word)))
+            self.read_exact(&mut word, at).map(|()| LostThreads(u64::from_le_bytes(word)))
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
-        (0..self.regions()?).try_fold(of_header, |sum, region| Ok(sum.plus(word(self.at(region, region_lost_offset(REGION_WORDS)))?)))
+        (0..self.regions()?)
+            .try_fold(of_header, |sum, region| Ok(sum.plus(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
-    /// Number of whole regions.
-    ///
-    /// # Errors
-    /// The file cannot be examined.
+    /// Number of complete regions.
     pub fn regions(&self) -> Result<u64, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.saturating_sub(self.regions_offset) / self.stride)
     }
 
-    /// Whether a part of the file is missing: it grows by whole regions.
-    ///
-    /// # Errors
-    /// The file cannot be examined.
+    /// Returns whether the file is truncated: it grows by whole regions.
     pub fn is_cut(&self) -> Result<bool, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.checked_sub(self.regions_offset).is_none_or(|regions| !regions.is_multiple_of(self.stride)))
     }
 
-    /// A chunk, if anything is in it.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Returns a chunk, or `None` if it is free or its header is damaged.
     pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<Chunk>, ProfileError> {
         let (header, is_intact) = self.header(region, slot)?;
         Ok((header.state != CHUNK_FREE && is_intact).then(|| Chunk::new(&header, (region, slot))))
     }
 
-    /// The header of a chunk, and whether it is as its program wrote it. That of a free one may be changing.
+    /// Reads the header of a chunk, and whether its checksum is right. The header of a free chunk may be changing.
     fn header(&self, region: u64, slot: u64) -> Result<(ChunkHeader, bool), ProfileError> {
         let mut bytes = [0; ChunkHeader::BYTES];
-        let mut readings = 0;
+        let mut reads = 0;
         loop {
-            self.exact(&mut bytes, self.chunk_at(region, slot))?;
+            self.read_exact(&mut bytes, self.chunk_offset(region, slot))?;
             let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
             let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
-            readings += 1;
-            // Read while it changed, one may have the state of its last contents and fields of the next.
-            if is_intact || header.state == CHUNK_FREE || readings == READINGS {
+            reads += 1;
+            // A header that was read while it changed may mix the old state with new fields.
+            if is_intact || header.state == CHUNK_FREE || reads == MAX_READS {
                 return Ok((header, is_intact));
             }
         }
     }
 
-    /// Where chunks are whose headers are damaged. What threads wrote there is lost.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Returns the offsets of the chunks whose headers are damaged. The events in them are lost.
     pub fn damaged_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut damaged = Vec::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
                 let (header, is_intact) = self.header(region, slot)?;
-                damaged.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_at(region, slot)));
+                damaged.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
             }
         }
         Ok(damaged)
     }
 
-    /// All chunks with something in them, by stream and place in it.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Returns all chunks that are in use, by thread and number.
     pub fn chunks(&self) -> Result<Vec<Chunk>, ProfileError> {
         let mut chunks = Vec::new();
         for region in 0..self.regions()? {
@@ -244,18 +226,15 @@ impl LiveStream {
         Ok(chunks)
     }
 
-    /// Of each thread the number of the chunk that it would write next, as far as the file still says it. A chunk that was given back
-    /// keeps its header until another is written in its place.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Returns, for each thread, the number after its last known chunk. A chunk that was given back keeps its header until it is reused, so
+    /// this includes chunks that are no longer in the file.
     pub(super) fn ends(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
                 let (header, is_intact) = self.header(region, slot)?;
                 if is_intact {
-                    let end = ends.entry(ThreadKey::of(&header)).or_default();
+                    let end = ends.entry(ThreadKey::from_header(&header)).or_default();
                     *end = (*end).max(header.sequence.saturating_add(1));
                 }
             }
@@ -263,15 +242,12 @@ impl LiveStream {
         Ok(ends)
     }
 
-    /// Appends a chunk's events, as [`Event::to_word`] has them; gives the number of words that are none.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// Appends a chunk's events to `into`, encoded by [`Event::to_word`]. Returns the number of words that are not events.
     pub fn read_events(&self, chunk: &Chunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
         let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
-        self.exact(&mut bytes, self.chunk_at(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
+        self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
         let mut damaged = 0;
-        // A word that is 0 before others is of an event that a signal handler came before, and that was never written.
+        // A zero before other words is an event that was interrupted by a signal handler and never written.
         for word in bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).filter(|w| *w != 0) {
             match Event::from_word(word, chunk.template).filter(|e| self.is_event(*e)) {
                 Some(event) => into.push(event.to_word()),
@@ -291,18 +267,16 @@ impl LiveStream {
     }
 
     /// Gives a chunk back to its program.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn give_back(&self, chunk: &Chunk) -> Result<(), ProfileError> {
-        let at = self.chunk_at(chunk.place.0, chunk.place.1);
+        let at = self.chunk_offset(chunk.place.0, chunk.place.1);
         self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), at).map_err(ProfileError::io(&self.path, "write"))
     }
 
-    /// What a flight recorder has of each thread, by process and beginning. Of a whole program: what was not drained.
+    /// Returns what a flight recorder holds of each thread, by process and start time. In a file that was drained, that is what the drain
+    /// has not taken yet.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged.
+    /// The file cannot be read, or the header of a chunk is damaged.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
         if let Some(offset) = self.damaged_chunks()?.first() {
             let what = "the header of a chunk".into();
@@ -312,12 +286,12 @@ impl LiveStream {
         chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.thread(chunks)).collect()
     }
 
-    /// What a thread's chunks have. Of one that goes on meanwhile, the chunks of a moment behind the call, if one of [`READINGS`] readings
-    /// finds the last one still there; else no events.
+    /// Reads the events in a thread's chunks. If the thread keeps running, the reading is repeated up to [`MAX_READS`] times until its last
+    /// chunk survives one; otherwise no events are returned.
     fn thread(&self, chunks: &[Chunk]) -> Result<LiveThread, ProfileError> {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
-        for _ in 0..READINGS {
+        for _ in 0..MAX_READS {
             let mut kept = self.unchanged(&seen)?;
             if let Some((last, newest)) = kept.last_mut()
                 && seen.last().is_some_and(|seen| seen.sequence == last.sequence)
@@ -326,9 +300,9 @@ impl LiveStream {
                 let mut again = Vec::new();
                 self.read_events(last, &mut again)?;
                 let is_running = again != *newest || self.chunk(last.place.0, last.place.1)?.as_ref() != Some(last);
-                // A reading that goes on while events are written may lack one of them and have the next.
+                // A reading during writes may miss an event and see the one after it: only the common beginning is certain.
                 newest.truncate(newest.iter().zip(&again).take_while(|(one, other)| one == other).count());
-                // What comes before a gap is not the end.
+                // Only the chunks after the last gap are the end of the stream.
                 let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
                 let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
@@ -340,7 +314,7 @@ impl LiveStream {
         Ok(LiveThread { key, frames: Vec::new(), events: Vec::new(), earlier, is_running: true })
     }
 
-    /// The chunks that are still what they were when their events were read, with these.
+    /// Returns the chunks that did not change while their events were read, with their events.
     fn unchanged(&self, chunks: &[Chunk]) -> Result<Vec<(Chunk, Vec<u32>)>, ProfileError> {
         let mut kept = Vec::new();
         for chunk in chunks {
@@ -354,17 +328,17 @@ impl LiveStream {
         Ok(kept)
     }
 
-    /// Slots of the frames of the thread that wrote a chunk, if its region is still its own.
+    /// Returns the slots of the live frames of the thread that wrote a chunk; none if its region was taken over by another thread.
     fn frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
         for region in 0..self.regions()? {
             let mut head = [0; size_of::<RegionStream>()];
-            self.exact(&mut head, self.at(region, 0))?;
+            self.read_exact(&mut head, self.region_offset(region, 0))?;
             let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&head).expect("as many bytes as a header has");
             if (ThreadKey { process, started_ns, thread }) != chunk.key {
                 continue;
             }
             let mut slots = vec![0; (SHADOW_BYTES - HEADER_BYTES + 4) as usize];
-            self.exact(&mut slots, self.at(region, HEADER_BYTES))?;
+            self.read_exact(&mut slots, self.region_offset(region, HEADER_BYTES))?;
             let words = slots.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes")));
             let frames = words.take_while(|w| *w != 0).filter_map(|w| Event::from_word(w, chunk.template));
             return Ok(frames.filter(|e| self.is_event(*e)).collect());
@@ -372,15 +346,15 @@ impl LiveStream {
         Ok(Vec::new())
     }
 
-    fn at(&self, region: u64, offset: u64) -> u64 {
+    fn region_offset(&self, region: u64, offset: u64) -> u64 {
         self.regions_offset + region * self.stride + offset
     }
 
-    fn chunk_at(&self, region: u64, slot: u64) -> u64 {
-        self.at(region, RING_OFFSET + slot * CHUNK_BYTES)
+    fn chunk_offset(&self, region: u64, slot: u64) -> u64 {
+        self.region_offset(region, RING_OFFSET + slot * CHUNK_BYTES)
     }
 
-    fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
+    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(ProfileError::io(&self.path, "read"))
     }
 }

@@ -1,18 +1,9 @@
-//! Streams as they are kept.
+//! Stream logs: the compressed streams of a run's threads.
 //!
-//! A log is a file of the [container](trodden_container): a section with the [`StreamHead`], then one for each *frame*. The subject of a
-//! frame is its thread (number, process, beginning), its index has the other fields of the [`FrameHead`].
-//!
-//! A frame has what one thread wrote to consecutive chunks. Its content is a *window*, a grammar of [`Symbol`]s
-//! ([`trodden_sequence::grammar::Window`]), or *events* as [`Event::to_word`] has them, u32 each. A log of a finished recording has windows
-//! only; events are in the journals of windows that were not closed yet ([`super::builder`]).
-//!
-//! A frame may be there twice, or in a window and in a journal, where the recorder was killed: readers put frames in order and take each
-//! chunk once. A frame that is cut off at the end is what was being written then; its chunks are still in the journal or the stream file.
-//! Where no frame begins although one should, the file is damaged: readers go on with the next frame that begins anywhere behind
-//! ([`StreamLog::damaged_bytes`]). A frame whose content is damaged is an error when it is asked for.
-//!
-//! Memory: of writing, nothing but the frame; of reading, an entry of 100 bytes for each frame, and the frames that are asked for.
+//! A log is a [container](trodden_container) file: a section with the [`StreamHead`], then one section per *frame*, with what one thread
+//! wrote to consecutive chunks ([`FrameHead`]). The section's subject is the thread; its index has the other fields of the frame's head. A
+//! frame holds a *window* (a grammar of [`Symbol`]s) or *events* ([`Event::to_word`], u32 each). The log of a finished recording has
+//! windows only; events are in the journals of open windows ([`super::builder`]).
 
 use super::live::{StreamHead, ThreadKey};
 use super::symbol::{Depth, Symbol};
@@ -37,22 +28,22 @@ const HEAD: u32 = 1;
 const EVENTS: u32 = 2;
 /// Tag of a frame that is a window.
 const WINDOW: u32 = 3;
-/// Bytes of a frame's index: seven numbers.
+/// Size of a frame's index in bytes: seven numbers.
 const FRAME_INDEX: usize = 7 * 8;
-/// Bytes of a frame before its content.
+/// Number of bytes before a frame's content.
 const FRAME_HEAD: usize = SECTION_HEAD + FRAME_INDEX;
-/// Bytes before the content of the first section.
-const HEADS: usize = HEAD_BYTES + SECTION_HEAD;
-/// Bytes that are searched for a frame at a time.
-const SEARCHED: usize = 1 << 16;
-/// Level of zstd for the head.
+/// Number of bytes before the content of the first section.
+const FIRST_CONTENT: usize = HEAD_BYTES + SECTION_HEAD;
+/// Number of bytes that are searched for a frame at a time.
+const SEARCH_BLOCK: usize = 1 << 16;
+/// zstd level of the stream head.
 const HEAD_LEVEL: i32 = 3;
-/// Level of zstd for events, which are written while the program may wait.
+/// zstd level of events: low, since the program may be waiting while they are written.
 const EVENTS_LEVEL: i32 = 1;
-/// The same for windows, which are written seldom.
+/// zstd level of windows, which are rarely written.
 const WINDOW_LEVEL: i32 = 6;
 
-/// What a frame has.
+/// Kind of a frame's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogContent {
     /// Events, one after another.
@@ -61,24 +52,24 @@ pub enum LogContent {
     Window,
 }
 
-/// Of a frame: what one thread wrote to consecutive chunks.
+/// Description of a frame: what one thread wrote to consecutive chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// What it has.
+    /// Kind of its content.
     pub content: LogContent,
-    /// Whose it is.
+    /// The thread.
     pub key: ThreadKey,
-    /// Process that was forked, if the stream began so.
+    /// Process that forked this one, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Number of the first chunk.
     pub sequence: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Events lost before it.
+    /// Number of events lost before it.
     pub lost: u64,
     /// Number of events, or of symbols.
     pub events: u64,
-    /// Frames that are live behind a window.
+    /// Depth of the stack of frames at the end of a window.
     pub depth: Depth,
 }
 
@@ -91,10 +82,7 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Makes a log.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Creates a log.
     pub fn create(path: &Path, head: &StreamHead) -> Result<LogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
@@ -103,20 +91,14 @@ impl LogWriter {
         Ok(log)
     }
 
-    /// Goes on with a log that was made before.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Opens an existing log to append to it.
     pub fn reopen(path: &Path) -> Result<LogWriter, ProfileError> {
         let file = OpenOptions::new().append(true).open(path).map_err(ProfileError::io(path, "write"))?;
         let bytes = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
         Ok(LogWriter { path: path.to_owned(), file, bytes })
     }
 
-    /// Appends a frame of that content, not compressed yet.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Compresses `content` and appends it as a frame.
     pub fn append(&mut self, head: &FrameHead, content: &[u8]) -> Result<(), ProfileError> {
         let level = match head.content {
             LogContent::Events => EVENTS_LEVEL,
@@ -145,7 +127,7 @@ impl LogWriter {
         self.write(&section.to_bytes_of_packed(packed, unpacked))
     }
 
-    /// Its file.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -163,13 +145,18 @@ impl LogWriter {
 }
 
 /// A log that is read.
+///
+/// If the recorder was killed, a frame may occur twice, or in both a window and a journal: readers sort frames and take each chunk once. A
+/// frame that is truncated by the end of the file was being written then; its chunks are still in the journal or the stream file. Where
+/// bytes are damaged, reading continues at the next frame ([`StreamLog::damaged_bytes`]); a frame with damaged content is an error when it
+/// is read.
 #[derive(Debug)]
 pub struct StreamLog {
     path: PathBuf,
     file: File,
     head: StreamHead,
     threads: Vec<ThreadLog>,
-    /// Whether its end is cut off.
+    /// Whether the file ends within a frame.
     is_cut: bool,
     damaged_bytes: u64,
 }
@@ -177,13 +164,13 @@ pub struct StreamLog {
 /// The stream of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadLog {
-    /// Whose it is.
+    /// The thread.
     pub key: ThreadKey,
-    /// Process that was forked, if the stream began so.
+    /// Process that forked this one, if the stream began with a fork.
     pub parent: Option<u32>,
-    /// Symbols that there are.
+    /// Number of its symbols in the log.
     pub events: u64,
-    /// Events that were lost.
+    /// Number of events that were lost.
     pub lost: u64,
     frames: Vec<FramePlace>,
 }
@@ -204,9 +191,9 @@ impl ThreadLog {
 struct FramePlace {
     head: FrameHead,
     section: SectionHead,
-    /// Where its content begins.
+    /// Offset of its content.
     offset: u64,
-    /// Symbols of the thread before it.
+    /// Number of the thread's symbols before it.
     before: u64,
 }
 
@@ -218,28 +205,28 @@ pub(super) struct PackedFrame {
 }
 
 impl StreamLog {
-    /// Opens a log.
+    /// Opens a log and finds its frames.
     ///
     /// # Errors
-    /// It cannot be read, or is no log.
+    /// The file cannot be read, is not a log, is of another version, or its stream head is damaged.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "log of a stream", what };
+        let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stream log", what };
         let damaged = |error: SectionError| ProfileError::Damaged {
             path: path.to_owned(),
             offset: HEAD_BYTES as u64,
-            what: format!("the description of the program: {error}"),
+            what: format!("description of the program: {error}"),
         };
         let mut begin = Vec::new();
-        (&file).take(HEADS as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+        (&file).take(FIRST_CONTENT as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
         match expect_head(&begin, FileKind::STREAM_LOG, VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, known, .. }) => {
                 let (found, known) = (found.into(), known.into());
-                return Err(ProfileError::Version { path: path.to_owned(), kind: "log of a stream", found, known });
+                return Err(ProfileError::Version { path: path.to_owned(), kind: "stream log", found, known });
             }
             Err(FileError::Head(HeadError::Earlier)) => {
-                return Err(ProfileError::Earlier { path: path.to_owned(), kind: "log of a stream" });
+                return Err(ProfileError::Earlier { path: path.to_owned(), kind: "stream log" });
             }
             Err(error) => return Err(foreign(error.to_string())),
         }
@@ -256,53 +243,50 @@ impl StreamLog {
         Ok(log)
     }
 
-    /// Its file.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The image.
+    /// Its image and process.
     pub fn head(&self) -> &StreamHead {
         &self.head
     }
 
-    /// Whether the end of the log is cut off.
+    /// Returns whether the log ends within a frame.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Bytes of frames that cannot be read, since their heads are damaged: which threads' they were is not known.
+    /// Number of bytes that belong to no readable frame. Which threads they belonged to is unknown.
     pub fn damaged_bytes(&self) -> u64 {
         self.damaged_bytes
     }
 
-    /// The threads, by process and beginning.
+    /// The threads, by process and start time.
     pub fn threads(&self) -> &[ThreadLog] {
         &self.threads
     }
 
-    /// The grammar of a thread's window, as it is stored; of numbers of [`Symbol`]s.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is damaged.
+    /// Returns the grammar of a thread's window. Its symbols are the numbers of [`Symbol`]s.
     pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
         let damaged = |what: String| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what };
         if frame.head.content != LogContent::Window {
-            return Err(damaged("events in the place of a window: it is a journal, which `trodden import` reads".into()));
+            return Err(damaged("events where a window is expected; the file is a journal, which `trodden import` reads".into()));
         }
         let (window, _) = read_window(&content).map_err(|e| damaged(e.to_string()))?;
         if window.grammar.len() != frame.head.events {
-            return Err(damaged(format!("{} symbols, {} were announced", window.grammar.len(), frame.head.events)));
+            return Err(damaged(format!("a window of {} symbols whose head says {}", window.grammar.len(), frame.head.events)));
         }
         Ok(window.grammar)
     }
 
-    /// A thread's windows as one grammar. Nothing is expanded, and no grammar rebuilt.
+    /// Joins a thread's windows into one grammar, without expanding them.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or its grammars are too large together.
+    /// The file cannot be read, is damaged, or the joined grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
         let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
         if let [window] = windows.as_slice() {
@@ -311,10 +295,7 @@ impl StreamLog {
         Grammar::concatenated(&windows).map_err(|e| ProfileError::Damaged { path: self.path.clone(), offset: 0, what: e.to_string() })
     }
 
-    /// Calls `visit` with a thread's symbols from number `from` on, in order, while it says so.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is damaged.
+    /// Calls `visit` with a thread's symbols in order, from number `from` on, until it returns false.
     pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
         let first = thread.frames.partition_point(|f| f.before + f.head.events <= from);
         for number in first..thread.frames.len() {
@@ -329,7 +310,7 @@ impl StreamLog {
         Ok(())
     }
 
-    /// Calls `visit` with a thread's frames as they are in the file, in order.
+    /// Calls `visit` with a thread's frames, still compressed, in order.
     pub(super) fn visit_frames(
         &self,
         thread: &ThreadLog,
@@ -353,7 +334,7 @@ impl StreamLog {
     }
 
     fn damaged(&self, frame: &FramePlace, error: &SectionError) -> ProfileError {
-        ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: format!("the content of a frame: {error}") }
+        ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: format!("content of a frame: {error}") }
     }
 
     fn find_frames(&mut self, mut at: u64) -> Result<Vec<FramePlace>, ProfileError> {
@@ -365,7 +346,7 @@ impl StreamLog {
                     at = place.offset + place.section.packed_length();
                     frames.push(place);
                 }
-                FoundFrame::Cut => {
+                FoundFrame::Truncated => {
                     self.is_cut = true;
                     break;
                 }
@@ -379,26 +360,26 @@ impl StreamLog {
         Ok(frames)
     }
 
-    /// What begins at an offset of a file of that length.
+    /// Examines what begins at an offset of a file of length `end`.
     fn frame_at(&self, at: u64, end: u64) -> Result<FoundFrame, ProfileError> {
         if end - at < FRAME_HEAD as u64 {
-            return Ok(FoundFrame::Cut);
+            return Ok(FoundFrame::Truncated);
         }
         let mut bytes = [0; FRAME_HEAD];
         self.file.read_exact_at(&mut bytes, at).map_err(ProfileError::io(&self.path, "read"))?;
         Ok(match place(&bytes, at + FRAME_HEAD as u64) {
             None => FoundFrame::Damaged,
-            Some(place) if place.offset + place.section.packed_length() > end => FoundFrame::Cut,
+            Some(place) if place.offset + place.section.packed_length() > end => FoundFrame::Truncated,
             Some(place) => FoundFrame::Whole(place),
         })
     }
 
-    /// Where the next frame begins from an offset on; `end`, if none does.
+    /// Searches for a frame from an offset on; returns `end` if there is none.
     fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
-        let mut bytes = vec![0; SEARCHED];
+        let mut bytes = vec![0; SEARCH_BLOCK];
         let mut at = from;
         while at + (FRAME_HEAD as u64) <= end {
-            let length = (end - at).min(SEARCHED as u64) as usize;
+            let length = (end - at).min(SEARCH_BLOCK as u64) as usize;
             self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
             match find_marker(&bytes[..length]) {
                 Some(index) => {
@@ -408,7 +389,7 @@ impl StreamLog {
                     }
                     at = here + 1;
                 }
-                // A frame may begin in the last bytes.
+                // The marker may begin within the last bytes of this block.
                 None => at += (length - MARKER.len() + 1) as u64,
             }
         }
@@ -416,38 +397,35 @@ impl StreamLog {
     }
 }
 
-/// What begins where a frame is expected.
+/// What was found where a frame is expected.
 enum FoundFrame {
     Whole(FramePlace),
-    /// The beginning of one, and the file's end.
-    Cut,
+    /// A frame that is truncated by the end of the file.
+    Truncated,
     Damaged,
 }
 
-/// Whether a log has no more than a part of its head, as one that is being made.
-///
-/// # Errors
-/// It cannot be read.
-pub(super) fn is_begun(path: &Path) -> Result<bool, ProfileError> {
+/// Returns whether a log ends within its stream head, because its writer was killed while it created the log.
+pub(super) fn is_incomplete_head(path: &Path) -> Result<bool, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
     let mut begin = Vec::new();
-    (&file).take(HEADS as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
-    if begin.len() < HEADS {
+    (&file).take(FIRST_CONTENT as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+    if begin.len() < FIRST_CONTENT {
         return Ok(true);
     }
     let is_log = expect_head(&begin, FileKind::STREAM_LOG, VERSION).is_ok();
     Ok(is_log && SectionHead::read(&begin[HEAD_BYTES..]).is_ok_and(|head| HEAD_BYTES as u64 + head.length() > length))
 }
 
-/// The events of a frame that has events.
+/// Decompresses a frame of events.
 pub(super) fn words(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>, ProfileError> {
     let damaged = |error: SectionError| ProfileError::Damaged { path: path.to_owned(), offset: 0, what: error.to_string() };
     let bytes = frame.section.unpack(&frame.packed).map_err(damaged)?;
     Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).collect())
 }
 
-/// The frame whose head and index are `bytes`, and whose content begins at `offset`.
+/// Parses the head and index in `bytes` of a frame whose content begins at `offset`; `None` if they are damaged.
 fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
     let section = SectionHead::read(bytes).ok()?;
     let content = match section.tag {
@@ -475,7 +453,7 @@ fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
     Some(FramePlace { head, section, offset, before: 0 })
 }
 
-/// Puts frames in order, each once.
+/// Groups frames by thread, sorts them, and drops duplicates.
 fn threads(mut frames: Vec<FramePlace>) -> Vec<ThreadLog> {
     frames.sort_by_key(|f| (f.head.key, f.head.sequence, std::cmp::Reverse(f.head.chunks)));
     let mut threads = Vec::new();

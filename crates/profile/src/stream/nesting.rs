@@ -1,14 +1,9 @@
-//! Events to frames: who called whom from where, what returned, what was unwound.
+//! Reconstructs a thread's stack of frames from its events: who called whom from where, what returned, what was unwound.
 //!
-//! The rules, for a thread's events in order:
-//!
-//! - *enter*: a frame of the function, called by the top frame where that came to a call last;
-//! - *path*: of the top frame. If that is of another function, frames are gone that could not say so (their stack was
-//!   switched, or the stream began later): those above the nearest frame of the function, or the function's frame was not seen to begin.
-//!   Both are counted ([`Unclear`]), and neither happens in a program of one stack whose stream is whole;
-//! - *unwound*: so many frames are gone by an exception or `longjmp`.
-//!
-//! Complexity: constant for each event, but for frames that are unwound.
+//! - *Enter* pushes a frame, called by the top frame at the last call that it reached.
+//! - *Path* belongs to the top frame. If it is of another function, frames disappeared unnoticed (their stack was switched) or were never
+//!   seen to begin. Both are counted ([`Unclear`]); neither happens in a complete stream of a program that does not switch stacks.
+//! - *Unwound* pops frames that an exception or `longjmp` left.
 
 use super::places::{FunctionPlace, PathRole, Places};
 use super::symbol::Symbol;
@@ -18,36 +13,36 @@ use super::symbol::Symbol;
 pub struct StreamActivation {
     /// Its function.
     pub function: FunctionPlace,
-    /// The caller's counter at the call: its path up to there. `None`: unknown, or no instrumented function called it.
+    /// The caller's counter for its path up to the call. `None` if unknown, or if no instrumented function called it.
     pub call: Option<u32>,
-    /// The counter of its own path up to its last call, if it made one since its path began.
+    /// The counter of its own path up to its last call, if it has made a call since that path began.
     pub at: Option<u32>,
 }
 
-/// What an event did.
+/// Effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NestingStep {
     /// A function began.
     Entered(StreamActivation),
-    /// A path of the frame at this depth (from 1): its counter, and its role.
+    /// A path of a live frame.
     Path {
         /// The counter.
         counter: u32,
-        /// What it says.
+        /// What the event says of the frame.
         role: PathRole,
-        /// Depth of the frame.
+        /// Depth of the frame; the outermost one has depth 1.
         depth: usize,
     },
-    /// So many frames were unwound.
+    /// Number of frames that were unwound.
     Unwound(usize),
-    /// The unit has no map.
+    /// The event's unit has no map.
     Unknown,
 }
 
-/// What is not known from the events.
+/// Number of frames whose beginning or end the events do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unclear {
-    /// Frames that went without a word.
+    /// Frames that disappeared without an event.
     pub vanished: u64,
     /// Frames that were not seen to begin.
     pub unseen: u64,
@@ -62,12 +57,13 @@ pub struct Nesting<'p, 'a> {
 }
 
 impl<'p, 'a> Nesting<'p, 'a> {
-    /// No frames yet.
+    /// Starts without frames.
     pub fn new(places: &'p Places<'a>) -> Nesting<'p, 'a> {
         Nesting { places, frames: Vec::new(), unclear: Unclear::default() }
     }
 
-    /// In the midst of a stream, where frames are live, outermost first: each by a counter of its function. Their calls are not known.
+    /// Starts in the middle of a stream with live frames, outermost first, each given by a counter of its function. Their calls are
+    /// unknown.
     pub fn within(places: &'p Places<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| places.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
@@ -79,12 +75,12 @@ impl<'p, 'a> Nesting<'p, 'a> {
         &self.frames
     }
 
-    /// What is not known so far.
+    /// Number of frames so far whose beginning or end is unknown.
     pub fn unclear(&self) -> Unclear {
         self.unclear
     }
 
-    /// Takes the next symbol.
+    /// Processes the next symbol.
     pub fn feed(&mut self, symbol: Symbol) -> NestingStep {
         match symbol {
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {

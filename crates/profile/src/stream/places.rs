@@ -1,4 +1,4 @@
-//! Counters of an image to functions and their paths.
+//! Maps the counters of an image to functions and paths.
 
 use super::live::StreamHead;
 use crate::model::ImageProfile;
@@ -7,40 +7,40 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_unit::{EdgeKind, FunctionMap, UnitMap};
 
-/// A function of an image: its unit's place in the profile, and its place in the unit.
+/// A function of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionPlace {
-    /// Place of its unit among the image's.
+    /// Index of its unit in the image.
     pub unit: usize,
-    /// Its place among the unit's functions.
+    /// Its index in the unit.
     pub function: usize,
 }
 
 /// What a path's event says of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathRole {
-    /// The frame came to a call; its path goes on.
+    /// The frame reached a call, and its path continues after it.
     Call,
-    /// The path ended, the frame goes on: a loop's back edge, or another cut.
+    /// The path ended and the frame continues: at a back edge or another cut.
     Goes,
     /// The path ended at a call that does not return.
     Stops,
-    /// The frame is left: the function returned, made a tail call, or passed an exception on.
+    /// The frame was left: the function returned, made a tail call, or passed an exception on.
     Leaves,
 }
 
-/// The functions of an image by their counters.
+/// Finds the functions and paths of an image's counters.
 #[derive(Debug)]
 pub struct Places<'a> {
     image: &'a ImageProfile,
-    /// First counter in the image, number of counters, function; ascending.
+    /// First counter, number of counters, function; ascending.
     ranges: Vec<(u32, u32, FunctionPlace)>,
     roles: RefCell<HashMap<u32, Option<PathRole>>>,
     walks: RefCell<HashMap<FunctionPlace, Option<Walks<'a>>>>,
 }
 
 impl<'a> Places<'a> {
-    /// Of an image whose maps have a path for each event ([`ImageProfile::of_events`]).
+    /// Indexes an image whose maps have a path for each event ([`ImageProfile::of_events`]).
     pub fn new(head: &StreamHead, image: &'a ImageProfile) -> Places<'a> {
         let mut ranges = Vec::new();
         for (place, unit) in image.units.iter().enumerate() {
@@ -53,24 +53,24 @@ impl<'a> Places<'a> {
         Places { image, ranges, roles: RefCell::default(), walks: RefCell::default() }
     }
 
-    /// The function and path of a counter. `None`: its unit has no map.
+    /// Returns the function and path ID of a counter, or `None` if its unit has no map.
     pub fn path(&self, counter: u32) -> Option<(FunctionPlace, u64)> {
-        let behind = self.ranges.partition_point(|r| r.0 <= counter);
-        let (first, counters, place) = *self.ranges.get(behind.checked_sub(1)?)?;
+        let after = self.ranges.partition_point(|r| r.0 <= counter);
+        let (first, counters, place) = *self.ranges.get(after.checked_sub(1)?)?;
         (counter - first < counters).then(|| (place, u64::from(counter - first)))
     }
 
-    /// A function's map.
+    /// The map of a function.
     pub fn function(&self, place: FunctionPlace) -> &'a FunctionMap {
         &self.image.units[place.unit].map.functions[place.function]
     }
 
-    /// The map of its unit.
+    /// The map of a function's unit.
     pub fn unit(&self, place: FunctionPlace) -> &'a UnitMap {
         &self.image.units[place.unit].map
     }
 
-    /// A path's blocks, beginning and end. `None`: there is no such path, or its function's map is damaged.
+    /// Returns a path's blocks, beginning and end; `None` if there is no such path, or its function's map is damaged.
     pub fn walk(&self, counter: u32) -> Option<(FunctionPlace, PathWalk)> {
         let (place, id) = self.path(counter)?;
         let mut walks = self.walks.borrow_mut();
@@ -78,7 +78,7 @@ impl<'a> Places<'a> {
         Some((place, walks.as_ref()?.walk(id)?))
     }
 
-    /// What the event of a path says of its frame.
+    /// Returns what the event of a path says of its frame; `None` as for [`Places::walk`].
     pub fn role(&self, counter: u32) -> Option<PathRole> {
         if let Some(known) = self.roles.borrow().get(&counter) {
             return *known;

@@ -1,10 +1,9 @@
-//! Interprocedural segments read off a stream: every call with the caller's path up to it, and what the callee's first path is.
+//! Counts interprocedural segments in a stream: each call with the caller's path up to it and the callee's first path
+//! ([`trodden_unit::segments`]).
 //!
-//! What a segment is: [`trodden_unit::segments`]. An *enter* event says which path of the caller came to the call; whether that path's last
-//! block can have made the call is in the map ([`trodden_unit::BlockCall`]). Else a function that is not instrumented made it, and it is
-//! on no segment. A path that is left by a tail call is the caller's where its last block makes that call.
-//!
-//! Complexity: constant for each event, with a hash table of the chains that occurred.
+//! An *enter* event says which path of the caller reached the call. The map says whether that path's last block may have called the
+//! function ([`trodden_unit::BlockCall`]); otherwise an uninstrumented function did, and the call is on no segment. After a tail call, the
+//! path that was left is the caller's.
 
 use super::nesting::{Nesting, NestingStep};
 use super::places::{FunctionPlace, PathRole, Places};
@@ -13,7 +12,7 @@ use crate::paths::Beginning;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
-/// A chain of callers' paths, by its place in a list; the first is empty.
+/// Index of a chain of callers' paths in `chains`; the first chain is empty.
 type ChainId = u32;
 const NO_CALLERS: ChainId = 0;
 
@@ -23,29 +22,29 @@ pub struct SegmentReader<'p, 'a> {
     nesting: Nesting<'p, 'a>,
     depth: usize,
     frames: Vec<FrameChain>,
-    /// A frame that was left by a tail call: its chain, and its path.
+    /// The frame that was just left by a tail call: the chain that led to the call, and its path.
     tail: Option<(ChainId, u32)>,
     chains: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, ChainId>,
-    /// Chains by what they are made of.
+    /// Memo of `extend`: the chain that results from a chain and one more call.
     extended: HashMap<(ChainId, u32), ChainId>,
     counts: HashMap<(ChainId, u32), u64>,
     calls: HashMap<(u32, FunctionPlace), bool>,
     tails: HashMap<u32, bool>,
 }
 
-/// What led to a frame.
+/// The calls that led to a frame.
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,
-    /// No back edge has been taken yet.
+    /// Whether it is still on its first path, so that no back edge was taken.
     is_first: bool,
-    /// What leads to the frame's own calls: the same while the path is the first.
+    /// The chain for the frame's own calls: `callers` during the first path, else empty.
     leads: ChainId,
 }
 
 impl<'p, 'a> SegmentReader<'p, 'a> {
-    /// Nothing is read yet; chains have up to `depth` calls.
+    /// Starts with an empty count; chains have at most `depth` calls.
     pub fn new(places: &'p Places<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
             places,
@@ -62,7 +61,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         }
     }
 
-    /// Takes the next symbol.
+    /// Processes the next symbol.
     pub fn feed(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
         match self.nesting.feed(symbol) {
@@ -74,7 +73,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,
                 };
-                // The frame of a process that forked may have taken back edges: its path says so, if it is known.
+                // A frame that was inherited by fork may have taken back edges already; its path says so, if known.
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
                 self.frames.push(FrameChain { callers, is_first, leads: if is_first { callers } else { NO_CALLERS } });
@@ -100,7 +99,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         }
     }
 
-    /// The counts, of an image in a list.
+    /// Returns the counts, by the paths of the image's functions.
     pub fn finish(self) -> SegmentCounts {
         let path = |counter: &u32| self.places.path(*counter).map(|(function, path)| FunctionPath { function, path });
         let mut counts = SegmentCounts::new();
@@ -113,7 +112,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         counts
     }
 
-    /// The chain with one more call, without what is too far out.
+    /// Appends a call to a chain and drops the outermost ones beyond the maximum depth.
     fn extend(&mut self, callers: ChainId, path: u32) -> ChainId {
         if let Some(known) = self.extended.get(&(callers, path)) {
             return *known;
@@ -129,7 +128,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         number
     }
 
-    /// Whether the last block of a path calls a function, or may.
+    /// Returns whether the last block of a path may call a function.
     fn may_call(&mut self, path: u32, callee: FunctionPlace) -> bool {
         let places = self.places;
         *self.calls.entry((path, callee)).or_insert_with(|| {

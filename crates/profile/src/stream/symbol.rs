@@ -1,29 +1,29 @@
-//! Symbols: events as they are kept, each with one meaning whatever stands before it.
+//! Symbols: the events of a stream in a form whose meaning does not depend on the context.
 //!
-//! What a thread writes names the depth of a frame to which control came back ([`Event::Resume`]); how many frames went then depends on all
-//! that came before. A symbol has that number instead ([`Symbol::Unwound`]). So a grammar's rule does the same to the stack of frames
-//! wherever it occurs, and questions about frames are answered on rules.
+//! A thread's events give the depth of the frame to which control returned ([`Event::Resume`]), so the number of frames that were unwound
+//! depends on everything before. A symbol has that number instead ([`Symbol::Unwound`]). A grammar rule thus does the same to the stack of
+//! frames wherever it occurs, and questions about frames can be answered on rules.
 
 use trodden_sequence::grammar::FrameEffect;
 use trodden_wire::stream::{Event, TAG_ENTER, TAG_EXIT, TAG_INHERITED, TAG_MASK, TAG_PATH, TAG_RESUME};
 
-/// An event of a stream that is kept.
+/// An event in a stream log. Counters are those of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
-    /// A path ended, or came to a call; its frame goes on: its counter in the image.
+    /// A path ended or reached a call, and its frame continues.
     Path(u32),
-    /// A path ended, and with it the frame.
+    /// A path ended, and its frame with it.
     Exit(u32),
-    /// A function began: its first counter.
+    /// A function began; its first counter.
     Enter(u32),
-    /// So many frames were unwound.
+    /// Number of frames that were unwound.
     Unwound(u32),
-    /// The process that forked had a frame: a counter of its function.
+    /// A live frame of the process that forked; a counter of its function.
     Inherited(u32),
 }
 
 impl Symbol {
-    /// As a symbol of a grammar.
+    /// Encodes it as a symbol of a grammar.
     pub fn to_number(self) -> u64 {
         let (value, tag) = match self {
             Symbol::Path(counter) => (counter, TAG_PATH),
@@ -35,7 +35,7 @@ impl Symbol {
         u64::from(value) << 3 | u64::from(tag)
     }
 
-    /// Reads what [`Symbol::to_number`] gives. `None`: the number is no symbol.
+    /// Decodes a number; `None` if it stands for no symbol.
     pub fn from_number(number: u64) -> Option<Symbol> {
         let value = u32::try_from(number >> 3).ok()?;
         match number as u32 & TAG_MASK {
@@ -48,7 +48,7 @@ impl Symbol {
         }
     }
 
-    /// The path whose counter would have been counted.
+    /// Returns the path counter that a counting build would have incremented.
     pub fn counted(self) -> Option<u32> {
         match self {
             Symbol::Path(counter) | Symbol::Exit(counter) => Some(counter),
@@ -56,7 +56,7 @@ impl Symbol {
         }
     }
 
-    /// What it does to the stack of frames.
+    /// Its effect on the stack of frames.
     pub fn effect(self) -> FrameEffect {
         match self {
             Symbol::Path(_) => FrameEffect::default(),
@@ -67,24 +67,24 @@ impl Symbol {
     }
 }
 
-/// Follows the number of live frames of a thread, by which depths in events become numbers of frames.
+/// Tracks the number of a thread's live frames, to turn depths into numbers of unwound frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Live frames.
+    /// Number of live frames.
     pub frames: u64,
-    /// Whether depths in events are these: not behind a gap in the stream.
+    /// Whether the depths in events count the same frames; false after a gap in the stream.
     pub is_known: bool,
 }
 
 impl Default for Depth {
-    /// At a stream's beginning.
+    /// The beginning of a stream.
     fn default() -> Depth {
         Depth { frames: 0, is_known: true }
     }
 }
 
 impl Depth {
-    /// The symbol of the next event; `None` where nothing happened.
+    /// Converts the next event; `None` if it has no effect.
     #[inline]
     pub fn symbol(&mut self, event: Event) -> Option<Symbol> {
         match event {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_are_read_as_they_were_written() {
+    fn symbols_survive_encoding() {
         for value in [0, 1, 7, 1 << 20, u32::MAX >> 3, u32::MAX] {
             for symbol in [Symbol::Path, Symbol::Exit, Symbol::Enter, Symbol::Unwound, Symbol::Inherited].map(|make| make(value)) {
                 assert_eq!(Symbol::from_number(symbol.to_number()), Some(symbol));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn depths_become_numbers_of_frames() {
+    fn resume_depths_become_numbers_of_unwound_frames() {
         let mut depth = Depth::default();
         let events = [Event::Inherited(9), Event::Enter(1), Event::Enter(5), Event::Enter(5), Event::Resume(2), Event::Resume(2)];
         let symbols: Vec<_> = events.into_iter().filter_map(|e| depth.symbol(e)).collect();

@@ -1,4 +1,4 @@
-//! What the tests of this crate make: units, profiles, raw files, images.
+//! Builds units, profiles, raw files and images for the tests of this crate.
 #![allow(dead_code, unused_imports)]
 
 mod profiles;
@@ -13,18 +13,18 @@ use trodden_unit::{Frame, Identity};
 use trodden_wire::layout::Layout;
 use trodden_wire::{RAW_VERSION, RawHeader, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 
-/// A raw file in the making.
+/// Builder of raw files.
 pub struct RawFile {
     /// Path of the image.
     pub image: String,
-    /// Units: identity, first counter, counters.
+    /// Units: identity, first counter, number of counters.
     pub units: Vec<(Identity, u64, u64)>,
-    /// For each region its counters that are not zero.
+    /// The nonzero counters of each region.
     pub regions: Vec<BTreeMap<u64, u64>>,
 }
 
 impl RawFile {
-    /// A file for the units of an image, one behind the other with gaps of one counter.
+    /// Creates a file for the units of an image, with gaps of one counter between them.
     pub fn new(image: &Path, units: &[(Identity, u64)]) -> RawFile {
         let mut next = 0;
         let place = |&(unit, counters): &(Identity, u64)| {
@@ -45,7 +45,7 @@ impl RawFile {
         Identity(image_identity(self.units.iter().map(|u| (u.0.0, u.2))))
     }
 
-    /// Bytes up to the first region, and the distance of regions.
+    /// Bytes before the first region, and the size of a region.
     pub fn head(&self) -> (Vec<u8>, u64) {
         let stride = trodden_wire::region_stride(self.counters());
         let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + RawUnit::BYTES * self.units.len());
@@ -75,7 +75,7 @@ impl RawFile {
         (bytes, stride)
     }
 
-    /// All bytes.
+    /// The whole file.
     pub fn bytes(&self) -> Vec<u8> {
         let (mut bytes, stride) = self.head();
         for region in &self.regions {
@@ -90,14 +90,14 @@ impl RawFile {
     }
 }
 
-/// Gives a raw file the checksum of its header, its units and its path, if these are there.
+/// Updates the checksum of a raw file's header, units and path, if these are complete.
 pub fn seal(bytes: &mut [u8]) {
     if let Some(checksum) = RawHeader::checksum_of(bytes) {
         RawHeader { checksum, ..RawHeader::read(bytes).unwrap() }.write(bytes).unwrap();
     }
 }
 
-/// An ELF file with unit records, and frames of those that have one.
+/// Builds an ELF file with unit records and frames.
 pub fn image_file(units: &[(Identity, u64)], frames: &[Frame]) -> Vec<u8> {
     use object::write::Object;
     use object::{Architecture, BinaryFormat, Endianness, SectionKind};

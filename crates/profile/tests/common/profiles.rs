@@ -8,17 +8,17 @@ use trodden_testkit::{Random, functions};
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::image_identity;
 
-/// Identity made of a number.
+/// Builds an identity from a number.
 pub fn identity(number: u8) -> Identity {
     Identity([number; 16])
 }
 
-/// A unit of random functions.
+/// Builds a unit of random functions.
 pub fn unit_map(seed: u64, source: &str) -> Arc<UnitMap> {
     Arc::new(functions::unit(&mut Random::new(seed), source, 4, 8).0)
 }
 
-/// Random counts of a unit's paths.
+/// Draws random counts of a unit's paths.
 pub fn counts(random: &mut Random, map: &UnitMap) -> Vec<(u64, u64)> {
     let mut counts = BTreeMap::new();
     for _ in 0..random.below(30) {
@@ -27,7 +27,7 @@ pub fn counts(random: &mut Random, map: &UnitMap) -> Vec<(u64, u64)> {
     counts.into_iter().collect()
 }
 
-/// A run of a program.
+/// Builds the description of a run.
 pub fn run(command: &str) -> Run {
     Run {
         command: command.split(' ').map(str::to_owned).collect(),
@@ -46,7 +46,7 @@ pub fn run(command: &str) -> Run {
     }
 }
 
-/// A profile of a program of three units, one of which is in it twice, and of a library. Builds differ by `build`.
+/// Builds a profile of a program with three units, one of which occurs twice, and of a library. `build` selects the build.
 pub fn profile(build: u8, seed: u64) -> Profile {
     let mut random = Random::new(seed);
     let mut unit = |number: u8| {

@@ -1,69 +1,69 @@
-//! What an [`Experiment`](super::Experiment) has beside what it observes: where counts are kept, whose they are, and how probes are placed.
+//! Properties of an [`Experiment`](super::Experiment) besides what it observes: where counts are kept, by whom, and how probes are placed.
 
 use crate::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Where counts are kept while the program runs. (A ring, for streams, will be a variant.)
+/// Where counts are kept while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutputDestination {
     /// A word for each path. Functions with more than [`ProbePlacement::max_paths`] paths are cut.
     Array,
     /// An open-addressing table for functions with many paths.
     Table {
-        /// Its slots.
+        /// Number of slots.
         slots: u64,
-        /// Most paths of a function that counts in an array.
+        /// Maximum number of paths of a function that counts in an array instead.
         array_paths: u64,
     },
 }
 
-/// Whose counters a thread increments.
+/// Which counters a thread increments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Threads {
     /// Its own.
     #[default]
     Own,
-    /// All threads', by atomic increments.
+    /// Counters that all threads share, by atomic increments.
     Atomic,
 }
 
-/// Where paths are cut and probes go.
+/// Where paths are cut, and how probes are placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProbePlacement {
-    /// Functions with more paths than this are cut.
+    /// Maximum number of paths of a function; functions with more are cut.
     pub max_paths: u64,
-    /// Increments are on the chords of a spanning tree rather than on every edge with a value.
+    /// Whether increments are placed on the chords of a spanning tree, instead of on every edge with a value.
     pub chords: bool,
     /// Which loops are counted by their trip count.
     pub trip_counts: TripCounts,
-    /// Counts are made early, at joins, where that saves the register.
+    /// Whether paths are counted early, at joins, if that frees the path register.
     pub early: bool,
-    /// What counts the dominant iteration of a short loop.
+    /// How the dominant iteration of a short loop is counted.
     pub dominant_iteration: DominantIteration,
-    /// At which calls it is counted that they were reached.
+    /// Which calls are counted when they are reached.
     pub reach: Reach,
-    /// The file of measured frequencies, by which probes are placed.
+    /// File of measured frequencies that guide the placement.
     pub weights: Option<Identity>,
 }
 
-/// Which loops are counted by their trip count: once, at the loop's exit.
+/// Which loops are counted by their trip count, once when they are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TripCounts {
     /// None.
     Off,
-    /// Those of a few instructions, and those whose trip count is constant or counted by the program.
+    /// Loops of a few instructions, and those whose trip count is constant or maintained by the program.
     #[default]
     Tight,
-    /// All that iterate often enough.
+    /// All loops that iterate often enough.
     On,
 }
 
-/// What counts the dominant iteration of a short loop.
+/// How the dominant iteration of a short loop is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DominantIteration {
-    /// The instruction that counts all other iterations, too.
+    /// By the same instruction as all other iterations.
     Shared,
-    /// An instruction of its own.
+    /// By an instruction of its own.
     #[default]
     Split,
 }
@@ -71,21 +71,21 @@ pub enum DominantIteration {
 /// A numbering of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ExperimentScheme {
-    /// Every acyclic path has a number.
+    /// All acyclic paths.
     #[default]
     BallLarus,
     /// Interesting paths, by one of the numberings of [`trodden_flow::numbering`].
     Interesting(trodden_flow::NumberingScheme),
 }
 
-/// Calls at which it is counted that they were reached.
+/// Which calls are counted when they are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reach {
-    /// Those that may not return.
+    /// Calls that may not return.
     #[default]
     MayNotReturn,
-    /// Those, and all of functions that the unit defines; so it is of streams at least.
+    /// Those, and calls of functions that the unit defines. Streams have at least these.
     Calls,
-    /// All.
+    /// All calls.
     All,
 }

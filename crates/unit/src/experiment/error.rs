@@ -1,17 +1,17 @@
-//! Why settings are no experiment.
+//! Errors of experiments.
 
 use super::rule::Excluded;
 use super::settings::SettingsFile;
 use crate::Identity;
 use std::path::PathBuf;
 
-/// Why settings are no experiment.
+/// Reason why settings do not describe an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
-    /// The settings contradict each other, or lack something.
+    /// The settings contradict each other, or something is missing.
     #[error(transparent)]
     Excluded(#[from] Excluded),
-    /// A file has not been read yet.
+    /// A file has not been read yet, so that its identity is unknown.
     #[error("{key} names the file {file}, which has no identity yet: resolve the settings first \
         (`Settings::resolve`)", file = file.display())]
     Unresolved {
@@ -22,7 +22,7 @@ pub enum ExperimentError {
     },
 }
 
-/// The identity of a file that settings name.
+/// Returns the identity of a file that settings name.
 pub(crate) fn identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
     match input {
         None => Ok(None),

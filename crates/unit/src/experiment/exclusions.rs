@@ -1,22 +1,22 @@
-//! What cannot be asked of one build together, each refusal with its reason and its remedy.
+//! Checks which settings may be combined in one build. Each refusal has a reason and a remedy.
 //!
-//! 1. A build observes one [kind](crate::observe::Kind): two exclude each other unless one restricts the other.
-//! 2. Each kind says which numberings it has, and whether its counts may be in tables or shared by threads.
-//! 3. Some settings say something of others, and nothing without them: the [`Rule`]s of the kinds, and [`RULES`].
+//! 1. A build observes one [kind](crate::observe::Kind); two kinds exclude each other unless one restricts the other.
+//! 2. Each kind says which numberings it supports, and whether its counts may be in tables or shared by threads.
+//! 3. Some settings require or exclude others: the [`Rule`]s of the kinds, and [`RULES`].
 //!
-//! Whatever is refused by none of these can be built.
+//! Everything else can be built.
 
 use super::axes::{ExperimentScheme, Threads};
 use super::rule::{Choice, Excluded, Relation, Rule};
 use super::settings::Settings;
-use crate::observe::{Admission, KINDS, Kind, asked};
+use crate::observe::{Admission, KINDS, Kind, requested_kinds};
 
-/// Whether settings make sense together.
+/// Checks that settings can be combined.
 ///
 /// # Errors
-/// They do not; the first reason that is found.
+/// The first conflict that is found.
 pub fn check(settings: &Settings) -> Result<(), Excluded> {
-    let kinds: Vec<&'static Kind> = asked(settings).collect();
+    let kinds: Vec<&'static Kind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;
     check_numbering(settings, &kinds)?;
     let admits = |choice: &Choice, admission: fn(&Kind) -> Admission| match (choice.is_made)(settings) {
@@ -28,25 +28,25 @@ pub fn check(settings: &Settings) -> Result<(), Excluded> {
     rules().find(|rule| rule.is_broken(settings)).map_or(Ok(()), |rule| Err(rule.excluded()))
 }
 
-/// The rules of all kinds, and those of none.
+/// The rules of all kinds, and those that belong to none.
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }
 
-/// A build observes one kind.
+/// Checks that at most one kind is requested, apart from restricting ones.
 fn check_kinds(kinds: &[&'static Kind]) -> Result<(), Excluded> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
-    let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.goes_with(other)) else { return Ok(()) };
+    let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };
     Err(Excluded {
         one: one.option,
         relation: Relation::Excludes,
         other: other.option,
-        reason: format!("a build observes one of them, {} or {}", one.observes, other.observes),
-        remedy: one.apart.or(other.apart).unwrap_or("make two builds"),
+        reason: format!("a build observes either {} or {}", one.observes, other.observes),
+        remedy: one.conflict_remedy.or(other.conflict_remedy).unwrap_or("make two builds"),
     })
 }
 
-/// A numbering of interesting paths is one that the kind has.
+/// Checks that the kind supports the requested numbering of interesting paths.
 fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), Excluded> {
     let Some(ExperimentScheme::Interesting(scheme)) = settings.scheme else { return Ok(()) };
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
@@ -60,8 +60,8 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), E
             one: SELECTIVE.spelling,
             relation: Relation::Needs,
             other: "--interesting",
-            reason: "it numbers interesting paths".into(),
-            remedy: "say which by `trodden instrument --interesting SET`",
+            reason: "the scheme numbers interesting paths".into(),
+            remedy: "select them by `trodden instrument --interesting SET`",
         }),
     }
 }
@@ -75,25 +75,25 @@ fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'stat
     Excluded { one, relation: Relation::Excludes, other, reason: reason.into(), remedy }
 }
 
-/// A numbering of interesting paths.
+/// Requests a numbering of interesting paths.
 pub(super) const SELECTIVE: Choice = Choice {
     spelling: "a --scheme of interesting paths",
     is_made: |settings| matches!(settings.scheme, Some(ExperimentScheme::Interesting(_))),
 };
 
-/// In tables.
+/// Requests tables.
 pub(super) const TABLES: Choice =
     Choice { spelling: "--table-slots", is_made: |settings| settings.table_slots.is_some_and(|slots| slots > 0) };
 
-/// Counters that all threads increment.
+/// Requests counters that all threads share.
 pub(super) const SHARED_COUNTERS: Choice =
     Choice { spelling: "--threads atomic", is_made: |settings| settings.threads == Some(Threads::Atomic) };
 
-/// Rules of settings that are no kind's.
+/// Rules of settings that belong to no kind.
 static RULES: &[Rule] = &[Rule {
     one: Choice { spelling: "--array-paths", is_made: |settings| settings.array_paths.is_some() },
     relation: Relation::Needs,
     other: TABLES,
-    reason: "without tables all counts are in arrays",
-    remedy: "say how many --table-slots tables have, or take --max-paths",
+    reason: "without tables, all counts are in arrays",
+    remedy: "set --table-slots, or use --max-paths",
 }];

@@ -1,73 +1,73 @@
-//! Files that builds read, by their content: a folder in which each has its [`Identity`] as its name.
+//! Input files of builds, stored by content: each file in the folder (`ROOT/inputs/`) is named by its [`Identity`].
 //!
-//! An experiment names files so, and so their own names may hold any bytes, may change, and may be of another machine.
-//! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
+//! Experiments refer to files this way, so that the original names may change, contain any bytes, or be on another machine. Requests to the
+//! plugin are stored beside the files that they name.
 
 use super::settings::{Settings, SettingsFile};
-use crate::whole_file::write_whole;
+use crate::whole_file::write_atomically;
 use crate::{FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights, WrongContent};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder of files by their content.
+/// A folder of files named by their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFolder {
     folder: PathBuf,
 }
 
-/// What a file is to a build.
+/// What a file is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputKind {
     /// Measured frequencies.
     Weights,
     /// Known paths.
     Known,
-    /// All paths but the watched ones.
+    /// All paths except the watched ones.
     Watched,
     /// Interesting paths.
     Interesting,
     /// Interprocedural segments.
     Segments,
-    /// A copy's part.
+    /// The part that a copy counts.
     Part,
     /// A plan of transformations.
     Apply,
 }
 
-/// Why a file is of no use to a build.
+/// Reason why a file cannot be used by a build.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// It cannot be read.
-    #[error("{key}: the file {file} cannot be read ({source}): give one that can", file = file.display())]
+    #[error("{key}: cannot read {file} ({source}). Choose a file that can be read", file = file.display())]
     Unreadable {
         /// The setting's key.
         key: &'static str,
         /// The file.
         file: PathBuf,
-        /// What happened.
+        /// The reason.
         source: io::Error,
     },
-    /// It is not such a file.
+    /// It has the wrong content.
     #[error("{key}: {file}: {reason}", file = file.display())]
     Content {
         /// The setting's key.
         key: &'static str,
         /// The file.
         file: PathBuf,
-        /// What is wrong, with the remedy.
+        /// What is wrong, with a remedy.
         reason: WrongContent,
     },
     /// It cannot be stored.
-    #[error("cannot write {file} ({source}): set TRODDEN_CACHE to a folder that can be written", file = file.display())]
+    #[error("cannot write {file} ({source}): set TRODDEN_CACHE to a writable folder", file = file.display())]
     Unwritable {
         /// The file.
         file: PathBuf,
-        /// What happened.
+        /// The reason.
         source: io::Error,
     },
-    /// It is not there.
+    /// It is not in the folder.
     #[error(
-        "the file {identity} ({key}) of the build is not in {folder}: set TRODDEN_CACHE to the store of that build, or {remedy}",
+        "the build's file {identity} ({key}) is not in {folder}. Set TRODDEN_CACHE to the unit cache of that build, or {remedy}",
         folder = folder.display()
     )]
     Missing {
@@ -80,8 +80,8 @@ pub enum InputError {
         /// Where it should be.
         folder: PathBuf,
     },
-    /// Its content is not that of its name.
-    #[error("the file {file} is damaged: remove it, and build again from the files that were given", file = file.display())]
+    /// Its content does not match its name.
+    #[error("{file} is damaged: delete it, and build again from the original files", file = file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -100,21 +100,21 @@ impl InputKind {
         InputKind::Apply,
     ];
 
-    /// The key of its setting, and what to do where such a file is lost.
-    fn words(self) -> (&'static str, &'static str) {
+    /// Returns the key of the setting, and what to do if such a file is lost.
+    fn key_and_remedy(self) -> (&'static str, &'static str) {
         match self {
-            InputKind::Weights => ("weights", "give it again (--weights)"),
-            InputKind::Known => ("known", "give the profile again (--residual)"),
-            InputKind::Watched => ("watched", "make the program again (trodden instrument --watch)"),
-            InputKind::Interesting => ("interesting", "make the program again (trodden instrument --interesting)"),
-            InputKind::Segments => ("segments", "make the program again (trodden instrument --segments)"),
-            InputKind::Part => ("part", "take the program of which the copy was made"),
+            InputKind::Weights => ("weights", "specify it again (--weights)"),
+            InputKind::Known => ("known", "specify the profile again (--residual)"),
+            InputKind::Watched => ("watched", "create the program again (trodden instrument --watch)"),
+            InputKind::Interesting => ("interesting", "create the program again (trodden instrument --interesting)"),
+            InputKind::Segments => ("segments", "create the program again (trodden instrument --segments)"),
+            InputKind::Part => ("part", "use the program that the copy was made from"),
             InputKind::Apply => ("apply", "run `trodden pgo` again"),
         }
     }
 
-    /// Where settings name a file of this kind.
-    pub fn of(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
+    /// Returns the setting that names a file of this kind.
+    pub fn setting(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputKind::Weights => &mut settings.weights,
             InputKind::Known => &mut settings.known,
@@ -126,7 +126,7 @@ impl InputKind {
         }
     }
 
-    /// Whether bytes are such a file.
+    /// Checks that bytes are a valid file of this kind.
     fn check(self, bytes: &[u8]) -> Result<(), WrongContent> {
         match self {
             InputKind::Weights => Weights::from_bytes(bytes).map(drop),
@@ -139,44 +139,38 @@ impl InputKind {
 }
 
 impl InputFolder {
-    /// The folder of that path, which need not exist.
+    /// Refers to a folder, which need not exist.
     pub fn at(folder: impl Into<PathBuf>) -> InputFolder {
         InputFolder { folder: folder.into() }
     }
 
-    /// Where a file lies, or would.
+    /// Path of a file, which may not exist.
     pub fn path(&self, identity: Identity) -> PathBuf {
         self.folder.join(identity.to_string())
     }
 
-    /// Puts a file of a kind into the folder.
+    /// Checks a file and copies it into the folder.
     ///
     /// # Errors
-    /// It cannot be read, is another file, or cannot be written.
+    /// The file cannot be read, has the wrong content, or the folder cannot be written.
     pub fn put_file(&self, kind: InputKind, file: &Path) -> Result<Identity, InputError> {
-        let (key, _) = kind.words();
+        let (key, _) = kind.key_and_remedy();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
         kind.check(&bytes).map_err(|reason| InputError::Content { key, file: file.to_owned(), reason })?;
         self.put(&bytes)
     }
 
-    /// Puts content into the folder; it appears whole or not at all.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Stores content in the folder, atomically.
     pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
         let identity = Identity::from_content(bytes);
         let path = self.path(identity);
         if std::fs::metadata(&path).is_ok_and(|file| file.len() == bytes.len() as u64) {
             return Ok(identity);
         }
-        write_whole(&path, bytes).map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
+        write_atomically(&path, bytes).map(|()| identity).map_err(|source| InputError::Unwritable { file: path, source })
     }
 
-    /// Whether a file of a kind is there.
-    ///
-    /// # Errors
-    /// It is not.
+    /// Checks that a file is in the folder.
     pub fn check(&self, kind: InputKind, identity: Identity) -> Result<(), InputError> {
         match self.path(identity).is_file() {
             true => Ok(()),
@@ -185,20 +179,20 @@ impl InputFolder {
     }
 
     fn missing(&self, kind: InputKind, identity: Identity) -> InputError {
-        let (key, remedy) = kind.words();
+        let (key, remedy) = kind.key_and_remedy();
         InputError::Missing { key, remedy, identity, folder: self.folder.clone() }
     }
 
-    /// The content of a file of a kind.
+    /// Reads the content of a file.
     ///
     /// # Errors
-    /// It is not there, or damaged.
+    /// The file is not in the folder, or is damaged.
     pub fn get(&self, kind: InputKind, identity: Identity) -> Result<Vec<u8>, InputError> {
         let file = self.path(identity);
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(self.missing(kind, identity)),
-            Err(source) => return Err(InputError::Unreadable { key: kind.words().0, file, source }),
+            Err(source) => return Err(InputError::Unreadable { key: kind.key_and_remedy().0, file, source }),
         };
         if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Damaged { file }) }
     }

@@ -1,18 +1,10 @@
-//! What a build is to observe: one typed, versioned value that the command line, the drivers, the plugin, maps and
-//! readers share.
+//! Description of what a build observes, which the command line, drivers, plugin, maps and readers share.
 //!
-//! An [`Experiment`] says what is observed ([`Observation`]: one kind, with what it takes), where counts are kept
-//! ([`OutputDestination`]) and whose they are ([`Threads`]). How probes are placed is beside these ([`ProbePlacement`]): it changes what
-//! counting costs and where long paths are cut, and nothing of what a count means.
-//!
-//! People say [`Settings`]: a flat list of what they ask for, each with one spelling ([`spelling`]). The one constructor
-//! is [`Experiment::new`]; it refuses what makes no sense ([`exclusions`]). An experiment names the
-//! files of earlier profiles by [`Identity`], never by a path: they lie in an [`InputFolder`] under that name. It
-//! travels to the plugin in a [`PluginRequest`], a file of such a folder, and to readers in the unit's map.
-//!
-//! Invariant: a value that came from bytes went through the same constructor, so none that is refused exists.
-//! Wire format: that of the [`Settings`] which make it, in the order of their fields. A change is a new
-//! [`crate::MAP_VERSION`].
+//! An [`Experiment`] has an [`Observation`], the place ([`OutputDestination`]) and owner ([`Threads`]) of counts, and a [`ProbePlacement`],
+//! which affects the cost of counting and where long paths are cut, but not what a count means. Users write [`Settings`], a flat list with
+//! one [`spelling`]. [`Experiment::new`] refuses those that cannot be combined ([`exclusions`]), also when experiments are deserialised.
+//! The wire format is that of the [`Settings`]; a change is a new [`crate::MAP_VERSION`]. Files are named by [`Identity`] in an
+//! [`InputFolder`], through which a [`PluginRequest`] reaches the plugin.
 
 mod axes;
 mod error;
@@ -39,7 +31,7 @@ use crate::observe::{self, CopyPart, InterestingPaths, Observation};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 
-/// What a build is to observe.
+/// What a build observes, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
 pub struct Experiment {
@@ -51,15 +43,15 @@ pub struct Experiment {
 
 impl Default for Experiment {
     fn default() -> Experiment {
-        Experiment::new(&Settings::default()).expect("no setting contradicts another where none is made")
+        Experiment::new(&Settings::default()).expect("default settings do not conflict")
     }
 }
 
 impl Experiment {
-    /// The experiment that settings ask for; what they do not say is as by default.
+    /// Creates the experiment that settings describe; settings that are not given have their defaults.
     ///
     /// # Errors
-    /// The settings make no sense together, or name a file that has not been [resolved](Settings::resolve).
+    /// The settings cannot be combined, or name a file that has not been [resolved](Settings::resolve).
     pub fn new(settings: &Settings) -> Result<Experiment, ExperimentError> {
         exclusions::check(settings)?;
         let destination = match settings.table_slots.unwrap_or(0) {
@@ -67,7 +59,7 @@ impl Experiment {
             slots => OutputDestination::Table { slots, array_paths: settings.array_paths.unwrap_or(DEFAULT_MAX_PATHS) },
         };
         Ok(Experiment {
-            observation: observe::of_settings(settings)?,
+            observation: observe::observation_of(settings)?,
             destination,
             threads: settings.threads.unwrap_or_default(),
             placement: ProbePlacement {
@@ -82,10 +74,10 @@ impl Experiment {
         })
     }
 
-    /// The experiment of paths that were followed in an execution from outside: nothing was built for it.
+    /// The experiment of paths that were traced from outside; nothing was built for it.
     pub fn from_trace() -> Experiment {
         let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
-        Experiment::new(&settings).expect("a trace contradicts no default")
+        Experiment::new(&settings).expect("tracing does not conflict with the defaults")
     }
 
     /// What is observed.
@@ -98,7 +90,7 @@ impl Experiment {
         self.destination
     }
 
-    /// Whose counters a thread increments.
+    /// Which counters a thread increments.
     pub fn threads(&self) -> Threads {
         self.threads
     }
@@ -113,28 +105,28 @@ impl Experiment {
         self.observation.observed().scheme()
     }
 
-    /// The file of the paths that are not counted, of a build that counts all others.
+    /// File of the paths that are not counted, if all others are.
     pub fn known(&self) -> Option<Identity> {
         self.observation.observed().uncounted()
     }
 
-    /// The file of the paths that tests took, as far as the build knows them; others, of what is watched for, are no such.
+    /// File of the paths that were taken by tests, if the build counts all others. `None` for watched paths.
     pub fn known_set(&self) -> Option<Identity> {
         self.known().filter(|_| !self.is_watched())
     }
 
-    /// Whether only paths that are not known are counted. Such a unit notes when each was counted first: as many words
-    /// of memory as counters lie behind these.
+    /// Returns whether all paths except those of a file are counted. Such a unit also records when each path was first counted, in as many
+    /// additional words as it has counters.
     pub fn is_residual(&self) -> bool {
         self.known().is_some()
     }
 
-    /// Whether only paths that are watched for are counted.
+    /// Returns whether only watched paths are counted.
     pub fn is_watched(&self) -> bool {
         matches!(self.observation, Observation::WatchedPaths(_))
     }
 
-    /// The file of the segments that are counted in the place of paths, if any are.
+    /// File of the segments that are counted instead of paths.
     pub fn segments(&self) -> Option<Identity> {
         match self.observation {
             Observation::SegmentCounts(segments) => Some(segments.set),
@@ -142,17 +134,17 @@ impl Experiment {
         }
     }
 
-    /// The paths that a set names, if only these are observed, or all paths of their functions.
+    /// The set of paths, if only these or only their functions are observed.
     pub fn interesting(&self) -> Option<InterestingPaths> {
         self.observation.observed().interesting()
     }
 
-    /// Whether the unit counts only while its image's switch is on.
+    /// Returns whether the unit counts only while its image's switch is on.
     pub fn is_sampled(&self) -> bool {
         matches!(self.observation, Observation::CountsInBursts(_))
     }
 
-    /// What is summed up for each path besides its count, if anything.
+    /// The event that is summed for each path besides its count.
     pub fn events(&self) -> Option<EventSource> {
         match self.observation {
             Observation::EventSums(sums) => Some(sums.event),
@@ -160,22 +152,22 @@ impl Experiment {
         }
     }
 
-    /// Whether nothing is counted: blocks are marked, so that their addresses are known.
+    /// Returns whether nothing is counted, and blocks are marked so that their addresses are known.
     pub fn marks_addresses(&self) -> bool {
         matches!(self.observation, Observation::BlockAddresses(_))
     }
 
-    /// Whether it is noted where LLVM's edge counters would be.
+    /// Returns whether placeholders for LLVM's edge counters are recorded.
     pub fn has_edge_profile(&self) -> bool {
         matches!(self.observation, Observation::EdgeProfileCounts(_))
     }
 
-    /// Whether it is noted where the counters of source-based coverage would be.
+    /// Returns whether placeholders for the counters of source-based coverage are recorded.
     pub fn has_coverage(&self) -> bool {
         matches!(self.observation, Observation::CoverageCounts(_))
     }
 
-    /// The part of one of several copies of a program, if this is a copy.
+    /// The part that is counted, if this is one of several copies of a program.
     pub fn part(&self) -> Option<CopyPart> {
         match self.observation {
             Observation::CopyPart(part) => Some(part),
@@ -183,10 +175,10 @@ impl Experiment {
         }
     }
 
-    /// The files of earlier profiles that a build by this experiment reads, each with its key.
+    /// The input files of the build, with their kinds.
     pub fn inputs(&self) -> Vec<(InputKind, Identity)> {
         let mut settings = Settings::from(self);
-        let stored = |kind: InputKind| Some((kind, kind.of(&mut settings).as_ref()?.stored()?));
+        let stored = |kind: InputKind| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
         InputKind::ALL.into_iter().filter_map(stored).collect()
     }
 }
@@ -205,7 +197,7 @@ impl From<Experiment> for Settings {
     }
 }
 
-/// As [`Experiment::new`] takes them: what is not as by default, and what every map says.
+/// Converts to settings that give the same experiment: those that differ from their defaults, and those that every map states.
 impl From<&Experiment> for Settings {
     fn from(experiment: &Experiment) -> Settings {
         let placement = &experiment.placement;

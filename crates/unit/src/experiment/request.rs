@@ -1,9 +1,6 @@
-//! What the plugin is asked to do with the units that a compiler hands it: a file that [`EXPERIMENT_VARIABLE`] names.
-//!
-//! clang gives a plugin no options of its own, and its environment holds text. So the request is a file of an
-//! [`InputFolder`] under the name of its content, and the files that the experiment names lie beside it.
-//!
-//! Format: [`FileFormat`].
+//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang passes no options to such a plugin, and environment
+//! variables hold only text, so the request is a file of an [`InputFolder`], beside the files that the experiment names. Format:
+//! [`FileFormat`].
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputKind};
@@ -17,92 +14,89 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trodden_container::{FileFormat, FileKind, WrongContent};
 
-/// Variable that names the file of a request; without it units are instrumented by the default experiment.
+/// Environment variable that names the request's file. Without it, units are instrumented by the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "start the build again" };
 
-/// What is asked of the plugin.
+/// A request to the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginRequest {
     /// What the build is to observe.
     pub experiment: Experiment,
-    /// What is done with a unit.
+    /// What to do with a unit.
     pub action: UnitAction,
-    /// What is kept of it.
+    /// What to keep of it.
     pub keep: Keep,
-    /// Where a flight recorder writes if no variable says so when the program runs: a pattern of files.
+    /// Default pattern for the files of a flight recorder, unless a variable overrides it when the program runs.
     pub recorder: Option<OsString>,
 }
 
-/// What is done with a unit.
+/// What to do with a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitAction {
-    /// It is instrumented.
+    /// Instrument it.
     #[default]
     Instrument,
-    /// What its blocks compute is written to a file, and no code is made.
+    /// Write what its blocks compute to a file, and generate no code.
     Describe {
-        /// The file; its name may hold any bytes.
+        /// The file; its name may contain any bytes.
         output: OsString,
     },
-    /// Its code is transformed by the plan of that identity, and not instrumented.
+    /// Transform its code by the plan with this identity, without instrumenting it.
     Apply(Identity),
 }
 
-/// Why there is no request.
+/// Reason why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The settings are no experiment.
+    /// The settings do not describe an experiment.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// A file that they name is of no use.
+    /// An input file cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The file of the request cannot be read.
-    #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build by trodden's drivers, which set \
+    #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build with trodden, which sets \
         it", file = file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What happened.
+        /// The reason.
         source: io::Error,
     },
-    /// It is no request, or one of another version.
+    /// It is not a request, or one of another version.
     #[error("{EXPERIMENT_VARIABLE} names {file}: {wrong}", file = file.display())]
     Other {
         /// The file.
         file: PathBuf,
-        /// What it is instead.
+        /// What is wrong with it.
         wrong: WrongContent,
     },
 }
 
 impl PluginRequest {
-    /// What is asked of the plugin.
+    /// Creates a request without a flight recorder.
     pub fn new(experiment: Experiment, action: UnitAction, keep: Keep) -> PluginRequest {
         PluginRequest { experiment, action, keep, recorder: None }
     }
 
-    /// Writes it into a folder; gives the value of [`EXPERIMENT_VARIABLE`].
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Writes the request into a folder, and returns the value for [`EXPERIMENT_VARIABLE`].
     pub fn write(&self, folder: &InputFolder) -> Result<PathBuf, InputError> {
         Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
 
-    /// Reads the file of a request; gives also the folder in which the files that it names lie.
+    /// Reads a request, and returns also the folder of the files that it names.
     ///
     /// # Errors
-    /// It cannot be read, or is another file.
+    /// The file cannot be read, or is not a request.
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
         let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
         Ok((request, InputFolder::at(file.parent().unwrap_or(Path::new("")))))
     }
 
-    /// The settings that make this request.
+    /// The settings that give this request.
     pub fn settings(&self) -> Settings {
         let apply = match self.action {
             UnitAction::Apply(plan) => Some(SettingsFile::Stored(plan)),
@@ -111,7 +105,7 @@ impl PluginRequest {
         Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
 
-    /// Whether nothing in a program built so counts, so that it needs no runtime.
+    /// Returns whether a program built by this request counts nothing, and so needs no runtime.
     pub fn counts_nothing(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument
@@ -119,13 +113,13 @@ impl PluginRequest {
 }
 
 impl Settings {
-    /// The same settings with files by their identities: each is read, checked, and put into the folder.
+    /// Replaces files by their identities, after each was read, checked and put into the folder.
     ///
     /// # Errors
-    /// A file cannot be read, holds something else, or cannot be stored; or one that is named by its identity is not there.
+    /// A file cannot be read or stored, or has the wrong content; or one that is named by its identity is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputKind::ALL {
-            let input = kind.of(&mut self);
+            let input = kind.setting(&mut self);
             match input {
                 Some(SettingsFile::File(file)) => *input = Some(SettingsFile::Stored(folder.put_file(kind, file)?)),
                 Some(SettingsFile::Stored(identity)) => folder.check(kind, *identity)?,
@@ -135,10 +129,10 @@ impl Settings {
         Ok(self)
     }
 
-    /// What the plugin is asked to do, with the files in a folder. Nothing is written if the settings make no sense.
+    /// Creates the request, and stores its files in a folder. Nothing is stored if the settings cannot be combined.
     ///
     /// # Errors
-    /// The settings make no sense together, or a file cannot be read or stored.
+    /// The settings cannot be combined, or a file cannot be read or stored.
     pub fn request(self, folder: &InputFolder) -> Result<PluginRequest, RequestError> {
         exclusions::check(&self).map_err(ExperimentError::from)?;
         let settings = self.resolve(folder)?;

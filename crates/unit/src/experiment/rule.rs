@@ -1,50 +1,50 @@
-//! What one choice has to do with another, and the refusal of settings that do not heed it.
+//! Rules between settings, and the errors for settings that violate them.
 
 use super::settings::Settings;
 use std::fmt;
 
-/// Something that settings may ask for.
+/// Something that settings may request.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// How people ask for it: the option, and the setting where there is no option or it reads otherwise.
+    /// How users request it: by the option, and by the setting if there is no option or its name differs.
     pub spelling: &'static str,
-    /// Whether settings ask for it.
+    /// Returns whether settings request it.
     pub is_made: fn(&Settings) -> bool,
 }
 
-/// What one choice has to do with another.
+/// A relation between two choices.
 pub struct Rule {
-    /// What is asked for.
+    /// The choice that is restricted.
     pub one: Choice,
-    /// How it stands to the other.
+    /// Its relation to the other.
     pub relation: Relation,
-    /// What it needs or excludes.
+    /// The choice that it needs or excludes.
     pub other: Choice,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
     /// What to do instead.
     pub remedy: &'static str,
 }
 
-/// How two choices stand to each other.
+/// How one choice restricts another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// They cannot be had together.
+    /// They cannot be combined.
     Excludes,
-    /// The first makes no sense without the second.
+    /// The first requires the second.
     Needs,
 }
 
-/// Settings that make no sense together.
+/// Settings that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excluded {
-    /// What is asked for.
+    /// The choice that is restricted.
     pub one: &'static str,
-    /// How it stands to the other.
+    /// Its relation to the other.
     pub relation: Relation,
-    /// What it excludes or needs.
+    /// The choice that it excludes or needs.
     pub other: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// What to do instead.
     pub remedy: &'static str,
@@ -54,8 +54,8 @@ impl fmt::Display for Excluded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Excluded { one, relation, other, reason, remedy } = self;
         let relation = match relation {
-            Relation::Excludes => "does not go together with",
-            Relation::Needs => "makes no sense without",
+            Relation::Excludes => "cannot be combined with",
+            Relation::Needs => "requires",
         };
         write!(f, "{one} {relation} {other}: {reason}; {remedy}")
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Excluded {
 impl std::error::Error for Excluded {}
 
 impl Rule {
-    /// Whether settings break it.
+    /// Returns whether settings violate the rule.
     pub(super) fn is_broken(&self, settings: &Settings) -> bool {
         (self.one.is_made)(settings)
             && match self.relation {
@@ -73,7 +73,7 @@ impl Rule {
             }
     }
 
-    /// What is said of settings that break it.
+    /// Returns the error for settings that violate the rule.
     pub(super) fn excluded(&self) -> Excluded {
         let Rule { one, relation, other, reason, remedy } = self;
         Excluded { one: one.spelling, relation: *relation, other: other.spelling, reason: (*reason).into(), remedy }

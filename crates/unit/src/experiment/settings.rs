@@ -1,7 +1,5 @@
-//! What people ask of a build, as they say it: a flat list in which each entry may be left out.
-//!
-//! Settings know nothing of files' contents, and reading them from text reads no file. What contradicts itself can be
-//! said here, so that [`Experiment::new`](super::Experiment::new) can say why it makes no sense.
+//! Settings of a build as users write them: a flat list, each entry of which is optional. Contradictory settings can be expressed, so that
+//! [`Experiment::new`](super::Experiment::new) can explain the conflict. Parsing reads no input file.
 
 use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
 use crate::observe::Observe;
@@ -10,22 +8,22 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Functions with more paths than this are cut. 4096 counters are a page of 32 KB per function at most, and few functions reach it.
+/// Default maximum number of paths of a function: counters take at most 32 KB per function, and few functions reach that.
 pub const DEFAULT_MAX_PATHS: u64 = 4096;
-/// How long the most compact numbers of a function are searched for.
+/// Default time limit for finding the most compact numbering of a function, in seconds.
 pub(crate) const DEFAULT_TIME_LIMIT_S: u64 = 2;
 
-/// A file that a build reads.
+/// An input file of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SettingsFile {
-    /// By its name.
+    /// Given by its path.
     File(PathBuf),
-    /// By its content, in an [`InputFolder`].
+    /// Given by its content, in an [`InputFolder`](super::InputFolder).
     Stored(Identity),
 }
 
 impl SettingsFile {
-    /// Its identity, if it is known.
+    /// The identity, if known.
     pub fn stored(&self) -> Option<Identity> {
         match self {
             SettingsFile::Stored(identity) => Some(*identity),
@@ -36,14 +34,14 @@ impl SettingsFile {
 
 macro_rules! settings {
     ($($(#[$about:meta])* $field:ident: $kind:ty,)*) => {
-        /// What is asked of a build. `None`: nothing is said about it.
+        /// Settings of a build; `None` means that a setting is not given.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Settings {
             $($(#[$about])* pub $field: Option<$kind>,)*
         }
 
         impl Settings {
-            /// These settings over others: where both say something, these win.
+            /// Combines these settings with others; these take precedence.
             pub fn over(self, others: Settings) -> Settings {
                 Settings { $($field: self.$field.or(others.$field),)* }
             }
@@ -54,74 +52,74 @@ macro_rules! settings {
 settings! {
     /// Numbering of paths.
     scheme: ExperimentScheme,
-    /// Most paths of a function; others are cut.
+    /// Maximum number of paths of a function; functions with more are cut.
     max_paths: u64,
-    /// Slots of tables; 0: there are no tables.
+    /// Number of slots of each table; 0: no tables.
     table_slots: u64,
-    /// Most paths of a function that counts in an array, where there are tables.
+    /// Maximum number of paths of a function that counts in an array although there are tables.
     array_paths: u64,
-    /// Whose counters a thread increments.
+    /// Which counters a thread increments.
     threads: Threads,
-    /// Probes are on chords of a spanning tree.
+    /// Whether probes are placed on the chords of a spanning tree.
     chords: bool,
-    /// Loops that are counted by their trip count.
+    /// Which loops are counted by their trip count.
     trip_counts: TripCounts,
-    /// Counts are made early.
+    /// Whether paths are counted early.
     early: bool,
-    /// What counts the dominant iteration of a short loop.
+    /// How the dominant iteration of a short loop is counted.
     dominant_iteration: DominantIteration,
-    /// Calls at which it is counted that they were reached.
+    /// Which calls are counted when they are reached.
     reach: Reach,
     /// When paths are observed.
     when: Timing,
     /// What is observed.
     observe: Observe,
-    /// The event to sum up for each path.
+    /// Event to sum for each path.
     events: EventSource,
-    /// Code generation may merge equal ends of blocks.
+    /// Whether code generation may merge equal tails of blocks.
     tail_merging: bool,
     /// Measured frequencies.
     weights: SettingsFile,
-    /// Paths that are known: all others are counted.
+    /// Known paths; all others are counted.
     known: SettingsFile,
-    /// All paths but those that are watched for.
+    /// All paths except the watched ones.
     watched: SettingsFile,
-    /// Paths that are interesting: only these are counted.
+    /// Interesting paths; only these are counted.
     interesting: SettingsFile,
-    /// Interprocedural segments: these are counted in the place of paths.
+    /// Interprocedural segments, which are counted instead of paths.
     segments: SettingsFile,
-    /// How long numbers are searched for, in seconds.
+    /// Time limit for finding a numbering, in seconds.
     time_limit_s: u64,
-    /// The part of one of several copies.
+    /// The part that one of several copies counts.
     part: SettingsFile,
-    /// The unit of which a copy's unit is made.
+    /// The unit that a copy's unit is made from.
     origin: Identity,
-    /// Executions of a copy's probes are counted.
+    /// Whether executions of a copy's probes are counted.
     count_hits: bool,
-    /// A plan of transformations: carry it out, and observe nothing.
+    /// Plan of transformations to apply; then nothing is observed.
     apply: SettingsFile,
-    /// What is kept of a unit.
+    /// What to keep of a unit.
     keep: Keep,
-    /// Where the flight recorder of a program that writes a stream keeps it, if no variable says so when it runs: a pattern of files.
+    /// Default pattern for the files of a stream's flight recorder, unless a variable overrides it when the program runs.
     recorder: OsString,
 }
 
 /// When paths are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Timing {
-    /// While the program runs.
+    /// All the time.
     #[default]
     Always,
-    /// While a switch outside the program is on: checking code, and a duplicate that counts (Arnold and Ryder's sampling framework).
+    /// While a switch outside the program is on (Arnold and Ryder's sampling framework: checking code, and a duplicate that counts).
     Bursts,
 }
 
-/// What is kept of a unit.
+/// What to keep of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Keep {
     /// Map and bitcode.
     #[default]
     Bitcode,
-    /// The map alone.
+    /// Only the map.
     Map,
 }

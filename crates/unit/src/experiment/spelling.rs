@@ -1,8 +1,8 @@
-//! How settings are spelled, in the variable `TRODDEN_INSTRUMENT` of the drivers, in options, and in reports: the one table.
+//! Spelling of settings, in the drivers' variable `TRODDEN_INSTRUMENT`, in options, and in reports.
 //!
-//! Text is `key=value`, entries separated by blanks. Names of files are percent-encoded there (RFC 3986), so that they
-//! may hold blanks, quotes and bytes that are no UTF-8; as the value of an option they stand as they are. A file that
-//! is known by its content is `id:` with its identity.
+//! Settings are `key=value` entries separated by blanks. File names are percent-encoded there (RFC 3986), so that they may contain blanks,
+//! quotes and bytes that are not UTF-8; as values of options they are literal. A file that is known by its content is `id:` followed by its
+//! identity.
 
 use super::Experiment;
 use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
@@ -15,34 +15,34 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::str::FromStr;
 
-/// Variable with settings for the drivers.
+/// Environment variable with settings for the drivers.
 pub const SETTINGS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
 
-/// The largest array and the largest table that can be asked for: larger ones (128 MB a function) would not link.
+/// Maximum size of arrays and tables: larger ones (128 MB per function) would not link.
 pub const MOST_PATHS: u64 = 1 << 24;
 
-/// A value with a finite number of spellings.
+/// A type with a finite number of named values.
 pub trait Spelling: Copy + PartialEq + Sized + 'static {
-    /// Each value with its spelling, and a line on what it means.
+    /// All values, each with its name and a line that describes it.
     fn spellings() -> Vec<(Self, &'static str, &'static str)>;
 
-    /// The value that is spelled so.
+    /// Returns the value with a name; `None` if there is none.
     fn read(text: &str) -> Option<Self> {
         Self::spellings().into_iter().find(|(_, name, _)| *name == text).map(|(value, ..)| value)
     }
 
-    /// Its spelling.
+    /// Name of the value.
     fn name(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(_, name, _)| name)
     }
 
-    /// What it means.
+    /// Description of the value.
     fn about(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(.., about)| about)
     }
 }
 
-/// The [`Spelling`] of a type: each value with its name, and what it means.
+/// Implements [`Spelling`] for a type by a list of values, names and descriptions.
 #[macro_export]
 macro_rules! spell {
     ($type:ty: $($value:expr => $name:literal, $about:literal;)*) => {
@@ -59,47 +59,49 @@ spell! { bool:
     false => "off", "off";
 }
 spell! { Threads:
-    Threads::Own => "own", "Its own: exact";
-    Threads::Atomic => "atomic", "All threads', by atomic increments: exact";
+    Threads::Own => "own", "Counters of its own; exact";
+    Threads::Atomic => "atomic", "Counters shared by all threads, incremented atomically; exact";
 }
 spell! { TripCounts:
     TripCounts::On => "on", "All loops of one path that iterate often enough";
-    TripCounts::Tight => "tight", "Those of a few instructions, or whose trip count is known";
+    TripCounts::Tight => "tight", "Loops of a few instructions, or with a known trip count";
     TripCounts::Off => "off", "None";
 }
 spell! { DominantIteration:
-    DominantIteration::Split => "split", "An instruction of its own";
-    DominantIteration::Shared => "shared", "What counts all other iterations";
+    DominantIteration::Split => "split", "By an instruction of its own";
+    DominantIteration::Shared => "shared", "By the same instruction as all other iterations";
 }
 spell! { Reach:
-    Reach::MayNotReturn => "may-not-return", "Those that might exit, throw or jump away: what the compiler cannot exclude";
-    Reach::Calls => "calls", "Those, and all of functions that the unit defines";
-    Reach::All => "all", "All, so that callers' paths are known too when a signal ends the program";
+    Reach::MayNotReturn => "may-not-return", "Calls that may exit, throw or jump away, as far as the compiler cannot exclude it";
+    Reach::Calls => "calls", "Those, and calls of functions that the unit defines";
+    Reach::All => "all", "All calls, so that callers' paths are also known when a signal ends the program";
 }
 spell! { Timing:
-    Timing::Always => "always", "While the program runs";
-    Timing::Bursts => "bursts", "While `trodden record` asks for it";
+    Timing::Always => "always", "All the time";
+    Timing::Bursts => "bursts", "While `trodden record` turns it on";
 }
 spell! { Keep:
     Keep::Bitcode => "bitcode", "Map and bitcode";
-    Keep::Map => "map", "The map alone";
+    Keep::Map => "map", "Only the map";
 }
 spell! { ExperimentScheme:
-    ExperimentScheme::BallLarus => "ball-larus", "Every acyclic path has a number (Ball and Larus)";
+    ExperimentScheme::BallLarus => "ball-larus", "All acyclic paths (Ball and Larus)";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Spp) =>
-        "spp", "The paths of `trodden instrument --interesting`, selectively: other paths may be counted as such";
-    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
+        "spp", "Selective numbering of the paths of `trodden instrument --interesting`; other paths may be counted as interesting";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Mspp) =>
+        "mspp", "Selective numbering, repaired to be exact; for small functions";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pertinent) => "pertinent",
-        "The paths over the edges of --interesting, compactly numbered";
-    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp) => "pspp", "The same, precisely: no other path is counted as such";
+        "Compact numbering of the paths over the edges of --interesting";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp) =>
+        "pspp", "Precise selective numbering: no other path is counted as interesting";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Ppp) =>
-        "ppp", "The paths of --interesting, preferentially: compactly numbered, each checked";
+        "ppp", "Preferential numbering of the paths of --interesting: compact, and checked for each path";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable) =>
-        "known-table", "The paths of --interesting, looked up in a table (what is done if --interesting is given alone)";
+        "known-table", "Table lookup of the paths of --interesting (default for --interesting)";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::PppOptimal) =>
-        "ppp-optimal", "As ppp, as compactly as can be found in the time of --time-limit";
+        "ppp-optimal", "Like ppp, with the most compact numbering found within --time-limit";
     ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Approximate) =>
-        "approximate", "As ppp without the check: other paths may be counted as such";
+        "approximate", "Like ppp without the check; other paths may be counted as interesting";
 }
 
 spell! { EventSource:
@@ -114,7 +116,7 @@ spell! { EventSource:
     EventSource::PageFaults => "page-faults", "page faults";
 }
 
-/// An entry of the table.
+/// Spelling of a setting.
 struct Entry {
     key: &'static str,
     values: fn() -> String,
@@ -210,43 +212,43 @@ static TABLE: &[Entry] = &[
     },
 ];
 
-/// Text that spells no settings.
+/// Error of text that should be settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpellingError {
     /// There is no such setting.
-    #[error("`{entry}` is no setting of a build; known are {known}", entry = entry.escape_debug(), known = known())]
+    #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = list_settings())]
     Unknown {
-        /// What was said.
+        /// The entry.
         entry: String,
     },
-    /// A setting has no such value.
-    #[error("`{key}={value}` is no setting of a build: {key} takes {known}", value = value.escape_debug(), known = values(key))]
+    /// A setting does not have such a value.
+    #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
     Value {
         /// The setting.
         key: &'static str,
-        /// What was said.
+        /// The value.
         value: String,
     },
     /// The text is not Unicode.
-    #[error("{SETTINGS_VARIABLE} holds bytes that are no UTF-8: write those of a file's name as %XX")]
+    #[error("{SETTINGS_VARIABLE} is not valid UTF-8: write other bytes of file names as %XX")]
     NotText,
 }
 
-/// The values of a setting.
-fn values(key: &str) -> String {
+/// Lists the values of a setting.
+fn list_values(key: &str) -> String {
     TABLE.iter().find(|entry| entry.key == key).map(|entry| (entry.values)()).unwrap_or_default()
 }
 
-/// All keys with their values.
-fn known() -> String {
+/// Lists all settings with their values.
+fn list_settings() -> String {
     TABLE.iter().map(|entry| format!("{}={}", entry.key, (entry.values)())).collect::<Vec<_>>().join(", ")
 }
 
 impl Settings {
-    /// Says one thing more; a name of a file stands as it is.
+    /// Sets a setting; names of files are literal.
     ///
     /// # Errors
-    /// There is no such setting, or it has no such value.
+    /// There is no such setting, or it does not have such a value.
     pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
         let said = value.to_string_lossy();
         let Some(entry) = TABLE.iter().find(|entry| entry.key == key) else {
@@ -255,10 +257,7 @@ impl Settings {
         (entry.read)(self, value).ok_or_else(|| SpellingError::Value { key: entry.key, value: said.into_owned() })
     }
 
-    /// Reads the value of [`SETTINGS_VARIABLE`].
-    ///
-    /// # Errors
-    /// It spells no settings.
+    /// Parses the value of [`SETTINGS_VARIABLE`].
     pub fn from_variable(value: &OsStr) -> Result<Settings, SpellingError> {
         value.to_str().ok_or(SpellingError::NotText)?.parse()
     }
@@ -288,18 +287,18 @@ impl fmt::Display for Settings {
     }
 }
 
-/// As its [`Settings`]: what every map says, and what is not as by default.
+/// Displays an experiment as its [`Settings`].
 impl fmt::Display for Experiment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Settings::from(self).fmt(f)
     }
 }
 
-/// What names a file by its content.
-const BY_IDENTITY: &[u8] = b"id:";
+/// Prefix of files that are named by their identity.
+const IDENTITY_PREFIX: &[u8] = b"id:";
 
 fn read_input(text: &OsStr) -> Option<SettingsFile> {
-    match text.as_bytes().strip_prefix(BY_IDENTITY) {
+    match text.as_bytes().strip_prefix(IDENTITY_PREFIX) {
         Some(identity) => Some(SettingsFile::Stored(Identity::parse(std::str::from_utf8(identity).ok()?)?)),
         None if text.is_empty() => None,
         None => Some(SettingsFile::File(text.into())),
@@ -313,12 +312,12 @@ fn write_input(input: &SettingsFile) -> String {
     }
 }
 
-/// What [`encode`] was given.
+/// Reverses [`encode`].
 pub fn decode(text: &str) -> OsString {
     OsString::from_vec(percent_decode_str(text).collect())
 }
 
-/// The name of a file as the value of a setting in text.
+/// Percent-encodes the name of a file for settings in text.
 pub fn encode(name: &OsStr) -> String {
     const SET: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
     percent_encode(name.as_bytes(), SET).to_string()

@@ -1,8 +1,8 @@
-//! Every kind alone, every refusal, and spellings there and back.
+//! Tests of every kind alone, of every refusal, and of spellings.
 
 use super::exclusions::{SELECTIVE, SHARED_COUNTERS, TABLES};
 use super::*;
-use crate::observe::{Admission, EveryPath, KINDS, Kind, asked};
+use crate::observe::{Admission, EveryPath, KINDS, Kind, requested_kinds};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,8 +13,8 @@ fn settings(text: &str) -> Settings {
 
 const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
-/// Settings that ask for a kind, and nothing else; none for the kind that is observed by default.
-fn text_of(kind: &Kind) -> String {
+/// Returns settings that request only this kind; empty for the default kind.
+fn settings_for(kind: &Kind) -> String {
     let texts = [
         "events=tsc".to_owned(),
         "observe=edge-profile".to_owned(),
@@ -30,15 +30,15 @@ fn text_of(kind: &Kind) -> String {
         format!("part={FILE} origin={}", &FILE[3..]),
         String::new(),
     ];
-    let asks_for = |text: &&String| match asked(&settings(text)).collect::<Vec<_>>().as_slice() {
+    let requests_kind = |text: &&String| match requested_kinds(&settings(text)).collect::<Vec<_>>().as_slice() {
         [] => kind.option.contains("observe=counts"),
         [only] => only.is(kind),
         several => panic!("{text} asks for {several:?}"),
     };
-    texts.iter().find(asks_for).unwrap_or_else(|| panic!("no settings ask for {kind:?}")).clone()
+    texts.iter().find(requests_kind).unwrap_or_else(|| panic!("no settings ask for {kind:?}")).clone()
 }
 
-/// One more setting for each choice that kinds may refuse.
+/// Numberings that a kind may refuse.
 const SCHEMES: [&str; 4] = ["scheme=ppp", "scheme=pspp", "scheme=known-table", "scheme=spp"];
 
 fn refusal(text: &str) -> Excluded {
@@ -49,9 +49,9 @@ fn refusal(text: &str) -> Excluded {
 }
 
 #[test]
-fn every_kind_can_be_observed_alone_and_comes_back() {
+fn every_kind_can_be_observed_alone() {
     for kind in KINDS {
-        let text = text_of(kind);
+        let text = settings_for(kind);
         let experiment = Experiment::new(&settings(&text)).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert!(experiment.observation().observed().kind().is(kind), "{text}: {experiment:?}");
     }
@@ -59,13 +59,13 @@ fn every_kind_can_be_observed_alone_and_comes_back() {
 
 /// Pairs are refused with both names, unless one kind restricts the other.
 #[test]
-fn two_kinds_are_one_that_is_restricted_or_refused() {
+fn two_kinds_are_refused_unless_one_restricts_the_other() {
     let mut restricted = Vec::new();
     for (at, one) in KINDS.iter().enumerate() {
         for other in &KINDS[at + 1..] {
-            let both = settings(&text_of(one)).over(settings(&text_of(other)));
-            // Two values of one setting cannot be said at once.
-            if asked(&both).count() < 2 {
+            let both = settings(&settings_for(one)).over(settings(&settings_for(other)));
+            // Some kinds are two values of one setting, and cannot be requested together.
+            if requested_kinds(&both).count() < 2 {
                 continue;
             }
             match Experiment::new(&both) {
@@ -84,9 +84,9 @@ fn two_kinds_are_one_that_is_restricted_or_refused() {
 }
 
 #[test]
-fn numberings_tables_and_shared_counters_are_as_each_kind_says() {
+fn numberings_tables_and_shared_counters_are_refused_as_each_kind_says() {
     for kind in KINDS {
-        let text = text_of(kind);
+        let text = settings_for(kind);
         for (choice, admission, more) in [(TABLES, kind.tables, "table-slots=8"), (SHARED_COUNTERS, kind.shared_counters, "threads=atomic")]
         {
             let both = format!("{text} {more}");
@@ -101,24 +101,24 @@ fn numberings_tables_and_shared_counters_are_as_each_kind_says() {
         }
         for scheme in SCHEMES {
             let both = format!("{text} {scheme}");
-            let is_taken = matches!(settings(scheme).scheme, Some(ExperimentScheme::Interesting(s)) if kind.numberings.contains(&s));
-            assert_eq!(Experiment::new(&settings(&both)).is_ok(), is_taken, "{both}");
-            if !is_taken {
+            let is_supported = matches!(settings(scheme).scheme, Some(ExperimentScheme::Interesting(s)) if kind.numberings.contains(&s));
+            assert_eq!(Experiment::new(&settings(&both)).is_ok(), is_supported, "{both}");
+            if !is_supported {
                 let (one, other) = (refusal(&both).one, refusal(&both).other);
                 assert!([one, other].contains(&SELECTIVE.spelling), "{both}: {one}, {other}");
             }
         }
     }
-    // A stream of the functions that a set names has numbers of all paths, and a part is of all paths, or of unknown ones.
+    // A stream of selected functions numbers all their paths, and a part is of all paths or of unknown ones.
     assert_eq!(refusal(&format!("observe=stream interesting={FILE} scheme=ppp")).other, "--stream (observe=stream)");
     let part = format!("part={FILE} origin={} known={FILE}", &FILE[3..]);
     assert!(Experiment::new(&settings(&part)).is_ok());
     assert_eq!(refusal(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
 }
 
-/// A setting alone, without what it needs, and with what it excludes; and a text that says all it needs.
+/// Each rule is tested with settings that violate it, and with settings that satisfy it.
 #[test]
-fn every_rule_refuses_what_it_is_about_and_says_why() {
+fn every_rule_refuses_violations_with_reason_and_remedy() {
     let part = format!("part={FILE} origin={}", &FILE[3..]);
     let cases = [
         ("recorder=/tmp/%p".to_owned(), "recorder=/tmp/%p observe=stream".to_owned()),
@@ -140,12 +140,12 @@ fn every_rule_refuses_what_it_is_about_and_says_why() {
     }
 }
 
-/// What is refused by nothing is an experiment that says all that was asked for.
+/// Settings that are not refused give an experiment with all that was requested.
 #[test]
-fn what_is_built_says_what_was_asked_for() {
+fn experiment_contains_everything_requested() {
     let part = format!("part={FILE} origin={}", &FILE[3..]);
     let more = ["", "table-slots=8", "array-paths=3 table-slots=8", "threads=atomic", "scheme=ppp", "scheme=pspp", "scheme=ball-larus"];
-    let kinds = KINDS.iter().map(|kind| text_of(kind)).chain([
+    let kinds = KINDS.iter().map(|kind| settings_for(kind)).chain([
         format!("observe=stream interesting={FILE}"),
         format!("events=tsc interesting={FILE}"),
         format!("{part} known={FILE}"),
@@ -160,7 +160,7 @@ fn what_is_built_says_what_was_asked_for() {
         let Ok(experiment) = Experiment::new(&asked) else { continue };
         built += 1;
         let said = Settings::from(&experiment);
-        // What was asked for over what is said changes nothing.
+        // The requested settings are all among those of the experiment.
         assert_eq!(asked.clone().over(said.clone()), said, "{asked} becomes {said}");
         assert_eq!(Experiment::new(&said).as_ref(), Ok(&experiment), "{said}");
         assert_eq!(said.to_string().parse(), Ok(said.clone()));
@@ -171,7 +171,7 @@ fn what_is_built_says_what_was_asked_for() {
 }
 
 #[test]
-fn bytes_of_what_makes_no_sense_are_no_experiment() {
+fn conflicting_settings_cannot_be_deserialised_as_an_experiment() {
     let bytes = postcard::to_allocvec(&settings("when=bursts table-slots=8")).unwrap();
     assert!(postcard::from_bytes::<Experiment>(&bytes).is_err());
     let bytes = postcard::to_allocvec(&settings("weights=/etc/passwd")).unwrap();
@@ -179,7 +179,7 @@ fn bytes_of_what_makes_no_sense_are_no_experiment() {
 }
 
 #[test]
-fn what_is_not_said_is_as_by_default() {
+fn settings_that_are_not_given_have_defaults() {
     let default = Experiment::default();
     assert_eq!((default.observation(), default.is_sampled()), (Observation::EveryPath(EveryPath), false));
     assert_eq!((default.destination(), default.threads(), default.placement().max_paths), (OutputDestination::Array, Threads::Own, 4096));
@@ -193,13 +193,13 @@ fn what_is_not_said_is_as_by_default() {
 }
 
 #[test]
-fn spellings_that_mean_nothing_are_named() {
+fn unknown_settings_and_values_are_named_in_the_error() {
     for wrong in
         ["chords", "chords=", "chords=maybe", "max-paths=0", "max-paths=16777217", "events=ticks", "rounds=on", "origin=0", "known="]
     {
         let error = format!("chords=on {wrong}").parse::<Settings>().unwrap_err().to_string();
         assert!(error.contains(&format!("`{wrong}`")), "{error}");
-        // A wrong value: those of the setting; a wrong setting: all of them.
+        // The error lists the setting's values, or all settings if there is no such setting.
         let key = wrong.split('=').next().filter(|key| wrong.contains('=') && *key != "rounds");
         let known = key.map_or_else(|| "trip-counts=on|tight|off".into(), |key| format!("{key} takes "));
         assert!(error.contains(&known), "{error}");
@@ -209,7 +209,7 @@ fn spellings_that_mean_nothing_are_named() {
 }
 
 #[test]
-fn names_of_files_may_hold_any_bytes() {
+fn file_names_may_contain_any_bytes() {
     let name = Path::new(OsStr::from_bytes(b"a b\"c'd=%20\t\xff\n\xc3\xa9"));
     let said =
         Settings { weights: Some(SettingsFile::File(name.into())), known: Some(SettingsFile::File("id:x".into())), ..Settings::default() };
@@ -222,13 +222,13 @@ fn names_of_files_may_hold_any_bytes() {
 }
 
 #[test]
-fn settings_win_over_others_one_by_one() {
+fn settings_take_precedence_one_by_one() {
     let over = settings("scheme=ball-larus max-paths=9").over(settings("max-paths=100 keep=map"));
     assert_eq!(over, settings("scheme=ball-larus max-paths=9 keep=map"));
 }
 
 #[test]
-fn a_request_travels_with_its_files_by_their_content() {
+fn request_stores_its_files_by_content() {
     let place = tempfile::tempdir().unwrap();
     let folder = InputFolder::at(place.path().join("a b").join("inputs"));
     let file = place.path().join(OsStr::from_bytes(b"known \"paths\" \xff"));
@@ -244,23 +244,23 @@ fn a_request_travels_with_its_files_by_their_content() {
     assert_eq!(read.experiment.inputs(), [(InputKind::Known, known)]);
     assert_eq!(Settings::from(&read.experiment).over(read.settings()).keep, Some(Keep::Map));
     let missing = asked.request(&folder).unwrap_err().to_string();
-    assert!(missing.contains("known") && missing.contains("give one that can"), "{missing}");
+    assert!(missing.contains("known") && missing.contains("Choose a file that can be read"), "{missing}");
 }
 
 #[test]
-fn nothing_is_stored_for_what_makes_no_sense() {
+fn nothing_is_stored_for_conflicting_settings() {
     let place = tempfile::tempdir().unwrap();
     let (folder, file) = (InputFolder::at(place.path().join("inputs")), place.path().join("known"));
     std::fs::write(&file, crate::KnownPaths::default().to_bytes()).unwrap();
     let asked = Settings { known: Some(SettingsFile::File(file.clone())), events: Some(crate::EventSource::Tsc), ..Settings::default() };
-    assert!(asked.request(&folder).unwrap_err().to_string().contains("--events does not go together with --residual"));
+    assert!(asked.request(&folder).unwrap_err().to_string().contains("--events cannot be combined with --residual"));
     assert!(!place.path().join("inputs").exists());
     let asked = Settings { weights: Some(SettingsFile::File(file)), ..Settings::default() };
     assert!(asked.request(&folder).unwrap_err().to_string().contains("weights"));
 }
 
 #[test]
-fn what_counts_nothing_needs_no_runtime() {
+fn builds_that_count_nothing_need_no_runtime() {
     let place = tempfile::tempdir().unwrap();
     let folder = InputFolder::at(place.path());
     for (text, counts) in [("observe=trace", false), ("observe=addresses", false), ("observe=stream", true), ("", true)] {
@@ -269,7 +269,7 @@ fn what_counts_nothing_needs_no_runtime() {
 }
 
 #[test]
-fn damaged_and_missing_files_are_named_with_the_remedy() {
+fn damaged_and_missing_files_are_reported_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     let folder = InputFolder::at(place.path());
     let identity = folder.put(b"content").unwrap();

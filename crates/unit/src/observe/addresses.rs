@@ -3,37 +3,37 @@
 use super::{Admission, CounterWords, Kind, Observation, Observe, Observed};
 use crate::experiment::{Choice, Relation, Rule, Settings};
 
-/// Where blocks lie.
+/// Records the addresses of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockAddresses {
-    /// Code generation may merge equal ends of blocks, which then have one address.
+    /// Whether code generation may merge equal tails of blocks, which then share an address.
     pub merge_tails: bool,
 }
 
 pub(super) static KIND: Kind = Kind {
     option: "--addresses (observe=addresses)",
-    observes: "addresses of blocks, without any count",
-    apart: None,
-    is_asked: is_asked_for,
+    observes: "addresses of blocks, without counts",
+    conflict_remedy: None,
+    is_requested: is_requested,
     read: |settings| {
         let merge_tails = settings.tail_merging.unwrap_or(true);
         Ok(Some(Observation::BlockAddresses(BlockAddresses { merge_tails })))
     },
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "nothing is counted there", remedy: "leave --scheme out" },
-    tables: Admission::Refused { reason: "nothing is counted there", remedy: "leave --table-slots out" },
-    shared_counters: Admission::Refused { reason: "nothing is counted there", remedy: "leave --threads out" },
+    other_numberings: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
+    tables: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
+    shared_counters: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --threads" },
     rules: &[Rule {
         one: Choice { spelling: "--tail-merging", is_made: |settings| settings.tail_merging.is_some() },
         relation: Relation::Needs,
-        other: Choice { spelling: "--addresses (observe=addresses)", is_made: is_asked_for },
-        reason: "only there does a block need an address of its own",
-        remedy: "leave it out, or build with --addresses",
+        other: Choice { spelling: "--addresses (observe=addresses)", is_made: is_requested },
+        reason: "only such builds need a separate address for each block",
+        remedy: "omit it, or build with --addresses",
     }],
 };
 
-fn is_asked_for(settings: &Settings) -> bool {
+fn is_requested(settings: &Settings) -> bool {
     settings.observe == Some(Observe::Addresses)
 }
 

@@ -11,19 +11,19 @@ pub struct CountsInBursts;
 pub(super) static KIND: Kind = Kind {
     option: "--sample (when=bursts)",
     observes: "counts in bursts, from which the counts of all paths are estimated",
-    apart: None,
-    is_asked: |settings| settings.when == Some(Timing::Bursts),
+    conflict_remedy: None,
+    is_requested: |settings| settings.when == Some(Timing::Bursts),
     read: |_| Ok(Some(Observation::CountsInBursts(CountsInBursts))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "estimates are of the counts of all paths", remedy: "leave --scheme out" },
+    other_numberings: Admission::Refused { reason: "sampling estimates the counts of all paths", remedy: "omit --scheme" },
     tables: Admission::Refused {
-        reason: "readings between bursts are of arrays",
-        remedy: "leave one out: long paths are cut without tables",
+        reason: "only arrays are read between bursts",
+        remedy: "omit one of them: without tables, long paths are cut",
     },
     shared_counters: Admission::Refused {
         reason: "the duplicated code counts in its own thread's memory",
-        remedy: "let each thread have counters of its own",
+        remedy: "omit --threads atomic",
     },
     rules: &[],
 };

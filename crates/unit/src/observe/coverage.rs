@@ -1,5 +1,5 @@
-//! Source-based coverage: the compiler has its own counters inserted, and trodden notes where they were and counts paths, of which they
-//! follow.
+//! Source-based coverage: the compiler inserts its own counters. trodden records where they were and counts paths, from which the counters'
+//! values are computed.
 
 use super::{Admission, Kind, Observation, Observe, Observed};
 use crate::experiment::Settings;
@@ -7,19 +7,19 @@ use crate::experiment::Settings;
 /// Counts of all paths, for coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CoverageCounts {
-    /// With the test vectors of decisions (MC/DC).
+    /// Whether the test vectors of decisions are recorded (MC/DC).
     pub mcdc: bool,
 }
 
 pub(super) static KIND: Kind = Kind {
     option: "--coverage (observe=coverage)",
-    observes: "coverage, which takes the counts of all paths of a whole run",
-    apart: None,
-    is_asked: |settings| matches!(settings.observe, Some(Observe::Coverage | Observe::Mcdc)),
+    observes: "coverage, which requires the counts of all paths of a whole run",
+    conflict_remedy: None,
+    is_requested: |settings| matches!(settings.observe, Some(Observe::Coverage | Observe::Mcdc)),
     read: |settings| Ok(Some(Observation::CoverageCounts(CoverageCounts { mcdc: settings.observe == Some(Observe::Mcdc) }))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "coverage takes the counts of all paths", remedy: "leave --scheme out" },
+    other_numberings: Admission::Refused { reason: "coverage requires the counts of all paths", remedy: "omit --scheme" },
     tables: Admission::Admitted,
     shared_counters: Admission::Admitted,
     rules: &[],

@@ -1,5 +1,5 @@
-//! LLVM's edge profile: the compiler has its own counters inserted, and trodden notes where they were and counts paths, of which they
-//! follow.
+//! LLVM's edge profile: the compiler inserts its own counters. trodden records where they were and counts paths, from which the counters'
+//! values are computed.
 
 use super::{Admission, Kind, Observation, Observe, Observed};
 use crate::experiment::Settings;
@@ -10,13 +10,13 @@ pub struct EdgeProfileCounts;
 
 pub(super) static KIND: Kind = Kind {
     option: "--pgo (observe=edge-profile)",
-    observes: "an edge profile, which takes the counts of all paths of a whole run",
-    apart: None,
-    is_asked: |settings| settings.observe == Some(Observe::EdgeProfile),
+    observes: "an edge profile, which requires the counts of all paths of a whole run",
+    conflict_remedy: None,
+    is_requested: |settings| settings.observe == Some(Observe::EdgeProfile),
     read: |_| Ok(Some(Observation::EdgeProfileCounts(EdgeProfileCounts))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "an edge profile takes the counts of all paths", remedy: "leave --scheme out" },
+    other_numberings: Admission::Refused { reason: "an edge profile requires the counts of all paths", remedy: "omit --scheme" },
     tables: Admission::Admitted,
     shared_counters: Admission::Admitted,
     rules: &[],

@@ -1,4 +1,4 @@
-//! Counts of all acyclic paths (Ball and Larus): what a build observes if it is asked for nothing else.
+//! Counts of all acyclic paths (Ball and Larus), the default kind.
 
 use super::{Admission, Kind, Observation, Observed};
 use crate::experiment::Settings;
@@ -10,8 +10,8 @@ pub struct EveryPath;
 pub(super) static KIND: Kind = Kind {
     option: "counts of all paths (observe=counts)",
     observes: "counts of all paths",
-    apart: None,
-    is_asked: |_| false,
+    conflict_remedy: None,
+    is_requested: |_| false,
     read: |_| Ok(Some(Observation::EveryPath(EveryPath))),
     restricted_by: &[],
     numberings: &[],

@@ -1,5 +1,5 @@
-//! Interesting paths: those of a set are counted separately, and all others of a function together; or all paths of the functions that the
-//! set names.
+//! Interesting paths: those of a set are counted separately, and all others of a function together. Alternatively, all paths of the
+//! functions in the set are counted.
 
 use super::{Admission, Kind, Observation, Observed};
 use crate::Identity;
@@ -12,24 +12,24 @@ use trodden_flow::NumberingScheme;
 /// Counts of the paths of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InterestingPaths {
-    /// The file of the set.
+    /// File of the set.
     pub set: Identity,
-    /// How they are numbered; `None`: all paths of the functions that the set names are observed.
+    /// Their numbering; `None` if all paths of the set's functions are observed.
     pub numbering: Option<NumberingScheme>,
-    /// How long [`NumberingScheme::PppOptimal`] may search for the numbers of one function, in seconds.
+    /// Time limit for [`NumberingScheme::PppOptimal`] to find the numbering of one function, in seconds.
     pub time_limit_s: u64,
 }
 
 pub(super) static KIND: Kind = Kind {
     option: "--interesting",
     observes: "counts of interesting paths only",
-    apart: None,
-    is_asked: |settings| settings.interesting.is_some(),
+    conflict_remedy: None,
+    is_requested: |settings| settings.interesting.is_some(),
     read: |settings| Ok(InterestingPaths::from_settings(settings)?.map(Observation::InterestingPaths)),
     restricted_by: &[],
     numberings: &NumberingScheme::ALL,
     other_numberings: Admission::Admitted,
-    tables: Admission::Refused { reason: "each interesting path has a word of its own", remedy: "leave one out" },
+    tables: Admission::Refused { reason: "each interesting path has its own counter", remedy: "omit one of them" },
     shared_counters: Admission::Admitted,
     rules: &[Rule {
         one: Choice { spelling: "--time-limit", is_made: |settings| settings.time_limit_s.is_some() },
@@ -38,13 +38,13 @@ pub(super) static KIND: Kind = Kind {
             spelling: "--scheme ppp-optimal",
             is_made: |settings| settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::PppOptimal)),
         },
-        reason: "only that scheme searches for as long as it may",
-        remedy: "leave --time-limit out, or take --scheme ppp-optimal",
+        reason: "only that scheme has a time limit",
+        remedy: "omit --time-limit, or use --scheme ppp-optimal",
     }],
 };
 
 impl InterestingPaths {
-    /// The paths that settings name, by the numbering that they say.
+    /// Returns the set and numbering that settings request; `None` if there is no set.
     pub(super) fn from_settings(settings: &Settings) -> Result<Option<InterestingPaths>, ExperimentError> {
         let numbering = match settings.scheme {
             Some(ExperimentScheme::Interesting(numbering)) => Some(numbering),
@@ -75,54 +75,54 @@ impl Observed for InterestingPaths {
     }
 }
 
-/// Words of the interesting paths. Every other word of the range counts paths that are not, the last one among them.
+/// Counter words of interesting paths. All other words of the range, including the last one, count other paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterestingWords {
-    /// The first of the unit's words that are the function's.
+    /// The function's first word among those of the unit.
     pub first_word: u64,
-    /// How many there are: one at least.
+    /// Number of words; at least one.
     pub words: u64,
-    /// Words, counted from the first, with the numbers of their paths; ascending.
+    /// Words relative to the first, with the IDs of their paths; ascending.
     pub paths: Vec<(u64, u64)>,
-    /// Other paths that these words count, too.
+    /// Other paths that these words count as well.
     pub aliases: StorageAliases,
-    /// Whether it was proven that these words count these paths, not only tried on some.
+    /// Whether it was proven, and not only tested, that these words count these paths.
     pub proven: bool,
 }
 
-/// Paths that are counted as others.
+/// Number of paths that are counted as others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageAliases {
-    /// So many of the function's paths.
+    /// Of all the function's paths.
     Exactly(u64),
-    /// So many of those that were tried.
+    /// Of those that were tested.
     Drawn {
-        /// Paths counted as others.
+        /// Number of paths counted as others.
         aliases: u64,
-        /// Paths tried.
+        /// Number of paths tested.
         of: u64,
     },
 }
 
 impl StorageAliases {
-    /// Whether none was found.
+    /// Returns whether no alias was found.
     pub fn is_none(self) -> bool {
         matches!(self, StorageAliases::Exactly(0) | StorageAliases::Drawn { aliases: 0, .. })
     }
 }
 
 impl InterestingWords {
-    /// All its words, as a range.
+    /// Range of its words.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// The word that counts other paths.
+    /// The word that counts all other paths.
     pub fn others(&self) -> u64 {
         self.range().end.saturating_sub(1)
     }
 
-    /// Whether words and paths are such as a function with so many paths has.
+    /// Returns whether words and paths are valid for a function with that number of paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let is_known = |&(word, path): &(u64, u64)| word < self.words.saturating_sub(1) && path < paths;
         self.words > 0 && self.paths.is_sorted_by(|a, b| a.0 < b.0) && self.paths.iter().all(is_known)

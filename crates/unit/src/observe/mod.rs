@@ -1,11 +1,9 @@
-//! What a build observes: one module for each kind of observation.
+//! What a build observes: one kind of observation ([`Observation`]), with a module for each.
 //!
-//! A build observes one kind ([`Observation`]), so what two kinds would say at once cannot be written down. A kind says how people ask
-//! for it, which other kinds restrict it, and which numberings, tables and shared counters its builds may have ([`Kind`]); and of an
-//! experiment what its counters hold ([`Observed`]).
-//!
-//! What a kind does to code is in the module of the same name in `trodden-instrument`, what makes its counts inexact in that of
-//! `trodden-profile`. A new kind is a module, and a line of [`kinds`]; its spelling is a value of [`Observe`].
+//! A [`Kind`] says how users request it, which other kinds restrict it, and which numberings, tables and shared counters its builds may
+//! have; [`Observed`] describes an observation. How a kind changes code is in the module of the same name in `trodden-instrument`, what
+//! makes its counts inexact in that of `trodden-profile`. A new kind needs a module, a line in [`kinds`], and possibly a value of
+//! [`Observe`].
 
 mod addresses;
 mod bursts;
@@ -52,7 +50,7 @@ macro_rules! kinds {
         }
 
         impl Observation {
-            /// What its kind says of it.
+            /// The kind-specific description of the observation.
             pub fn observed(&self) -> &dyn Observed {
                 match self {
                     $(Observation::$kind(observed) => observed,)*
@@ -60,86 +58,86 @@ macro_rules! kinds {
             }
         }
 
-        /// All kinds. Of two that are asked for at once, the message names the earlier one first.
+        /// All kinds. If two are requested together, the error names the earlier one first.
         pub static KINDS: &[&Kind] = &[$(&$module::KIND,)*];
     };
 }
 
 kinds! {
-    /// How often each path was taken, and the sum of an event.
+    /// The count of each path, and the sum of an event.
     sums::EventSums,
-    /// Counts of all paths, in a form of which LLVM's edge profile can be made.
+    /// Counts of all paths, from which LLVM's edge profile can be computed.
     edge_profile::EdgeProfileCounts,
-    /// Counts of all paths, in a form of which the counters of source-based coverage (clang's, rustc's) can be computed.
+    /// Counts of all paths, from which the counters of source-based coverage (clang's, rustc's) can be computed.
     coverage::CoverageCounts,
-    /// The sequence of paths and calls; counts follow from it.
+    /// The sequence of paths and calls, which also gives counts.
     stream::PathStream,
-    /// Nothing: blocks are marked, so that branches which hardware recorded can be turned into paths.
+    /// Nothing; blocks are marked, so that branches recorded by hardware can be translated to paths.
     addresses::BlockAddresses,
-    /// Nothing: blocks have sleds for witnesses of an execution that is followed from outside.
+    /// Nothing; blocks have sleds for witnesses of an execution that is traced from outside.
     sleds::TraceSleds,
     /// Counts of all paths, while a switch outside the program is on.
     bursts::CountsInBursts,
-    /// Counts of interprocedural segments, in the place of paths.
+    /// Counts of interprocedural segments instead of paths.
     segments::SegmentCounts,
-    /// Counts of the paths of a set; all others of a function are counted together.
+    /// Counts of the paths of a set; all other paths of a function are counted together.
     interesting::InterestingPaths,
-    /// Counts of all paths but those of a set: a residual build.
+    /// Counts of all paths except those of a set: a residual build.
     unknown::UnknownPaths,
-    /// Counts of the paths that are watched for.
+    /// Counts of the watched paths.
     watched::WatchedPaths,
-    /// Counts of what one of several copies of a program counts.
+    /// The part of the counts of one of several copies of a program.
     part::CopyPart,
     /// Counts of all paths.
     every_path::EveryPath,
 }
 
-/// A kind of observation: how people ask for it, and what else they may ask for with it.
+/// A kind of observation: how users request it, and what it can be combined with.
 pub struct Kind {
-    /// The option, and the setting where there is no option or it reads otherwise.
+    /// The option, and the setting if there is no option or its name differs.
     pub option: &'static str,
     /// What is observed, as a noun phrase.
     pub observes: &'static str,
-    /// What to do if it is asked for with another kind; `None`: make two builds.
-    pub(crate) apart: Option<&'static str>,
-    /// Whether settings ask for it.
-    pub(crate) is_asked: fn(&Settings) -> bool,
-    /// The observation of this kind that settings describe; `None` if they lack what it takes.
+    /// What to do if another kind is requested as well; `None`: make two builds.
+    pub(crate) conflict_remedy: Option<&'static str>,
+    /// Returns whether settings request it.
+    pub(crate) is_requested: fn(&Settings) -> bool,
+    /// Returns the observation that settings describe; `None` if they lack something it needs.
     pub(crate) read: fn(&Settings) -> Result<Option<Observation>, ExperimentError>,
-    /// Kinds that restrict it: asked for with one of them, it is of what that one names.
+    /// Kinds that restrict it: requested together with one of them, it observes only what that one selects.
     pub(crate) restricted_by: &'static [&'static Kind],
-    /// The numberings besides that of all paths by which it may count.
+    /// The numberings that it supports, besides that of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
-    /// Whether another numbering is refused by name; admitted: it is as if no kind had been asked for.
+    /// Whether other numberings are refused by this kind. If admitted, they are handled as if no kind had been requested.
     pub(crate) other_numberings: Admission,
-    /// Tables for functions with many paths.
+    /// Whether functions with many paths may count in tables.
     pub(crate) tables: Admission,
-    /// Counters that all threads increment.
+    /// Whether threads may share counters.
     pub(crate) shared_counters: Admission,
-    /// What its own settings need and exclude.
+    /// Rules for its own settings.
     pub(crate) rules: &'static [Rule],
 }
 
 /// Whether a kind of observation admits something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It does.
+    /// Yes.
     Admitted,
-    /// It does not.
+    /// No.
     Refused {
-        /// Why.
+        /// The reason.
         reason: &'static str,
         /// What to do instead.
         remedy: &'static str,
     },
 }
 
-/// What is known of an observation from its kind.
+/// Description of an observation by its kind.
 pub trait Observed {
     /// Its kind.
     fn kind(&self) -> &'static Kind;
 
-    /// Adds to settings what asks for it.
+    /// Writes the settings that request it.
     fn write(&self, settings: &mut Settings);
 
     /// The numbering of paths.
@@ -147,37 +145,37 @@ pub trait Observed {
         ExperimentScheme::BallLarus
     }
 
-    /// What the words of a counter hold.
+    /// Meaning of the words of a counter.
     fn words(&self) -> CounterWords {
         CounterWords::Count
     }
 
-    /// The file of the paths that are not counted, if it is of all others.
+    /// File of the paths that are not counted, if all others are.
     fn uncounted(&self) -> Option<Identity> {
         None
     }
 
-    /// The paths that are named by a set, if it is of such.
+    /// The set of paths that it observes, if it is restricted to one.
     fn interesting(&self) -> Option<InterestingPaths> {
         None
     }
 }
 
-/// What the words of memory of a unit's counters hold.
+/// Meaning of the words of memory of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterWords {
     /// A count.
     Count,
-    /// A count; and behind the counts of all, for each the time when it was counted first.
+    /// A count, and after the counts of all counters, the time of the first execution for each.
     CountAndTime,
-    /// Cells: count, sum and sum of squares.
+    /// Cells for the count, the sum, and the sum of squares.
     Cells,
-    /// There are none.
+    /// There are no words.
     Nothing,
 }
 
 impl CounterWords {
-    /// How many there are for each counter.
+    /// Number of words per counter.
     pub fn each(self) -> u64 {
         match self {
             CounterWords::Count => 1,
@@ -189,13 +187,13 @@ impl CounterWords {
 }
 
 impl Kind {
-    /// Whether it is this kind.
+    /// Returns whether the two are the same kind.
     pub(crate) fn is(&self, other: &Kind) -> bool {
         std::ptr::eq(self, other)
     }
 
-    /// Whether two kinds may be asked for together, since one restricts the other.
-    pub(crate) fn goes_with(&self, other: &Kind) -> bool {
+    /// Returns whether the two kinds may be requested together, because they are the same or one restricts the other.
+    pub(crate) fn can_combine_with(&self, other: &Kind) -> bool {
         let restricts = |by: &Kind, of: &Kind| of.restricted_by.iter().any(|kind| kind.is(by));
         self.is(other) || restricts(self, other) || restricts(other, self)
     }
@@ -207,15 +205,15 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Kinds that settings ask for.
-pub(crate) fn asked(settings: &Settings) -> impl Iterator<Item = &'static Kind> + '_ {
-    KINDS.iter().copied().filter(|kind| (kind.is_asked)(settings))
+/// The kinds that settings request.
+pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'static Kind> + '_ {
+    KINDS.iter().copied().filter(|kind| (kind.is_requested)(settings))
 }
 
-/// The observation that settings ask for, after the check that they make sense together.
-pub(crate) fn of_settings(settings: &Settings) -> Result<Observation, ExperimentError> {
-    let restricts = |kind: &Kind| asked(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
-    let kind = asked(settings).find(|kind| !restricts(kind));
+/// Returns the observation that settings request, which must have passed the checks for conflicts.
+pub(crate) fn observation_of(settings: &Settings) -> Result<Observation, ExperimentError> {
+    let restricts = |kind: &Kind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
+    let kind = requested_kinds(settings).find(|kind| !restricts(kind));
     let observation = kind.map(|kind| (kind.read)(settings)).transpose()?.flatten();
     Ok(observation.unwrap_or(Observation::EveryPath(EveryPath)))
 }

@@ -1,21 +1,21 @@
-//! One copy's part: what one of several copies of a program counts, while others count the rest. A copy of a residual build has whole
-//! functions, each as that build has it.
+//! The part of one of several copies of a program, which counts some of the paths while the other copies count the rest. A copy of a
+//! residual build counts whole functions, each like that build.
 
 use super::{Admission, CounterWords, Kind, Observation, Observed, unknown};
 use crate::Identity;
 use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
 
-/// What one of several copies of a program counts.
+/// The part that one of several copies of a program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CopyPart {
-    /// The file of the copy's part.
+    /// File of the copy's part.
     pub file: Identity,
-    /// The unit of which this one is made, in the program whose counting is divided.
+    /// The unit that this one is made from, in the original program.
     pub origin: Identity,
-    /// The file of the known paths, if the program counts unknown paths only.
+    /// File of the known paths, if the program counts only unknown paths.
     pub known: Option<Identity>,
-    /// Executions of the copy's probes are counted, too.
+    /// Whether executions of the copy's probes are counted as well.
     pub count_hits: bool,
 }
 
@@ -24,14 +24,14 @@ const ORIGIN: Choice = Choice { spelling: "the unit of a copy (origin=UNIT)", is
 const HITS: Choice = Choice { spelling: "--count-hits (count-hits=on)", is_made: |settings| settings.count_hits == Some(true) };
 const KNOWN: Choice = Choice { spelling: "--residual (known=FILE)", is_made: |settings| settings.known.is_some() };
 
-const UNIT_OF_A_PART: &str = "a part is known by its unit";
-const MADE_BY_RECORDING: &str = "let `trodden record --copies` make copies, which gives both";
+const PART_NEEDS_UNIT: &str = "a part belongs to one unit";
+const SET_BY_RECORDING: &str = "use `trodden record --copies`, which sets both";
 
 pub(super) static KIND: Kind = Kind {
     option: PART.spelling,
     observes: "a copy's part of the counts of all paths, or of unknown ones",
-    apart: Some("build the program for copies without the other"),
-    is_asked: PART.is_made,
+    conflict_remedy: Some("build the program for copies without the other"),
+    is_requested: PART.is_made,
     read: |settings| {
         let (known, count_hits) = (identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
         let part = identity("part", &settings.part)?.zip(settings.origin);
@@ -40,27 +40,27 @@ pub(super) static KIND: Kind = Kind {
     restricted_by: &[&unknown::KIND],
     numberings: &[],
     other_numberings: Admission::Refused {
-        reason: "copies share all paths of a program",
-        remedy: "build the program with the scheme ball-larus for copies",
+        reason: "the paths of a program are divided among its copies by the scheme ball-larus",
+        remedy: "build the program for copies with that scheme",
     },
-    tables: Admission::Refused { reason: "a copy's counts are in arrays", remedy: "build the program without --table-slots for copies" },
+    tables: Admission::Refused { reason: "copies count in arrays", remedy: "build the program for copies without --table-slots" },
     shared_counters: Admission::Admitted,
     rules: &[
-        Rule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: UNIT_OF_A_PART, remedy: MADE_BY_RECORDING },
-        Rule { one: ORIGIN, relation: Relation::Needs, other: PART, reason: UNIT_OF_A_PART, remedy: MADE_BY_RECORDING },
+        Rule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
+        Rule { one: ORIGIN, relation: Relation::Needs, other: PART, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
         Rule {
             one: HITS,
             relation: Relation::Needs,
             other: PART,
-            reason: "hits are those of a copy's probes",
-            remedy: "let `trodden-lab with --count-hits -- record --copies K` make copies",
+            reason: "hits are executions of a copy's probes",
+            remedy: "use `trodden-lab with --count-hits -- record --copies K`",
         },
         Rule {
             one: HITS,
             relation: Relation::Excludes,
             other: KNOWN,
-            reason: "unknown paths have times where hits would be",
-            remedy: "count hits of a program that counts all paths",
+            reason: "times of unknown paths take the place of hits",
+            remedy: "count the hits of a program that counts all paths",
         },
     ],
 };
@@ -85,38 +85,38 @@ impl Observed for CopyPart {
     }
 }
 
-/// Words of counts by sums of labels. The function's `dag` has the edges of the paths that are counted here and no
-/// others; each of its paths is counted in the word whose number is the sum of the labels on its edges. Words of other
-/// sums hold executions of paths that are counted elsewhere, or nowhere.
+/// Counter words that are indexed by sums of labels. The function's `dag` has only the edges of paths that this copy counts. Each of its
+/// paths is counted in the word whose index is the sum of the labels on its edges. Words of other sums contain executions of paths that
+/// this copy does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelWords {
-    /// The unit's word of the sum 0.
+    /// The unit's word for the sum 0.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// Behind them lie two more, for executions of labels and of all probes ([`LabelWords::hits`]).
+    /// Whether they are followed by two words for the executions of labels and of all probes ([`LabelWords::hits`]).
     pub with_hits: bool,
-    /// A label for each edge of the function's `dag`.
+    /// Label of each edge of the function's `dag`.
     pub labels: Vec<i64>,
 }
 
 impl LabelWords {
-    /// All its words, as a range.
+    /// Range of its words.
     pub fn range(&self) -> std::ops::Range<u64> {
         let hits = if self.with_hits { HIT_WORDS } else { 0 };
         self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
     }
 
-    /// The word of executions of labels; behind it that of executions of all probes.
+    /// The word that counts executions of labels, which is followed by that of all probes.
     pub fn hits(&self) -> Option<u64> {
         self.with_hits.then(|| self.first_word.saturating_add(self.words))
     }
 
-    /// Whether there is a label for each of so many edges of the function's acyclic graph.
+    /// Returns whether there is a label for each of the edges of the function's acyclic graph.
     pub(crate) fn is_sound(&self, edges: usize) -> bool {
         self.labels.len() == edges
     }
 }
 
-/// Words for hits of probes.
+/// Number of words for executions of probes.
 const HIT_WORDS: u64 = 2;

@@ -1,7 +1,7 @@
-//! Interprocedural segments of a set, counted in the place of paths ([`crate::segments`]).
+//! Interprocedural segments of a set, which are counted instead of paths ([`crate::segments`]).
 //!
-//! Of a function's words the map says what each counts: a word is either each key's own, or those of interesting pairs are found by a
-//! perfect hash and all others share one. It names callers by unit and linkage name, and needs no file of the build.
+//! The map says what each of a function's words counts: either each key has a word, or the words of interesting pairs are found by a
+//! perfect hash, and all other pairs share one. Callers are given by unit and linkage name, so no input file is needed to read the map.
 
 use super::{Admission, Kind, Observation, Observed};
 use crate::Identity;
@@ -12,32 +12,32 @@ use trodden_flow::NumberingScheme;
 /// Counts of interprocedural segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentCounts {
-    /// The file of the set.
+    /// File of the set.
     pub set: Identity,
-    /// How they are numbered.
+    /// Numbering of the segments.
     pub numbering: SegmentNumbering,
 }
 
 /// The numbering of interprocedural segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SegmentNumbering {
-    /// Those of the set, one behind the other ([`trodden_flow::NumberingScheme::KnownTable`]).
+    /// The segments of the set, consecutively ([`trodden_flow::NumberingScheme::KnownTable`]).
     #[default]
     Minimal,
-    /// Every path behind every context (Ball and Larus).
+    /// Every path in every context (Ball and Larus).
     BallLarus,
-    /// As [`SegmentNumbering::Minimal`], found by precise selective labels of the paths that segments of the set have
+    /// Like [`SegmentNumbering::Minimal`], found by precise selective labels of the paths in the set's segments
     /// ([`trodden_flow::NumberingScheme::Pspp`]).
     PreciseSelective,
-    /// Those of the set, by preferential numbering over contexts and paths, checked against the number of all.
+    /// The segments of the set, by preferential numbering over contexts and paths, checked against the number among all pairs.
     Preferential,
 }
 
 pub(super) static KIND: Kind = Kind {
     option: "--segments (segments=FILE)",
-    observes: "counts of interprocedural segments, in the place of paths",
-    apart: None,
-    is_asked: |settings| settings.segments.is_some(),
+    observes: "counts of interprocedural segments instead of paths",
+    conflict_remedy: None,
+    is_requested: |settings| settings.segments.is_some(),
     read: |settings| {
         let numbering = match settings.scheme {
             Some(ExperimentScheme::BallLarus) => SegmentNumbering::BallLarus,
@@ -51,9 +51,9 @@ pub(super) static KIND: Kind = Kind {
     numberings: &[NumberingScheme::KnownTable, NumberingScheme::Ppp, NumberingScheme::Pspp],
     other_numberings: Admission::Refused {
         reason: "segments are numbered by the scheme known-table, ppp, pspp or ball-larus",
-        remedy: "take one of these",
+        remedy: "use one of these",
     },
-    tables: Admission::Refused { reason: "counts of segments are in arrays", remedy: "leave --table-slots out" },
+    tables: Admission::Refused { reason: "segments are counted in arrays", remedy: "omit --table-slots" },
     shared_counters: Admission::Admitted,
     rules: &[],
 };
@@ -77,70 +77,71 @@ impl Observed for SegmentCounts {
     }
 }
 
-/// Words of interprocedural segments ([`crate::segments`]) that end in a function. A pair of a context and a path has the key
-/// the path's number with the context's in the bits above ([`SegmentWords::key`]).
+/// Counter words of the interprocedural segments ([`crate::segments`]) that end in a function. A pair of a context and a path is identified
+/// by a key, which has the path's ID in the low bits and the context's number above ([`SegmentWords::key`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentWords {
-    /// The first of the unit's words that are the function's.
+    /// The function's first word among those of the unit.
     pub first_word: u64,
-    /// How many there are.
+    /// Number of words.
     pub words: u64,
-    /// The callers' paths that are distinguished; the first has number 1. Calls of context 0 come from anywhere else.
+    /// The distinguished callers' paths; the first is context 1. Context 0 stands for all other calls.
     pub contexts: Vec<CallerPath>,
-    /// For each word but the last its key, where only some pairs have words; all other pairs share the last word. Of a word without a
-    /// pair: `u64::MAX`. Empty: each key is its word.
+    /// If only some pairs have words: the key of each word except the last, which all other pairs share, or `u64::MAX` for a word without a
+    /// pair. Empty if each key is its word.
     pub keys: Vec<u64>,
-    /// Pairs that are interesting, ascending.
+    /// Interesting pairs, ascending.
     pub interesting: Vec<(u32, u64)>,
-    /// Calls by this function whose context is not passed to the callee, since its code does not make them itself: callee and path.
+    /// Calls that this function's own code does not make, so that their context cannot be passed to the callee.
     pub unplaced: Vec<UnplacedCall>,
-    /// Calls of this function in the place of which its code is.
+    /// Number of call sites where this function was inlined.
     pub inlined: u32,
-    /// Calls of a copy of this function that takes its context as an argument; 0: there is none.
+    /// Number of call sites that call a copy of this function with the context as an argument; 0 if there is no copy.
     pub duplicated: u32,
 }
 
-/// A path of a caller up to a call.
+/// A caller's path up to a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CallerPath {
     /// Source of the caller's unit.
     pub unit: String,
     /// The caller's linkage name.
     pub name: String,
-    /// Number of the caller's own context; 0: any.
+    /// Number of the caller's own context; 0 for any.
     pub context: u32,
-    /// The caller's path.
+    /// ID of the caller's path.
     pub path: u64,
 }
 
-/// A call on a segment that no instruction of the caller makes: a function that is not instrumented makes it, such as `qsort`.
+/// A call on a segment that an uninstrumented function makes, such as `qsort`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnplacedCall {
     /// Source of the callee's unit.
     pub unit: String,
     /// The callee's linkage name.
     pub name: String,
-    /// The caller's path up to the call.
+    /// ID of the caller's path up to the call.
     pub path: u64,
 }
 
 impl SegmentWords {
-    /// All its words, as a range.
+    /// Range of its words.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Bits of the path in a key, of a function with so many paths.
+    /// Number of bits of the path in a key, for a function with that number of paths.
     pub fn path_bits(paths: u64) -> u32 {
         paths.max(1).next_power_of_two().trailing_zeros()
     }
 
-    /// The key of a context and a path.
+    /// Returns the key of a context and a path.
     pub fn key(paths: u64, context: u32, path: u64) -> u64 {
         u64::from(context) << SegmentWords::path_bits(paths) | path
     }
 
-    /// The context and path that a word counts, of a function with so many paths. `None`: the word counts several pairs, or none.
+    /// Returns the context and path that a word counts, for a function with that number of paths; `None` if it counts several pairs, or
+    /// none.
     pub fn pair(&self, word: u64, paths: u64) -> Option<(u32, u64)> {
         let key = match self.keys.is_empty() {
             true => word,
@@ -151,7 +152,7 @@ impl SegmentWords {
         Some((context, key & ((1 << bits) - 1))).filter(|(_, path)| *path < paths)
     }
 
-    /// Whether words, contexts and pairs are such as a function with so many paths has.
+    /// Returns whether words, contexts and pairs are valid for a function with that number of paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let pairs = self.interesting.iter().all(|(context, path)| *context as usize <= self.contexts.len() && *path < paths);
         let rows = (self.contexts.len() as u64 + 1).saturating_mul(paths.max(1).next_power_of_two());

@@ -1,9 +1,9 @@
-//! The sequence of paths and calls, of all functions or of those that a set names; counts follow from it.
+//! The sequence of paths and calls, of all functions or of those in a set; counts follow from it.
 //!
-//! A stream has an event where control comes to a call of a function that the unit defines, though that call always returns. Counting
-//! builds have no such prefixes, so they have no part in the function's path numbers. The graph of the events is the function's with one
-//! more [`Reach`](crate::EdgeKind::Reach) edge for each block that makes such a call, cut at the same edges; its paths have numbers of
-//! their own ([`EventWords`]).
+//! A stream also has an event at calls that always return, if the unit defines the callee. Counting builds have no such prefixes, so these
+//! are not part of a function's path numbering. The graph of the events is the function's graph with an additional
+//! [`Reach`](crate::EdgeKind::Reach) edge for each block that makes such a call, cut at the same edges, and with a numbering of its own
+//! ([`EventWords`]).
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, Kind, Observation, Observe, Observed};
@@ -15,15 +15,15 @@ use trodden_flow::{DagEdge, Edge, Node};
 /// The sequence of paths and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathStream {
-    /// The file of paths whose functions it is of; `None`: it is of all.
+    /// File of a set whose functions are streamed; `None` if all are.
     pub functions: Option<Identity>,
 }
 
 pub(super) static KIND: Kind = Kind {
     option: "--stream (observe=stream)",
     observes: "the sequence of all paths and calls, from which counts follow",
-    apart: None,
-    is_asked: is_asked_for,
+    conflict_remedy: None,
+    is_requested: is_requested,
     read: |settings| {
         let functions = identity("interesting", &settings.interesting)?;
         Ok(Some(Observation::PathStream(PathStream { functions })))
@@ -31,21 +31,21 @@ pub(super) static KIND: Kind = Kind {
     restricted_by: &[&interesting::KIND],
     numberings: &[],
     other_numberings: Admission::Refused {
-        reason: "a stream has all paths of the functions that --interesting names",
-        remedy: "leave --scheme out",
+        reason: "a stream has all paths of the functions that --interesting selects",
+        remedy: "omit --scheme",
     },
-    tables: Admission::Refused { reason: "a stream has no counters", remedy: "leave --table-slots out" },
-    shared_counters: Admission::Refused { reason: "each thread writes a stream of its own", remedy: "leave --threads out" },
+    tables: Admission::Refused { reason: "a stream has no counters", remedy: "omit --table-slots" },
+    shared_counters: Admission::Refused { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
     rules: &[Rule {
         one: Choice { spelling: "--flight-recorder (recorder=PATTERN)", is_made: |settings| settings.recorder.is_some() },
         relation: Relation::Needs,
-        other: Choice { spelling: "--stream (observe=stream)", is_made: is_asked_for },
-        reason: "it keeps the end of a stream",
-        remedy: "build with --stream, too",
+        other: Choice { spelling: "--stream (observe=stream)", is_made: is_requested },
+        reason: "the flight recorder keeps the end of a stream",
+        remedy: "add --stream",
     }],
 };
 
-fn is_asked_for(settings: &Settings) -> bool {
+fn is_requested(settings: &Settings) -> bool {
     settings.observe == Some(Observe::Stream)
 }
 
@@ -59,49 +59,49 @@ impl Observed for PathStream {
         settings.interesting = self.functions.map(SettingsFile::Stored);
     }
 
-    /// A stream says which path it was by the number of all builds.
+    /// A stream numbers the paths of selected functions like any other build.
     fn interesting(&self) -> Option<InterestingPaths> {
         self.functions.map(|set| InterestingPaths { set, numbering: None, time_limit_s: 0 })
     }
 }
 
-/// The words of a function of a stream build: one for each path of the graph of its events. No memory is behind them; their addresses are
-/// what the program writes.
+/// The words of a function in a stream build, one for each path of the graph of its events. There is no memory behind them; their addresses
+/// are what the program writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWords {
-    /// The unit's word of the first path.
+    /// The unit's word for the first path.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// The edges that the graph of the events has besides, by their numbers there, each with the block whose call it stands for; ascending.
+    /// The additional edges of the graph of the events, by their indices there, each with the block that makes the call; ascending.
     pub calls: Vec<(Edge, Node)>,
-    /// Blocks with such a call behind which the block's code may not be executed: what is [`up_to_calls`](crate::UnitBlock::up_to_calls) of
-    /// them there.
+    /// Blocks with such a call after which the rest of the block may not be executed, with their value of
+    /// [`up_to_calls`](crate::UnitBlock::up_to_calls) in the graph of the events.
     pub up_to_calls: Vec<(Node, u32)>,
-    /// The acyclic graph of the events' paths.
+    /// The acyclic graph of the events.
     pub dag: Vec<DagEdge>,
-    /// For each edge of it its value.
+    /// The value of each of its edges.
     pub values: Vec<i64>,
 }
 
 impl EventWords {
-    /// All its words, as a range.
+    /// Range of its words.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Whether an edge of the graph of the events is none of the function's.
+    /// Returns whether an edge of the graph of the events is an additional one.
     pub fn is_call(&self, edge: Edge) -> bool {
         self.calls.binary_search_by_key(&edge, |call| call.0).is_ok()
     }
 
-    /// The function's edge that is this one of the graph of the events; `None` if the function has no such edge.
+    /// Returns the function's edge for one of the graph of the events; `None` for additional edges.
     pub fn own_edge(&self, edge: Edge) -> Option<Edge> {
         let before = self.calls.partition_point(|call| call.0 < edge);
         (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
     }
 
-    /// The edge of the graph of the events that is this one of the function's.
+    /// Returns the edge of the graph of the events for one of the function.
     pub fn edge_of_events(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }

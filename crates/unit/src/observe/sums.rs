@@ -1,26 +1,25 @@
-//! Sums of an event for each path, besides its count: of all paths, or of those of a set, where all others of a function have one sum.
-//!
-//! Layout: [`crate::events`]; a counter has cells, so that neither a slot of a table nor an atomic addition does.
+//! Sums of an event for each path, besides its count. If a set is given, each path in it has its own sum, and all other paths of a function
+//! share one. The layout is in [`crate::events`]: a counter has several cells, so slots of tables and atomic additions are not supported.
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, CounterWords, Kind, Observation, Observed};
 use crate::EventSource;
 use crate::experiment::{ExperimentScheme, Settings};
 
-/// Counts of paths, with the sum of an event.
+/// Counts of paths with the sum of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventSums {
     /// The event.
     pub event: EventSource,
-    /// The paths that have sums of their own; `None`: all have.
+    /// The paths with sums of their own; `None` if all have one.
     pub of: Option<InterestingPaths>,
 }
 
 pub(super) static KIND: Kind = Kind {
     option: "--events",
     observes: "sums of an event for each path",
-    apart: None,
-    is_asked: |settings| settings.events.is_some(),
+    conflict_remedy: None,
+    is_requested: |settings| settings.events.is_some(),
     read: |settings| {
         let of = InterestingPaths::from_settings(settings)?;
         Ok(settings.events.map(|event| Observation::EventSums(EventSums { event, of })))
@@ -30,11 +29,11 @@ pub(super) static KIND: Kind = Kind {
     other_numberings: Admission::Admitted,
     tables: Admission::Refused {
         reason: "a slot of a table has no room for sums",
-        remedy: "leave one out: long paths are cut without tables",
+        remedy: "omit one of them: without tables, long paths are cut",
     },
     shared_counters: Admission::Refused {
-        reason: "a sum and its square cannot be added to atomically",
-        remedy: "let each thread have counters of its own",
+        reason: "a sum and a sum of squares cannot be updated together atomically",
+        remedy: "omit --threads atomic",
     },
     rules: &[],
 };

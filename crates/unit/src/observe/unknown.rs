@@ -1,23 +1,23 @@
-//! Unknown paths: all are counted but those that are known, as from the tests of a program (a residual build).
+//! Unknown paths: all paths are counted except known ones, such as those that a program's tests take (a residual build).
 
 use super::{Admission, CounterWords, Kind, Observation, Observed};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
 use trodden_flow::NumberingScheme;
 
-/// Counts of all paths but the known ones.
+/// Counts of all paths except known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownPaths {
-    /// The file of the known paths.
+    /// File of the known paths.
     pub known: Identity,
-    /// How they are recognised.
+    /// How known paths are recognised.
     pub by: Recognition,
 }
 
 /// How a residual build recognises known paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recognition {
-    /// By where control is: code of its own for known paths, which an edge outside of them leaves.
+    /// By the current code position: known paths have their own copy of the code, and any other edge leaves it.
     #[default]
     Region,
     /// By the number at the path's end, as published: preferential numbering, checked against the Ball-Larus number.
@@ -27,8 +27,8 @@ pub enum Recognition {
 pub(super) static KIND: Kind = Kind {
     option: "--residual (known=FILE)",
     observes: "counts of unknown paths only",
-    apart: None,
-    is_asked: |settings| settings.known.is_some(),
+    conflict_remedy: None,
+    is_requested: |settings| settings.known.is_some(),
     read: |settings| {
         let by = match settings.scheme {
             Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => Recognition::Preferential,
@@ -39,14 +39,11 @@ pub(super) static KIND: Kind = Kind {
     restricted_by: &[],
     numberings: &[NumberingScheme::Ppp],
     other_numberings: Admission::Refused {
-        reason: "--residual says itself which paths are counted",
-        remedy: "leave one out, or take --scheme ppp",
+        reason: "--residual already selects which paths are counted",
+        remedy: "omit one of them, or use --scheme ppp",
     },
-    tables: Admission::Refused { reason: "each unknown path has a word of its own", remedy: "leave one out" },
-    shared_counters: Admission::Refused {
-        reason: "times are noted by the thread that counts first",
-        remedy: "let each thread have counters of its own",
-    },
+    tables: Admission::Refused { reason: "each unknown path has its own counter", remedy: "omit one of them" },
+    shared_counters: Admission::Refused { reason: "the time is recorded by the thread that counts first", remedy: "omit --threads atomic" },
     rules: &[],
 };
 

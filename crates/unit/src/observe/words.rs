@@ -1,34 +1,34 @@
-//! The kinds of observation that a word of the setting `observe` asks for.
+//! The kinds of observation that the setting `observe` requests.
 
 use crate::spell;
 use serde::{Deserialize, Serialize};
 
-/// What is observed of paths, as far as a word says it.
+/// Values of the setting `observe`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Observe {
-    /// How often each was taken.
+    /// Counts of paths.
     #[default]
     Counts,
-    /// That, in a form of which LLVM's edge profile can be made.
+    /// Counts from which LLVM's edge profile can be computed.
     EdgeProfile,
-    /// That, in a form of which the counters of source-based coverage can be computed.
+    /// Counts from which the counters of source-based coverage can be computed.
     Coverage,
-    /// That, and the test vectors of decisions (MC/DC).
+    /// The same, and the test vectors of decisions (MC/DC).
     Mcdc,
     /// The sequence of paths and calls.
     Stream,
-    /// Nothing: blocks are marked.
+    /// Nothing; blocks are marked.
     Addresses,
-    /// Nothing: blocks have sleds for witnesses, and an execution is followed from outside.
+    /// Nothing; blocks have sleds for the witnesses of an execution that is traced from outside.
     Trace,
 }
 
 spell! { Observe:
-    Observe::Counts => "counts", "How often each path is taken";
-    Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
-    Observe::Coverage => "coverage", "That, in a form of which the counters of source-based coverage can be computed";
-    Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
+    Observe::Counts => "counts", "Counts of paths";
+    Observe::EdgeProfile => "edge-profile", "Counts from which LLVM's edge profile can be computed";
+    Observe::Coverage => "coverage", "Counts from which the counters of source-based coverage can be computed";
+    Observe::Mcdc => "mcdc", "Coverage, and the test vectors of decisions (MC/DC)";
     Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
-    Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
-    Observe::Trace => "trace", "Nothing: blocks have sleds for the witnesses of `trodden trace`";
+    Observe::Addresses => "addresses", "Nothing; the address of each block is recorded";
+    Observe::Trace => "trace", "Nothing; blocks have sleds for the witnesses of `trodden trace`";
 }

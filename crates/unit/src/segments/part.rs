@@ -1,14 +1,9 @@
 //! Parts of a set of segments, one for each of several copies of a program.
 //!
-//! A part has some of the paths of each function, behind all their contexts, and of the contexts what the part needs, numbered from 1
-//! again. A context is needed if
-//!
-//! - a segment of the part ends behind it;
-//! - it is the caller's own context in a context that is needed;
-//! - it is a suffix of one that is needed: the set stays closed;
-//! - one that is needed is a suffix of it. Otherwise what comes by the longer chain would count as the shorter one's.
-//!
-//! So each pair of a context and a path counts in a part what it counts in the whole set.
+//! A part has some of each function's paths in all contexts, and the contexts that it needs, renumbered from 1. A context is needed if a
+//! segment of the part ends in it, if it is the caller's own context or a suffix of a needed one (so that the set stays closed), or if a
+//! needed one is a suffix of it (otherwise the longer chain would count as the shorter one). So each pair of a context and a path counts
+//! the same in the part as in the whole set.
 
 use super::{Index, SegmentContext, SegmentFunction, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +11,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, Graph, Node, Numbering, Origin, Plan};
 
 impl SegmentFunction {
-    /// The function's paths: the acyclic graph of which [`SegmentFunction::paths`] are numbers, with that numbering; `None` if the set is
-    /// damaged.
+    /// Returns the acyclic graph with the numbering that [`SegmentFunction::paths`] refers to; `None` if the set is damaged.
     pub fn numbered_paths(&self) -> Option<(Graph, Dag, Numbering)> {
         let graph = Graph::new(self.exit.0.checked_add(1)?, Node(0), self.exit, self.flow.clone()).ok()?;
         let entries = [Entries::Shared, Entries::PerEdge];
@@ -25,7 +19,7 @@ impl SegmentFunction {
         Some((graph, dag, numbering))
     }
 
-    /// The number of paths that begin where the function does: theirs are the first numbers.
+    /// Number of paths that begin at the entry, which have the lowest IDs.
     pub fn first_paths(&self) -> Option<u64> {
         let (_, dag, numbering) = self.numbered_paths()?;
         let later = dag.out(dag.entry()).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_)));
@@ -34,8 +28,8 @@ impl SegmentFunction {
 }
 
 impl SegmentSet {
-    /// The part of the set in which only some paths of functions are counted, given by function and path. Its segments are interesting,
-    /// those of a set that counts every path too.
+    /// Returns the part of the set that counts only some paths, chosen by function and path. Its segments are interesting ones, even if the
+    /// set counts every path.
     pub fn part(&self, counted: impl Fn(u32, u64) -> bool) -> SegmentSet {
         let mut functions = self.functions.clone();
         for (number, function) in (0..).zip(&mut functions) {
@@ -43,7 +37,7 @@ impl SegmentSet {
             function.executions.retain(|path, _| counted(number, *path));
             function.counts = !function.interesting.is_empty();
         }
-        let needed = self.needed(&functions);
+        let needed = self.needed_contexts(&functions);
         let renumbered: Vec<BTreeMap<u32, u32>> =
             needed.iter().map(|contexts| contexts.iter().copied().zip(1..).chain([(0, 0)]).collect()).collect();
         for (number, function) in functions.iter_mut().enumerate() {
@@ -56,23 +50,23 @@ impl SegmentSet {
         SegmentSet { functions, every: false, growth: self.growth, index: Index::default() }
     }
 
-    /// The same segments, all of them interesting: of a set that counts every path behind its contexts, the paths that begin where a
-    /// function does. Functions of more than `most` such pairs keep the interesting ones that they have.
-    pub fn spelled_out(&self, most: u64) -> SegmentSet {
+    /// Makes all segments explicitly interesting, if the set counts every path: those with paths that begin at the entry. Functions with
+    /// more than `max` such pairs keep their interesting ones.
+    pub fn spelled_out(&self, max: u64) -> SegmentSet {
         if !self.every {
             return self.clone();
         }
         let mut functions = self.functions.clone();
         for function in functions.iter_mut().filter(|f| !f.contexts.is_empty()) {
             let contexts = function.contexts.len() as u32;
-            let Some(paths) = function.first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= most) else { continue };
+            let Some(paths) = function.first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
             function.interesting = (1..=contexts).flat_map(|context| (0..paths).map(move |path| (context, path))).collect();
         }
         SegmentSet { functions, every: false, growth: self.growth, index: Index::default() }
     }
 
-    /// The contexts of each function that are needed to count the interesting segments of these functions.
-    fn needed(&self, functions: &[SegmentFunction]) -> Vec<BTreeSet<u32>> {
+    /// Returns, for each function, the contexts that are needed to count the interesting segments.
+    fn needed_contexts(&self, functions: &[SegmentFunction]) -> Vec<BTreeSet<u32>> {
         let mut needed = vec![BTreeSet::new(); functions.len()];
         let interesting = (0..).zip(functions).flat_map(|(f, function)| function.interesting.iter().map(move |(context, _)| (f, *context)));
         let mut work: Vec<(u32, u32)> = interesting.collect();
@@ -89,20 +83,20 @@ impl SegmentSet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{builder, longest, spelled};
+    use super::super::tests::{builder, chain_of, longest_context};
     use super::*;
 
-    /// Counts what a set's segments count of a sequence of calls and a path: the pair of the longest context that is known.
-    fn counts_at(set: &SegmentSet, chain: &[(u32, u64)], (callee, path): (u32, u64)) -> Option<Vec<(u32, u64)>> {
+    /// Returns the context, as a chain, in which a set counts a path after a sequence of calls; `None` if it does not count it.
+    fn counted_context(set: &SegmentSet, chain: &[(u32, u64)], (callee, path): (u32, u64)) -> Option<Vec<(u32, u64)>> {
         let mut context = 0;
         for (at, (function, path)) in chain.iter().enumerate() {
             let to = chain.get(at + 1).map_or(callee, |next| next.0);
             context = set.target(*function, context, *path, to);
         }
-        set.functions[callee as usize].interesting.contains(&(context, path)).then(|| spelled(set, callee, context))
+        set.functions[callee as usize].interesting.contains(&(context, path)).then(|| chain_of(set, callee, context))
     }
 
-    /// In the parts of a set together each segment is once, and each counts what it counts in the whole set, whatever was called before.
+    /// Together, the parts contain each segment once, and each part counts the same as the whole set, whatever was called before.
     #[test]
     fn parts_count_what_the_set_counts() {
         let mut builder = builder(3);
@@ -121,8 +115,8 @@ mod tests {
         let mut counted = 0;
         for chain in (0..steps.len().pow(3)).map(|at| [steps[at / 36], steps[at / 6 % 6], steps[at % 6]]) {
             for (callee, path) in (0..3).flat_map(|callee| (0..8).map(move |path| (callee, path))) {
-                let whole = counts_at(&set, &chain, (callee, path));
-                let found: Vec<_> = parts.iter().filter_map(|part| counts_at(part, &chain, (callee, path))).collect();
+                let whole = counted_context(&set, &chain, (callee, path));
+                let found: Vec<_> = parts.iter().filter_map(|part| counted_context(part, &chain, (callee, path))).collect();
                 assert_eq!(found, Vec::from_iter(whole.clone()), "{chain:?} to path {path} of {callee}");
                 counted += usize::from(whole.is_some_and(|context| context.len() > 1));
             }
@@ -130,9 +124,9 @@ mod tests {
         assert!(counted > 10, "{counted}");
     }
 
-    /// A part needs no context by which nothing of it is reached.
+    /// A part has no contexts that lead to none of its segments.
     #[test]
-    fn contexts_that_lead_nowhere_are_left_out() {
+    fn part_omits_contexts_without_segments() {
         let mut builder = builder(3);
         builder.insert(&[(0, 1), (1, 2)], 2, 5);
         builder.insert(&[(0, 3)], 2, 6);
@@ -142,14 +136,14 @@ mod tests {
         assert_eq!(part.functions.iter().map(|f| f.contexts.len()).collect::<Vec<_>>(), [0, 0, 1]);
         assert_eq!(part.functions[2].interesting, BTreeSet::from([(1, 6)]));
         let part = set.part(|number, path| (number, path) == (2, 5));
-        assert_eq!(longest(&part, &[(0, 1), (1, 2)], 2), [(0, 1), (1, 2)]);
+        assert_eq!(longest_context(&part, &[(0, 1), (1, 2)], 2), [(0, 1), (1, 2)]);
         assert_eq!(part.functions[1].contexts.len(), 1, "the caller's own context");
         assert!(!part.functions[1].counts && part.functions[2].counts);
     }
 
-    /// A loop with a branch, which is left or goes on: half of the paths begin where the function does.
+    /// In a loop with a branch, which may be left after each iteration, half of the paths begin at the entry.
     #[test]
-    fn a_set_of_every_path_is_spelled_out() {
+    fn set_of_every_path_becomes_explicit() {
         let mut builder = builder(2);
         builder.context(&[(0, 0)], 1);
         let mut set = builder.finish(true);
