@@ -14,7 +14,7 @@
 use super::NumberingError;
 use super::set::InterestingSet;
 use std::collections::HashMap;
-use trodden_flow::numbering::{Numbering, TooManyPaths, absorb, marked_last, number_within, push_down};
+use trodden_flow::numbering::{Numbering, TooManyPaths, absorb, marked_last, number_marked, push_down};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// The repair of SPP walks every path for every edge: graphs with more paths are refused.
@@ -76,7 +76,7 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
 /// More than 2^31 interesting paths or edges, so that sums might not fit a word, or too many paths in all.
 pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
-    let (mut values, behind) = number_within(dag, set.edges());
+    let (mut values, behind) = number_marked(dag, set.edges());
     // A path that left may come back and leave again: only the first time matters, but the sum must fit a word.
     let region = |node: Node| node == dag.entry() || behind[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);

@@ -52,7 +52,7 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
 /// What a program counts; a path's number is in the bits of the mask.
 fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
     let mut counts = Counts::new();
-    let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
+    let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
         machine.enter(program);
         let mut at = program.graph().entry();

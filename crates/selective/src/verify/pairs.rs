@@ -175,7 +175,7 @@ type Counts = HashMap<([i64; 2], Option<u32>), u128>;
 /// How many uninteresting paths are recognised as interesting ones: paths are counted by their sums. `None` if there
 /// were more sums than `most`.
 pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<u128> {
-    // Nothing can be said of a sum without knowing how many of the paths that have it are interesting.
+    // Nothing can be said of a sum without with_known how many of the paths that have it are interesting.
     let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;
