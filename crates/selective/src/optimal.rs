@@ -241,12 +241,12 @@ impl State {
 
     /// Whether the next path, which has a pivot, can have this number.
     fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
-        let pivot = lattice.pivots[self.numbers.len()].expect("it can_take be chosen");
+        let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)
     }
 
     fn choose(&mut self, lattice: &Lattice, number: i64) {
-        let pivot = lattice.pivots[self.numbers.len()].expect("it can_take be chosen");
+        let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         self.coefficients.push((number - self.known(lattice)) / pivot);
         self.take(number as usize);
     }

@@ -139,7 +139,7 @@ fn what_copies_would_not_do_alike_is_refused() {
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "does `abort` at a match");
     refused(
         place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
-        "--weights is for copies that count all paths",
+        "--weights applies to copies that count all paths",
     );
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
     // The variable decides, as it does for the program itself.

@@ -1,14 +1,10 @@
 //! Copies of a program that watches for paths (`trodden instrument --watch`), each of which watches for a part of them.
 //!
-//! D. Saha, P. Dhoolia and G. Paul (ESEC/FSE 2013, section 8) name the runtime verification of policies by distributed runs as future work.
-//! A path is watched for by itself: nothing has to be known of the others to see that it was taken. So any division does, and all copies
-//! together notice what the one program notices.
-//!
-//! Watched paths are put in order by function and number, and cut into pieces of nearly equal weight. Few functions are divided that way,
-//! and a function's piece has paths of neighbouring numbers, which share beginnings; what copies spend is spent once for each function.
-//!
-//! Copies only count. The lines that the one program prints about matches are printed once their counts are known: printed by the copies,
-//! they would be differences between what copies print. Actions that change the execution are refused.
+//! D. Saha, P. Dhoolia and G. Paul (ESEC/FSE 2013, section 8) mention the runtime verification of policies by distributed runs as future
+//! work. Each path is recognised by itself, so any partition works. Watched paths are sorted by function and number, and divided into
+//! pieces of nearly equal weight: few functions are split, and a piece of a function has neighbouring numbers, whose paths share
+//! prefixes. Copies only count; matches are reported when the counts are merged, so that the copies' output does not differ. Actions that
+//! change the execution are refused.
 
 use super::before::CopyInput;
 use super::shared::{self, Partition};
@@ -39,13 +35,13 @@ pub fn is_watching(program: &Path, context: CopyContext) -> bool {
 /// Records a run by copies that share the watching.
 ///
 /// # Errors
-/// The copies cannot be made or run.
+/// The copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     check(&job.options)?;
     shared::run(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
 }
 
-/// Options that say something of copies that count all paths.
+/// Refuses options that apply to copies which count all paths.
 fn check(options: &CopyOptions) -> Result<()> {
     let given = [
         (options.weights.is_some(), "--weights"),
@@ -58,34 +54,34 @@ fn check(options: &CopyOptions) -> Result<()> {
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) => {
-            anyhow::bail!("{option} is for copies that count all paths, and the program was made by --watch: leave it out")
+            anyhow::bail!("{option} applies to copies that count all paths, but the program was built with --watch: leave it out")
         }
         None => Ok(()),
     }
 }
 
-/// Which copy watches for which path.
+/// The partition of the watched paths.
 struct WatchPartition {
-    /// The program, with nothing counted.
+    /// The program's image, without counts.
     image: ImageProfile,
-    /// Its settings.
+    /// The settings of its units.
     settings: Settings,
-    /// All paths but the watched ones.
+    /// All paths except the watched ones.
     others: KnownPaths,
     /// The copy of each watched path, by function.
     owners: Owners,
     copies: usize,
-    /// What matching paths match, if they are to be reported.
-    reported: Option<String>,
+    /// The watched expression, if matches are to be reported.
+    reported_expression: Option<String>,
 }
 
 impl WatchPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<WatchPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let (image, units) = (Image::read(&bytes)?, units(program, context.around.units.as_ref())?);
-        let reported = reported(&bytes, program, context)?;
+        let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = settings(&units, program)?;
-        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: make it again")?;
+        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
         let others = experiment::paths_of(context.driver, InputKind::Watched, file)?;
         let (owners, copies) = divide(others.unknown(), &weights(&units)?, copies);
         let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
@@ -95,60 +91,60 @@ impl WatchPartition {
             plural(functions as u128, "function", "functions"),
             if paths == 1 { "is" } else { "are" },
             plural(copies as u128, "copy", "copies"),
-            plural(divided(&owners) as u128, "function is", "functions are")
+            plural(count_divided_functions(&owners) as u128, "function is", "functions are")
         );
         let nothing = |(frame, map): (Frame, UnitMap)| UnitProfile { unit: frame.unit, map: Arc::new(map), counts: Counts::default() };
         let units = units.into_iter().map(nothing).collect();
         let image = ImageProfile { identity: image.identity, path: program.display().to_string(), build_id: image.build_id, units };
-        Ok(WatchPartition { image, settings, others, owners, copies, reported })
+        Ok(WatchPartition { image, settings, others, owners, copies, reported_expression })
     }
 }
 
-/// The expression of a program that reports matches; none if it only counts them.
-fn reported(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
+/// The expression of a program that reports matches; `None` if it only counts them.
+fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
     let defaults = Defaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
-        format!("{} has no symbols, which say what it does at a match: link it without removing symbols", program.display())
+        format!("{} has no symbols, so its action at a match is unknown: link it without stripping symbols", program.display())
     })?;
     let variable = context.driver.variables.get(OsStr::new(ON_UNTESTED_VARIABLE)).map(|word| word.to_string_lossy().into_owned());
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "{} does `{action}` at a match, and copies that watch for different paths would not do the same: set {ON_UNTESTED_VARIABLE}=report",
+        "{} does `{action}` at a match, so copies that watch for different paths would behave differently: set {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))
 }
 
-/// Settings that all units have in common.
+/// The settings, which all units must share.
 fn settings(units: &[(Frame, UnitMap)], program: &Path) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
     let message =
-        || format!("units of {} are built with different parameters: make it again by `trodden instrument --watch`", program.display());
+        || format!("units of {} were built with different parameters: build it again with `trodden instrument --watch`", program.display());
     ensure!(all.len() == 1, message());
     Ok(all.remove(0))
 }
 
-/// How often each function's paths are taken, as far as its loops and the calls of it say.
+/// Estimated executions of each function's paths, by its loops and the calls of it.
 fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> {
     let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| key(map, function)));
-    let begun = |procedure: &Procedure| {
+    let entries = |procedure: &Procedure| {
         let dag = &procedure.dag;
         dag.out(dag.entry()).iter().fold(0, |sum: u64, edge| sum.saturating_add(procedure.frequencies[edge.index()]))
     };
-    Ok(functions.zip(procedures::known(units, None)?.iter().map(begun)).collect())
+    Ok(functions.zip(procedures::known(units, None)?.iter().map(entries)).collect())
 }
 
-/// By what functions of several programs are the same.
+/// Identifies the same function in different builds of the program.
 fn key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
     (map.source.clone(), function.name.clone(), function.version())
 }
 
-/// The copies of the paths of each function.
+/// The copy of each watched path, by function.
 type Owners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
 
-/// Divides functions' paths; gives the number of copies, too: none watches for nothing.
+/// Divides the paths of functions among copies. Returns the number of copies, too: copies without paths are dropped.
 fn divide<'a>(
     watched: impl Iterator<Item = (&'a FunctionKey, Vec<u64>)>,
     weights: &HashMap<FunctionKey, u64>,
@@ -176,14 +172,14 @@ fn divide<'a>(
     (owners, used.len())
 }
 
-/// Number of functions for whose paths several copies watch.
-fn divided(owners: &Owners) -> usize {
+/// Number of functions whose paths are divided among several copies.
+fn count_divided_functions(owners: &Owners) -> usize {
     owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count()
 }
 
 impl Partition for WatchPartition {
     const STREAMS: bool = false;
-    // The link recipe has what the program does at a match.
+    // The program's own action at a match, which is in its link recipe, is replaced.
     const VARIABLES: &[(&str, &str)] = &[(ON_UNTESTED_VARIABLE, "count")];
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -196,9 +192,9 @@ impl Partition for WatchPartition {
     }
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        let (own, elsewhere) = counted(profiles, work);
+        let (own, elsewhere) = counts_of_copies(profiles, work);
         let (image, differences) = merge(self.image.clone(), &own)?;
-        if let Some(expression) = &self.reported {
+        if let Some(expression) = &self.reported_expression {
             for unit in &image.units {
                 for function in &unit.map.functions {
                     unit.counts_of(function).for_each(|(path, _)| log::info!("path {path} of {} matches {expression}", function.name));
@@ -208,7 +204,7 @@ impl Partition for WatchPartition {
         let mut images = vec![image];
         for other in elsewhere {
             match images.iter_mut().find(|image| image.identity == other.identity) {
-                // Of processes that started the program by its own name.
+                // Counts of processes that started the program by its own name.
                 Some(image) => image.units.iter_mut().zip(&other.units).for_each(|(unit, more)| unit.counts.merge(&more.counts)),
                 None => images.push(other),
             }
@@ -221,39 +217,39 @@ impl Partition for WatchPartition {
     }
 }
 
-/// What the copies counted, by their numbers; and what the first of them counted elsewhere, as all of them do.
-fn counted(profiles: Vec<Profile>, work: &Path) -> (Vec<(usize, ImageProfile)>, Vec<ImageProfile>) {
+/// The counts of the copies' images, by copy; and the first copy's counts of other images, which are the same for all copies.
+fn counts_of_copies(profiles: Vec<Profile>, work: &Path) -> (Vec<(usize, ImageProfile)>, Vec<ImageProfile>) {
     let images = profiles.into_iter().enumerate().flat_map(|(copy, profile)| profile.images.into_iter().map(move |image| (copy, image)));
     let (own, elsewhere): (Vec<_>, Vec<_>) = images.partition(|(_, image)| Path::new(&image.path).starts_with(work));
     (own, elsewhere.into_iter().filter(|(copy, _)| *copy == 0).map(|(_, image)| image).collect())
 }
 
-/// A function of an image: its key, and how many units of the image with the same function come before.
+/// The key of a function in an image, and the number of units before it with the same function.
 type PlacedKey = (FunctionKey, usize);
 
-/// The key of the next function; `seen` has those that come before.
-fn placed(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
+/// The key of the next function. `seen` counts the functions before it.
+fn placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
     let key = key(map, function);
     let before = seen.entry(key.clone()).or_default();
     *before += 1;
     (key, *before - 1)
 }
 
-/// A path's executions as a copy counted them, and the time of the first.
+/// The executions of a path according to a copy, and the time of the first one.
 struct CountedPath {
     copy: usize,
     count: u64,
     first_seen: Option<u64>,
 }
 
-/// The program's image with what its copies counted. Says where two counted the same otherwise.
+/// Merges the copies' counts into the program's image. Returns the differences between copies that counted the same path.
 fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
-    let mut counted: HashMap<PlacedKey, BTreeMap<u64, CountedPath>> = HashMap::new();
+    let mut counts_of_copies: HashMap<PlacedKey, BTreeMap<u64, CountedPath>> = HashMap::new();
     let mut differences = Vec::new();
     for (copy, own) in copies {
         let mut seen = HashMap::new();
         for (unit, function) in own.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |function| (unit, function))) {
-            let paths = counted.entry(placed(&mut seen, &unit.map, function)).or_default();
+            let paths = counts_of_copies.entry(placed_key(&mut seen, &unit.map, function)).or_default();
             for (path, count) in unit.counts_of(function) {
                 let fresh = || CountedPath { copy: *copy, count, first_seen: unit.first_seen(function, path) };
                 let known = paths.entry(path).or_insert_with(fresh);
@@ -269,7 +265,7 @@ fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(I
     for unit in &mut image.units {
         let map = unit.map.clone();
         for function in &map.functions {
-            for (path, known) in counted.remove(&placed(&mut seen, &map, function)).unwrap_or_default() {
+            for (path, known) in counts_of_copies.remove(&placed_key(&mut seen, &map, function)).unwrap_or_default() {
                 let counter = function.first_counter + path;
                 unit.counts.executions.push((counter, known.count));
                 unit.counts.first_seen.extend(known.first_seen.map(|time| (counter, time)));
@@ -278,10 +274,10 @@ fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(I
         unit.counts.executions.sort_unstable();
         unit.counts.first_seen.sort_unstable();
     }
-    let foreign = counted.iter().find(|(_, paths)| !paths.is_empty());
+    let foreign = counts_of_copies.iter().find(|(_, paths)| !paths.is_empty());
     ensure!(
         foreign.is_none(),
-        "copies have a function `{}` that the program lacks: make it again",
+        "the copies have a function `{}` that the program does not have: build the program again",
         foreign.map_or("", |((key, _), _)| &key.1)
     );
     Ok((image, differences))
@@ -296,7 +292,7 @@ mod tests {
         ("a.c".into(), name.into(), NameVersion::default())
     }
 
-    /// The copies of the paths of functions that have so many paths and such weights.
+    /// Divides functions with the given numbers of paths and weights among copies. Returns the copies of each function's paths.
     fn copies(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
             functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
@@ -306,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_have_nearly_equal_weight_and_no_copy_has_nothing() {
+    fn pieces_have_nearly_equal_weight_and_every_copy_has_a_path() {
         assert_eq!(copies(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
         assert_eq!(copies(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
         // The heaviest function comes first, and is divided.
