@@ -39,8 +39,8 @@ pub struct StackWalk {
     from: usize,
 }
 
-/// Unwinds the calling thread's stack. `from` is the address of an interrupted instruction, whose frame and all inner ones are left out. If it
-/// is 0, the stack begins with the innermost frame that is not this library's.
+/// Unwinds the calling thread's stack. `from` is the address of an interrupted instruction, whose frame and all inner ones are left out.
+/// If it is 0, the stack begins with the innermost frame that is not this library's.
 pub fn walk(from: usize) -> StackWalk {
     own_range();
     let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, from };

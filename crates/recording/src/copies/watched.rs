@@ -110,7 +110,7 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "{} does `{action}` at a match, so copies that watch for different paths would behave differently: set {ON_UNTESTED_VARIABLE}=report",
+        "{} does `{action}` at a match, so copies with different watched paths would behave differently: set {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))
