@@ -58,14 +58,15 @@ pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<B
 /// nodes could account for the missing executions, all of them are returned.
 pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
     let (nodes, edges) = bounds(graph, nodes, may_end);
-    let most = |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
+    let max_executions =
+        |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
     let leaves = |edge: &Edge| {
         let from = graph.from(*edge);
-        !may_end.get(from.index()).copied().unwrap_or(false) && nodes[from.index()].low > most(graph.out(from), *edge)
+        !may_end.get(from.index()).copied().unwrap_or(false) && nodes[from.index()].low > max_executions(graph.out(from), *edge)
     };
     let enters = |edge: &Edge| {
         let to = graph.to(*edge);
-        to != graph.entry() && nodes[to.index()].low > most(graph.incoming(to), *edge)
+        to != graph.entry() && nodes[to.index()].low > max_executions(graph.incoming(to), *edge)
     };
     let is_needed = |node: &Node| graph.incoming(*node).iter().any(leaves) || graph.out(*node).iter().any(enters);
     graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
@@ -140,7 +141,7 @@ fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool
     let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });
     for edge in side {
         let edge = &mut edges[edge.index()];
-        let others = sums.without(*edge);
+        let others = sums.minus(*edge);
         let low = if at_most { 0 } else { node.low.saturating_sub(others.high()) };
         let high = if node.high == u64::MAX { u64::MAX } else { node.high.saturating_sub(others.low()) };
         if edge.narrow(low, high) {
@@ -169,7 +170,7 @@ impl Sums {
         self.unbounded += usize::from(edge.high == u64::MAX);
     }
 
-    fn without(self, edge: Bounds) -> Sums {
+    fn minus(self, edge: Bounds) -> Sums {
         let is_unbounded = edge.high == u64::MAX;
         Sums {
             low: self.low - u128::from(edge.low),

@@ -71,8 +71,8 @@ fn applied(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f
 
 /// The calls of a group, scaled down if their recursion would not end.
 fn damped(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
-    let (most, radius) = (1.0 - 1.0 / MAX_DEPTH, radius(group, inner));
-    let factor = if radius > most { most / radius } else { 1.0 };
+    let (max_radius, radius) = (1.0 - 1.0 / MAX_DEPTH, radius(group, inner));
+    let factor = if radius > max_radius { max_radius / radius } else { 1.0 };
     inner.iter().map(|call| WeightedCall { executions: call.executions * factor, ..*call }).collect()
 }
 

@@ -242,16 +242,16 @@ impl Dag {
     /// For each node, the least and the greatest sum of values on a path to the exit that takes only edges with a value; `None` if there
     /// is no such path.
     pub fn sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
-        let mut behind: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
-        behind[self.exit.index()] = Some((0, 0));
+        let mut sums: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
+        sums[self.exit.index()] = Some((0, 0));
         for node in self.order.iter().rev().filter(|n| **n != self.exit) {
             let through = |id: &DagEdgeId| {
-                let ((least, most), value) = (behind[self.edge(*id).to.index()]?, i128::from(value(*id)?));
-                Some((least + value, most + value))
+                let ((least, greatest), value) = (sums[self.edge(*id).to.index()]?, i128::from(value(*id)?));
+                Some((least + value, greatest + value))
             };
-            behind[node.index()] = self.out(*node).iter().filter_map(through).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            sums[node.index()] = self.out(*node).iter().filter_map(through).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
-        behind
+        sums
     }
 
     /// The cut edges, ordered by number.

@@ -115,8 +115,8 @@ impl Plan {
         let edges = region().map(|e| dag.edge(e)).collect();
         let counted = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?;
         let numbering = Numbering::ball_larus(&counted).ok()?;
-        let (least, most) = part.counted_numbers(&dag)?;
-        let words = u64::try_from(most).ok().filter(|_| least >= 0)?.checked_add(1)?;
+        let (least, greatest) = part.counted_numbers(&dag)?;
+        let words = u64::try_from(greatest).ok().filter(|_| least >= 0)?.checked_add(1)?;
         let labels = region().map(|e| part.values[e.index()]).collect();
         let probes = Probes::from_increments(part.increments.clone());
         Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })

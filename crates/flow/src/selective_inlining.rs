@@ -106,7 +106,7 @@ impl InliningChoice {
         let mut best: Option<(f64, Step, usize)> = None;
         let mut consider = |gain: f64, step: Step, callee: usize| {
             let gain = gain / functions[callee].size.max(1) as f64;
-            if gain > 0.0 && functions[callee].size <= left && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
+            if gain > 0.0 && functions[callee].size <= left && best.as_ref().is_none_or(|(best_gain, ..)| gain > *best_gain) {
                 best = Some((gain, step, callee));
             }
         };

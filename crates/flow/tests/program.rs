@@ -343,7 +343,7 @@ fn copies_count_their_parts_which_add_up_to_the_counts_of_all_paths() {
         let truth = walks.planned(&graph, &plan);
         let mut known = BTreeMap::new();
         for part in split.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
-            check(seed, &mut random, &plan.dag, &part);
+            check_part_verifier(seed, &mut random, &plan.dag, &part);
             let copy = Plan::from_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
             let program = ProbeProgram::from_graph(
                 &graph,
@@ -370,7 +370,7 @@ fn copies_count_their_parts_which_add_up_to_the_counts_of_all_paths() {
 }
 
 /// Checks that the verifier accepts a part, and refuses it if a count is off by one or missing, or if all paths have the same number.
-fn check(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
+fn check_part_verifier(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
     let counted: Vec<usize> = (0..part.counted.len()).filter(|e| part.counted[*e] && part.interesting[*e]).collect();
     let at = random.pick(&counted);

@@ -71,9 +71,9 @@ impl Span {
 /// What a path is recognised as at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The interesting path with this counter.
+    /// An interesting path, by its counter.
     Known(u64),
-    /// No interesting path.
+    /// Another path.
     Unknown,
 }
 

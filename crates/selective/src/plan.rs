@@ -194,8 +194,8 @@ impl SingleRegister<'_> {
     /// Whether the sums of all paths lie within a span.
     fn sums_lie_between(&self, low: i64, high: i64) -> bool {
         let values = &self.labelling.registers()[0].values;
-        let behind = self.dag.sums_to_exit(|e| Some(values[e.index()]));
-        behind[self.dag.entry().index()].is_some_and(|(least, most)| least >= low.into() && most <= high.into())
+        let sums = self.dag.sums_to_exit(|e| Some(values[e.index()]));
+        sums[self.dag.entry().index()].is_some_and(|(least, greatest)| least >= low.into() && greatest <= high.into())
     }
 }
 

@@ -117,9 +117,9 @@ impl Trie {
                 let needed: Vec<i64> = taken.iter().map(needed).collect::<Option<_>>().ok_or(NumberingError::Overflow)?;
                 let Some(value) = needed.into_iter().max() else { continue };
                 values[edge.index()] = value;
-                for (i, (least, most)) in taken {
-                    observe(edge, prefixes[i], ((least, most), merged[i].map_or(0, |m| m.1 + 1), value));
-                    let ends = least.checked_add(value).zip(most.checked_add(value)).ok_or(NumberingError::Overflow)?;
+                for (i, (least, greatest)) in taken {
+                    observe(edge, prefixes[i], ((least, greatest), merged[i].map_or(0, |m| m.1 + 1), value));
+                    let ends = least.checked_add(value).zip(greatest.checked_add(value)).ok_or(NumberingError::Overflow)?;
                     merged[i] = Some((merged[i].map_or(ends.0, |m| m.0), ends.1));
                 }
             }
@@ -127,8 +127,8 @@ impl Trie {
                 intervals[*prefix] = interval.expect("an interesting path goes on until the exit");
             }
         }
-        let (least, most) = intervals[0];
-        let span = most.checked_sub(least).and_then(|s| s.checked_add(1)).ok_or(NumberingError::Overflow)?;
+        let (least, greatest) = intervals[0];
+        let span = greatest.checked_sub(least).and_then(|s| s.checked_add(1)).ok_or(NumberingError::Overflow)?;
         Ok(PreferentialIds { values, span: span as u64 })
     }
 }

@@ -92,7 +92,7 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
 
 /// Allocates a chunk for a thread's records of a kind, the first of which is number `first`. It is smaller than `size` at the end of an
 /// extent. Returns `None` if the disk is full.
-pub fn add(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
+pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
     STATE.with(|state| state.chunk(ChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
 }
 

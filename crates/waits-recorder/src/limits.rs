@@ -66,19 +66,19 @@ pub fn programs_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int>
     let less = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_sub(by) };
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
     ALLOWANCE.with(|allowance| {
-        let begun = match allowance.hard {
+        let next_allowance = match allowance.hard {
             0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED },
             _ => Allowance { ..*allowance },
         };
         // The kernel refuses a soft limit above the hard limit; make sure that this stays so.
         let raised = |new: rlimit| rlimit {
-            rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, begun.soft) },
-            rlim_max: more(new.rlim_max, begun.hard),
+            rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, next_allowance.soft) },
+            rlim_max: more(new.rlim_max, next_allowance.hard),
         };
         let old = kernels_limit(new.map(raised))?;
         let seen = rlimit { rlim_cur: less(old.rlim_cur, allowance.soft), rlim_max: less(old.rlim_max, allowance.hard) };
         if new.is_some() {
-            *allowance = begun;
+            *allowance = next_allowance;
             IS_LIMITED.store(true, Ordering::Release);
         }
         Ok(seen)

@@ -78,7 +78,7 @@ impl<T> Lock<T> {
 #[cold]
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // This is not the C library's `syscall`, which this library records.
+    // Bypasses the C library's `syscall`, which this library records.
     // SAFETY: the word lives as long as the lock, and there is no timeout.
     unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }

@@ -42,7 +42,7 @@ impl Real {
         let next = |version: Option<&CStr>| search(libc::RTLD_NEXT, self.name, version);
         let address = self.version.map_or(0, |version| next(Some(version)));
         let address = if address == 0 { next(None) } else { address };
-        let address = if address == 0 { elsewhere(self.name) } else { address };
+        let address = if address == 0 { find_in_images(self.name) } else { address };
         self.address.store(address, Ordering::Relaxed);
         (address != 0).then_some(address)
     }
@@ -78,7 +78,7 @@ impl Variable {
             return known;
         }
         let found = search(libc::RTLD_DEFAULT, self.name, None);
-        let found = if found == 0 { elsewhere(self.name) } else { found };
+        let found = if found == 0 { find_in_images(self.name) } else { found };
         self.address.store(found, Ordering::Relaxed);
         found
     }
@@ -99,7 +99,7 @@ fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usi
 
 /// Looks up a symbol as the image that called this library would, among the libraries which that image names, or else in all images.
 #[cold]
-fn elsewhere(name: &CStr) -> usize {
+fn find_in_images(name: &CStr) -> usize {
     let caller = walk::walk(0).addresses[0];
     let Some(path) = memory::<Path>(1) else { return 0 };
     // SAFETY: zeroed memory of this size, and zeros are an empty path.

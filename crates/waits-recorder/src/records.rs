@@ -63,7 +63,7 @@ impl<T> Records<T> {
         if self.is_full {
             return false;
         }
-        let Some(chunk) = chunks::add(self.kind, self.thread, self.count, self.size) else {
+        let Some(chunk) = chunks::add_chunk(self.kind, self.thread, self.count, self.size) else {
             self.is_full = true;
             process::note_full();
             return false;

@@ -439,8 +439,8 @@ impl Thread {
         let mut polling = self.polling;
         polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
         // The open record is included in the count.
-        let goes_on = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
-        goes_on.then_some(polling)
+        let continues = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
+        continues.then_some(polling)
     }
 
     /// Relates ticks to the clock once more, in the thread's header, which is no longer mapped.

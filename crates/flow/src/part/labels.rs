@@ -40,7 +40,7 @@ impl<'a> LabelSums<'a> {
         while node != self.dag.exit() {
             let fits = |e: &&DagEdgeId| {
                 let range = self.ranges[self.dag.edge(**e).to.index()].filter(|_| self.interesting[e.index()]);
-                range.is_some_and(|(least, most)| (least..=most).contains(&(left - i128::from(self.labels[e.index()]))))
+                range.is_some_and(|(least, greatest)| (least..=greatest).contains(&(left - i128::from(self.labels[e.index()]))))
             };
             let &edge = self.dag.out(node).iter().find(fits)?;
             left -= i128::from(self.labels[edge.index()]);

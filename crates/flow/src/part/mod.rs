@@ -109,9 +109,9 @@ impl Part {
         let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
         for &node in dag.order().iter().rev() {
             let by = |edge: DagEdgeId| {
-                let behind = if self.counted[edge.index()] { Some((self.offset, self.offset)) } else { sums[dag.edge(edge).to.index()] };
+                let rest = if self.counted[edge.index()] { Some((self.offset, self.offset)) } else { sums[dag.edge(edge).to.index()] };
                 let increment = self.increments[edge.index()];
-                behind.map(|(least, most)| (least.wrapping_add(increment), most.wrapping_add(increment)))
+                rest.map(|(least, greatest)| (least.wrapping_add(increment), greatest.wrapping_add(increment)))
             };
             sums[node.index()] = dag.out(node).iter().filter_map(|e| by(*e)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
@@ -164,14 +164,14 @@ impl Part {
 
 /// Moves the values after an end to the end itself, which does not change any sum, since one path leads on from there.
 fn resolved(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
-    let mut behind = vec![0; dag.node_count()];
+    let mut rest = vec![0; dag.node_count()];
     let mut resolved = values.to_vec();
     for &node in dag.order().iter().rev().filter(|n| ends.is_decided(**n) && **n != dag.exit()) {
         let only = dag.out(node)[0];
-        behind[node.index()] = values[only.index()] + behind[dag.edge(only).to.index()];
+        rest[node.index()] = values[only.index()] + rest[dag.edge(only).to.index()];
         resolved[only.index()] = 0;
     }
-    ends.edges().iter().for_each(|e| resolved[e.index()] += behind[dag.edge(*e).to.index()]);
+    ends.edges().iter().for_each(|e| resolved[e.index()] += rest[dag.edge(*e).to.index()]);
     resolved
 }
 

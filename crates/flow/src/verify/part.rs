@@ -32,22 +32,22 @@ type Interval = (i128, i128);
 /// The first node or edge at which the proof fails.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     let region = |e: &&DagEdgeId| part.interesting[e.index()];
-    let mut behind: Vec<Option<Interval>> = vec![None; dag.node_count()];
-    behind[dag.exit().index()] = Some((0, 0));
+    let mut numbers_to_exit: Vec<Option<Interval>> = vec![None; dag.node_count()];
+    numbers_to_exit[dag.exit().index()] = Some((0, 0));
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let of = |e: &DagEdgeId| {
-            let (least, most) = behind[dag.edge(*e).to.index()]?;
+            let (least, greatest) = numbers_to_exit[dag.edge(*e).to.index()]?;
             let value = i128::from(part.values[e.index()]);
-            Some((least + value, most + value))
+            Some((least + value, greatest + value))
         };
         let mut intervals: Vec<Interval> = dag.out(node).iter().filter(region).filter_map(of).collect();
         intervals.sort_unstable();
         if intervals.windows(2).any(|pair| pair[0].1 >= pair[1].0) {
             return Err(PartFault::Numbers(node.0));
         }
-        behind[node.index()] = intervals.first().zip(intervals.last()).map(|(first, last)| (first.0, last.1));
+        numbers_to_exit[node.index()] = intervals.first().zip(intervals.last()).map(|(first, last)| (first.0, last.1));
     }
-    check_counts(dag, part, &behind)
+    check_counts(dag, part, &numbers_to_exit)
 }
 
 /// What holds for all interesting paths to a node.
@@ -58,7 +58,7 @@ enum State {
     Counted,
 }
 
-fn check_counts(dag: &Dag, part: &Part, behind: &[Option<Interval>]) -> Result<(), PartFault> {
+fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) -> Result<(), PartFault> {
     let mut states: Vec<Option<State>> = vec![None; dag.node_count()];
     states[dag.entry().index()] = Some(State::Open(0));
     for &node in dag.order() {
@@ -70,9 +70,9 @@ fn check_counts(dag: &Dag, part: &Part, behind: &[Option<Interval>]) -> Result<(
                 (State::Counted, true) => return Err(PartFault::Counts(edge.0)),
                 (State::Open(ahead), counted) => {
                     let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
-                    match (counted, behind[to.index()]) {
+                    match (counted, numbers_to_exit[to.index()]) {
                         (false, _) => State::Open(ahead),
-                        (true, Some((least, most))) if least == most && ahead + least == i128::from(part.offset) => State::Counted,
+                        (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => State::Counted,
                         (true, _) => return Err(PartFault::Increments(edge.0)),
                     }
                 }

@@ -151,9 +151,9 @@ fn bounds(dag: &Dag, marked: &[bool], labelling: &Labelling) -> Vec<Option<[(i12
     bounds[dag.exit().index()] = Some([(0, 0), (0, 0)]);
     for &node in dag.order().iter().rev() {
         for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
-            let Some(behind) = bounds[dag.edge(edge).to.index()] else { continue };
+            let Some(rest) = bounds[dag.edge(edge).to.index()] else { continue };
             let step = labelling.increments(edge).map(i128::from);
-            let through = [0, 1].map(|i| (behind[i].0 + step[i], behind[i].1 + step[i]));
+            let through = [0, 1].map(|i| (rest[i].0 + step[i], rest[i].1 + step[i]));
             let here = &mut bounds[node.index()];
             *here = Some(here.map_or(through, |h| [0, 1].map(|i| (h[i].0.min(through[i].0), h[i].1.max(through[i].1)))));
         }

@@ -69,9 +69,9 @@ fn grid(handle: usize, see: VisitPeer) {
     let mut count = 0i32;
     real!(COUNT, fn(usize, *mut i32) -> i32, handle, &raw mut count);
     for dimension in 0..count {
-        let (mut before, mut behind) = (-1i32, -1i32);
-        real!(SHIFT, fn(usize, i32, i32, *mut i32, *mut i32) -> i32, handle, dimension, 1, &raw mut before, &raw mut behind);
-        for peer in [before, behind] {
+        let (mut before, mut after) = (-1i32, -1i32);
+        real!(SHIFT, fn(usize, i32, i32, *mut i32, *mut i32) -> i32, handle, dimension, 1, &raw mut before, &raw mut after);
+        for peer in [before, after] {
             see(peer, kind::MEETING_SEND);
             see(peer, kind::MEETING_RECV);
         }

@@ -65,11 +65,11 @@ impl RequestArray {
             // SAFETY: the caller's array and the copy have `count` handles.
             unsafe { self.handles.add(index).write(library.handle_at(call.arguments[1], index) as u64) };
         }
-        let begun = call.begin(kind::WAIT);
-        if begun.is_none() {
+        let opened = call.begin(kind::WAIT);
+        if opened.is_none() {
             self.end();
         }
-        begun
+        opened
     }
 
     fn handle(&self, index: usize) -> u64 {
