@@ -67,7 +67,7 @@ fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], m
 }
 
 #[test]
-fn both_count_the_same_untested_paths() {
+fn regions_and_preferential_numbers_count_the_same_untested_paths() {
     let (mut graphs, mut untested, mut out_of_range, mut other_path) = (0, 0, 0u64, 0u64);
     for seed in 0..20_000 {
         let mut random = Random::new(seed ^ 0x99f0_11aa);
