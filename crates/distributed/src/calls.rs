@@ -1,7 +1,7 @@
-//! The calls of a thread in order, without ignored functions, as the basis of exports.
+//! The calls of a thread in order, without ignored functions, for exports.
 //!
-//! Time is measured in blocks of the thread. Ignoring a function also ignores all that it calls, but does not change the numbers of later
-//! blocks. Memory is bounded by the call depth.
+//! Time is measured in executed blocks of the thread. Ignoring a function also ignores all functions that it calls, but their blocks
+//! still count. Memory is bounded by the call depth.
 
 use crate::place;
 use anyhow::{Result, ensure};
@@ -14,7 +14,7 @@ pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()>
     Ok(())
 }
 
-/// Selects threads, and functions to ignore.
+/// The threads to export, and the functions to ignore.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {
     functions: HashSet<TraceFunction>,
@@ -22,7 +22,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Ignores functions by name or source file, and all threads but `thread` if it is given.
+    /// Ignores functions given by name or source file. If `thread` is given, ignores all other threads.
     ///
     /// # Errors
     /// The trace has no such function, file or thread.
@@ -38,18 +38,19 @@ impl LeftOut {
     }
 }
 
-/// A step of a thread's calls.
+/// A step in the calls of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
-    /// A call reaches its first block.
+    /// A call has reached its first block.
     Open(TraceFunction),
     /// The innermost open call executes a block.
     Block(TraceBlock),
-    /// The innermost open call ends.
+    /// The innermost open call has ended.
     Close,
 }
 
-/// Calls `see` with each step of a thread and the number of the thread's blocks before it. Calls still open at the end are closed there.
+/// Calls `see` with each step of a thread and the number of the thread's blocks before it. Calls that are still open at the end are
+/// closed there.
 pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see: impl FnMut(CallStep, u64) -> Result<()>) -> Result<()> {
     // Whether each open call is shown; `None` if it has not reached its first block yet.
     let mut open: Vec<Option<bool>> = Vec::new();
@@ -75,9 +76,9 @@ pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see
                 let parent = last.checked_sub(1).and_then(|p| open[p]).unwrap_or(true);
                 if open[last].is_none() {
                     let function = trace.function_of(block);
-                    let shown = parent && !left_out.functions.contains(&function);
-                    open[last] = Some(shown);
-                    if shown {
+                    let is_shown = parent && !left_out.functions.contains(&function);
+                    open[last] = Some(is_shown);
+                    if is_shown {
                         see(CallStep::Open(function), number)?;
                     }
                 }

@@ -1,41 +1,41 @@
-//! Bounds of how often nodes are executed, from the counts of some of them.
+//! Bounds on the execution counts of nodes, derived from the known counts of some of them.
 //!
-//! Control that enters a node leaves it, unless the execution may end there: what flows along the edges into a node is its count, and what
-//! flows out of it is at most that. Intervals for nodes and edges are narrowed by these equations until nothing changes.
+//! Control that enters a node leaves it, unless the execution may end there: the counts of a node's in-edges sum to its own count, and
+//! those of its out-edges to at most that. Intervals for nodes and edges are narrowed by these equations until nothing changes.
 //!
-//! Each interval holds the truth at any time, if the known counts do, so that a limit of passes costs precision only. Counts that
-//! contradict each other narrow nothing further. Time: O(passes x edges).
+//! If the known counts are right, each interval contains the true count after every pass, so the limit on passes costs precision only.
+//! Contradictory counts narrow nothing further. Time: O(passes * edges).
 
 use crate::dominators::immediate_dominators;
 use crate::{Edge, Graph, Node};
 
-/// Passes after which bounds are what they are: each sees every edge.
-const MOST_PASSES: usize = 64;
+/// Maximum number of passes over all edges.
+const MAX_PASSES: usize = 64;
 
 /// An interval of counts, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least.
+    /// The least count.
     pub low: u64,
-    /// The greatest; `u64::MAX`: none is known.
+    /// The greatest count; `u64::MAX` if there is no upper bound.
     pub high: u64,
 }
 
 impl Bounds {
-    /// Nothing is known.
+    /// Any count: nothing is known.
     pub const ANY: Bounds = Bounds { low: 0, high: u64::MAX };
 
-    /// A count that is known.
+    /// The interval of a known count.
     pub fn exactly(count: u64) -> Bounds {
         Bounds { low: count, high: count }
     }
 
-    /// A count that may be greater.
+    /// The interval of a count with a lower bound only.
     pub fn at_least(count: u64) -> Bounds {
         Bounds { low: count, high: u64::MAX }
     }
 
-    /// Takes narrower bounds in, if they do not contradict these; gives whether that changed something.
+    /// Intersects with other bounds, unless they contradict these. Returns true if this changed something.
     fn narrow(&mut self, low: u64, high: u64) -> bool {
         let new = Bounds { low: self.low.max(low), high: self.high.min(high) };
         let changes = new.low <= new.high && new != *self;
@@ -46,32 +46,33 @@ impl Bounds {
     }
 }
 
-/// Narrows bounds of the executions of each node.
+/// Narrows bounds on the executions of each node.
 ///
-/// The count of the graph's entry is how often the function was entered, where it has no incoming edge. `may_end` says of a node that an
-/// execution may end in it without taking any of its edges, as in a call that does not return.
+/// If the entry has no incoming edge, its count is the number of calls of the function. `may_end` is true for nodes in which an execution
+/// may end without taking an out-edge, for example in a call that does not return.
 pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Bounds> {
     bounds(graph, nodes, may_end).0
 }
 
-/// Nodes that are given as never executed, although executions of the others must have gone through one of them: through this one, if the
-/// others were not executed.
+/// Returns the nodes that are given as never executed although the counts of their neighbours require executions there. If several such
+/// nodes could account for the missing executions, all of them are returned.
 pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
     let (nodes, edges) = bounds(graph, nodes, may_end);
-    let most = |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
+    let max_executions =
+        |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
     let leaves = |edge: &Edge| {
         let from = graph.from(*edge);
-        !may_end.get(from.index()).copied().unwrap_or(false) && nodes[from.index()].low > most(graph.out(from), *edge)
+        !may_end.get(from.index()).copied().unwrap_or(false) && nodes[from.index()].low > max_executions(graph.out(from), *edge)
     };
     let enters = |edge: &Edge| {
         let to = graph.to(*edge);
-        to != graph.entry() && nodes[to.index()].low > most(graph.incoming(to), *edge)
+        to != graph.entry() && nodes[to.index()].low > max_executions(graph.incoming(to), *edge)
     };
     let is_needed = |node: &Node| graph.incoming(*node).iter().any(leaves) || graph.out(*node).iter().any(enters);
     graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
 }
 
-/// Whether each node may have been executed: whether a path leads to it along nodes and edges that may have been.
+/// For each node, whether it may have been executed: whether a path of nodes and edges that may have been executed leads to it.
 pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
     let (nodes, edges) = bounds(graph, nodes, may_end);
     let mut found = vec![false; graph.node_count()];
@@ -84,7 +85,8 @@ pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<boo
     found
 }
 
-/// Nodes that must have been executed because others were: their dominators and postdominators, on paths along nodes that may have been.
+/// Nodes that must have been executed because others were: the dominators and postdominators of executed nodes, on paths of nodes that
+/// may have been executed.
 pub fn inevitable(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool> {
     let end = graph.node_count();
     let (mut next, mut before) = (vec![Vec::new(); end + 1], vec![Vec::new(); end + 1]);
@@ -112,14 +114,14 @@ pub fn inevitable(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool
 fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {
     nodes.resize(graph.node_count(), Bounds::ANY);
     let mut edges = vec![Bounds::ANY; graph.edge_count()];
-    for _ in 0..MOST_PASSES {
+    for _ in 0..MAX_PASSES {
         let mut changed = false;
         for node in graph.nodes() {
             let ends = may_end.get(node.index()).copied().unwrap_or(false);
             if node != graph.entry() {
                 changed |= balance(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
             }
-            // What has no successor is an end, too.
+            // A node without successors ends the execution, too.
             if node != graph.exit() && !graph.out(node).is_empty() {
                 changed |= balance(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
             }
@@ -131,14 +133,15 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
     (nodes, edges)
 }
 
-/// Narrows a node and the edges on one side of it: their sum is the node's count, or at most that.
+/// Narrows a node and the edges on one side of it, whose sum is the node's count, or at most that if `at_most`. Returns true if something
+/// changed.
 fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
     let mut sums = Sums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
     let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });
     for edge in side {
         let edge = &mut edges[edge.index()];
-        let others = sums.without(*edge);
+        let others = sums.minus(*edge);
         let low = if at_most { 0 } else { node.low.saturating_sub(others.high()) };
         let high = if node.high == u64::MAX { u64::MAX } else { node.high.saturating_sub(others.low()) };
         if edge.narrow(low, high) {
@@ -154,9 +157,9 @@ fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool
 #[derive(Clone, Copy, Default)]
 struct Sums {
     low: u128,
-    /// Of those that have a greatest.
+    /// Sum of the upper bounds, of the edges that have one.
     high: u128,
-    /// How many have none.
+    /// Number of edges without an upper bound.
     unbounded: usize,
 }
 
@@ -167,7 +170,7 @@ impl Sums {
         self.unbounded += usize::from(edge.high == u64::MAX);
     }
 
-    fn without(self, edge: Bounds) -> Sums {
+    fn minus(self, edge: Bounds) -> Sums {
         let is_unbounded = edge.high == u64::MAX;
         Sums {
             low: self.low - u128::from(edge.low),

@@ -1,29 +1,25 @@
-//! How often each function of a program is called, from how often one call of a function executes each of its calls.
+//! How often each function of a program is called, given how often one call of a function executes each of its call sites.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994), who go on from branches to calls. The
-//! number of calls of a function is what comes from outside and, of each caller, its own number of calls times the executions of
-//! the call: a system of linear equations, x = r + Mx. It is solved group by group of functions that call each other, callers first.
-//!
-//! *Recursion.* The equations of a group may have no solution, or a negative one, because estimates do not say that a recursion ends. If
-//! the spectral radius of a group's matrix is above 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled by the one factor that brings
-//! it down to that. So one call from outside leads to at most [`MAX_DEPTH`] calls of a function that only calls itself. A group that
-//! nothing calls from outside is called once, by its first function.
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). Calls are the solution of x = r + Mx,
+//! solved group by group of mutually recursive functions, callers first. Estimates need not make a recursion end, so a group's equations
+//! may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 - 1/[`MAX_DEPTH`], all calls of the group are
+//! scaled down to that radius. A group that is never called from outside is called once, by its first function.
 
-/// Maximum number of calls of a function that calls only itself, for one call from outside.
+/// Maximum number of calls of a self-recursive function for each call from outside.
 pub const MAX_DEPTH: f64 = 64.0;
-/// Maximum number of rounds of an iteration. With the greatest radius, an error falls by a factor of e in 64 rounds.
+/// Maximum number of rounds of an iterative solution. At the greatest radius, the error falls by a factor of e in 64 rounds.
 const MAX_ROUNDS: usize = 4096;
-/// Relative changes below this end an iteration.
+/// Relative change below which a solution is final.
 const TOLERANCE: f64 = 1e-12;
 
-/// A call: a caller executes it so often in one call of its own.
+/// A call site, with its number of executions in one call of the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightedCall {
     /// The calling function.
     pub caller: usize,
-    /// The called one.
+    /// The called function.
     pub callee: usize,
-    /// Executions for each call of the caller.
+    /// Executions per call of the caller.
     pub executions: f64,
 }
 
@@ -52,7 +48,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     called
 }
 
-/// Solves the equations of a group in which functions are called so often from outside it.
+/// Solves the equations of one group. `called` holds the calls from outside the group, and receives the solution.
 fn settle(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
     for _ in 0..MAX_ROUNDS {
@@ -65,7 +61,7 @@ fn settle(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     }
 }
 
-/// What comes from outside, and from the calls of a group.
+/// One step of the solution: the calls from outside plus those from within the group.
 fn applied(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
     let mut next = called.to_vec();
     group.iter().for_each(|function| next[*function] = outside[*function]);
@@ -73,14 +69,14 @@ fn applied(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f
     next
 }
 
-/// The calls of a group, scaled down where they would not end.
+/// The calls of a group, scaled down if their recursion would not end.
 fn damped(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
-    let (most, radius) = (1.0 - 1.0 / MAX_DEPTH, radius(group, inner));
-    let factor = if radius > most { most / radius } else { 1.0 };
+    let (max_radius, radius) = (1.0 - 1.0 / MAX_DEPTH, radius(group, inner));
+    let factor = if radius > max_radius { max_radius / radius } else { 1.0 };
     inner.iter().map(|call| WeightedCall { executions: call.executions * factor, ..*call }).collect()
 }
 
-/// The spectral radius of a group's matrix, by iteration on I + M, which has one eigenvalue of greatest size even where M has several.
+/// The spectral radius of a group's matrix M, by power iteration on I + M, whose dominant eigenvalue is unique even if that of M is not.
 fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     let size = group.iter().max().map_or(0, |f| f + 1);
     let mut vector = vec![0.0; size];
@@ -99,7 +95,7 @@ fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     radius
 }
 
-/// For each function the number of its group of functions that call each other; no group calls one of a greater number (Tarjan).
+/// For each function, the number of its group of mutually recursive functions. No group calls one with a greater number (Tarjan).
 fn groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
     let mut search = Search {
         out,
@@ -124,12 +120,12 @@ struct Search<'a> {
     low: Vec<usize>,
     stack: Vec<usize>,
     group: Vec<Option<usize>>,
-    /// The next places in the order and among the groups.
+    /// The next position in the order, and the next group.
     next: (usize, usize),
 }
 
 impl Search<'_> {
-    /// Visits what is reached from a function, without recursion: programs call deeper than stacks are.
+    /// Visits what is reachable from a function. Uses no recursion, because call chains may be deeper than the stack.
     fn visit(&mut self, root: usize) {
         let mut work = vec![(root, 0)];
         while let Some((function, at)) = work.pop() {
@@ -207,7 +203,7 @@ mod tests {
         let mut recursive = 0;
         for _ in 0..400 {
             let size = 2 + draw(7) as usize;
-            // Within a function's calls the sum stays below one, so that every recursion ends.
+            // The weights into and out of a function stay small enough that every recursion ends.
             let mut calls: Vec<WeightedCall> = Vec::new();
             for caller in 0..size {
                 (0..1 + draw(3)).for_each(|_| calls.push(call(caller, draw(size as u64) as usize, draw(30) as f64 / 100.0)));
@@ -217,7 +213,7 @@ mod tests {
             (1..size).for_each(|f| roots[f] = if calls.iter().any(|c| c.callee == f && c.caller < f) { 0.0 } else { 1.0 });
             let (expected, found) = (eliminated(&roots, &calls).unwrap(), call_frequencies(&roots, &calls));
             for (function, (e, f)) in expected.iter().zip(&found).enumerate() {
-                // A group without a caller is called once here.
+                // A group that is not called at all is called once by convention.
                 let is_rootless = *e == 0.0;
                 assert!(is_rootless || (e - f).abs() <= 1e-6 * e.max(1.0), "{function}: {found:?}, not {expected:?} ({roots:?} {calls:?})");
             }
@@ -234,17 +230,17 @@ mod tests {
 
     #[test]
     fn a_recursion_that_would_not_end_is_damped() {
-        // Each call leads to two: one from outside to 64 in all, and half of a pair's calls are of each.
+        // Each call leads to two more: 64 calls in all for one from outside, and about half of them for each of a pair.
         let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
         assert!((one[0] - MAX_DEPTH).abs() < 1e-6, "{one:?}");
         let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
         assert!((pair[0] + pair[1] - MAX_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
-        // One that ends is left alone.
+        // A recursion that ends is not damped.
         assert!((call_frequencies(&[1.0], &[call(0, 0, 0.75)])[0] - 4.0).abs() < 1e-6);
     }
 
     #[test]
-    fn what_nothing_calls_from_outside_is_called_once() {
+    fn a_group_that_is_never_called_from_outside_is_called_once() {
         let called = call_frequencies(&[1.0, 0.0, 0.0], &[call(1, 2, 1.0), call(2, 1, 0.5)]);
         assert_eq!(called[0], 1.0);
         assert!((called[1] - 2.0).abs() < 1e-6 && (called[2] - 2.0).abs() < 1e-6, "{called:?}");

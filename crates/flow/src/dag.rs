@@ -1,24 +1,17 @@
 //! From a graph with loops to the acyclic graph whose paths are numbered.
 //!
-//! Source: Ball and Larus, "Efficient path profiling" (1996), section 3.5; Vaswani's thesis, section 3.2.2 (which prints the two
-//! dummy edges in the wrong direction). A cut edge `v -> h` disappears; in its place `v -> exit` ([`Origin::Leave`]) ends the path that
-//! took it and `entry -> h` ([`Origin::Enter`]) begins the next. The same is done with edges that have to be cut for another
-//! reason ([`CutReason`]).
+//! Source: Ball and Larus, "Efficient path profiling" (1996), section 3.5; Vaswani's thesis, section 3.2.2 (which prints the two dummy
+//! edges in the wrong direction). A cut edge `v -> h` is replaced by `v -> exit` ([`Origin::Leave`]), which ends the path that took it,
+//! and by `entry -> h` ([`Origin::Enter`]), which begins the next. [`CutReason`] lists why edges are cut; back edges are the usual case.
 //!
-//! Invariants of a [`Dag`]:
-//! - acyclic; every node in it is reachable from the entry and reaches the exit;
-//! - nothing enters the entry, nothing leaves the exit;
-//! - a reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]);
-//! - out-edges are ordered: real edges by number, then dummy edges in the order of the cuts; or as [`Dag::in_order`] was given.
-//!
-//! Nodes that cannot be reached from the entry have no part in it.
+//! [`Dag`] states the invariants.
 
 use crate::graph::{Edge, Graph, Node, postorder};
 use crate::indices;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// An edge of a [`Dag`], by its place in the list.
+/// An edge of a [`Dag`], by its position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DagEdgeId(pub u32);
 
@@ -29,7 +22,7 @@ indices!(DagEdgeId);
 pub enum Origin {
     /// The edge itself.
     Real(Edge),
-    /// A path begins at the head of this cut edge. Where entries are shared, the first cut edge with that head.
+    /// A path begins at the head of this cut edge. With [`Entries::Shared`], this is the first cut edge with that head.
     Enter(Edge),
     /// A path ends by taking this cut edge.
     Leave(Edge),
@@ -59,35 +52,41 @@ pub enum CutReason {
 pub struct Cut {
     /// The edge that was cut.
     pub edge: Edge,
-    /// Why.
+    /// The reason.
     pub reason: CutReason,
-    /// The dummy edge that begins a path at its head; none if the head is the entry, where a path begins anyway, or cannot be reached.
+    /// The dummy edge that begins a path at its head; `None` if the head is the entry, where a path begins anyway.
     pub enter: Option<DagEdgeId>,
-    /// The dummy edge that ends a path at its tail; none if the tail is the exit, where a path ends anyway.
+    /// The dummy edge that ends a path at its tail; `None` if the tail is the exit, where a path ends anyway.
     pub leave: Option<DagEdgeId>,
 }
 
 /// An edge of the acyclic graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DagEdge {
-    /// Where it begins.
+    /// The tail.
     pub from: Node,
-    /// Where it leads.
+    /// The head.
     pub to: Node,
     /// What it stands for.
     pub origin: Origin,
 }
 
-/// Whether two cut edges with one head share the dummy edge that enters there.
+/// Whether cut edges with the same head share the dummy edge from the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
     /// Each cut edge has its own, as published. Paths are then distinguished by the edge that led to their beginning.
     PerEdge,
-    /// One for each head: fewer paths, the same block sequences.
+    /// One for each head: fewer paths, with the same block sequences.
     Shared,
 }
 
-/// An acyclic graph made from a [`Graph`]; see the module for its invariants.
+/// An acyclic graph made from a [`Graph`].
+///
+/// Invariants:
+/// - It is acyclic. Every node in it is reachable from the entry and reaches the exit; unreachable nodes of the graph are not in it.
+/// - No edge enters the entry, and none leaves the exit.
+/// - A reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]).
+/// - Out-edges are ordered: real edges by number, then dummy edges in the order of the cuts, unless [`Dag::in_order`] reordered them.
 #[derive(Clone, Debug)]
 pub struct Dag {
     entry: Node,
@@ -101,7 +100,7 @@ pub struct Dag {
 }
 
 impl Dag {
-    /// Cuts the `forced` edges and whatever still closes a cycle.
+    /// Cuts the `forced` edges and every edge that still closes a cycle.
     pub fn new(graph: &Graph, forced: &[(Edge, CutReason)], entries: Entries) -> Dag {
         let mut cut = vec![None; graph.edge_count()];
         for &(edge, reason) in forced {
@@ -114,16 +113,19 @@ impl Dag {
         build(graph, &cut, &reachable, entries)
     }
 
-    /// Rebuilds a DAG from its stored edges, as [`Dag::edges`] gave them. The cuts are those of the origins.
+    /// Rebuilds a DAG from stored [`Dag::edges`]. The cuts are recovered from the origins of the edges.
     ///
     /// # Errors
-    /// Says what is wrong when the edges do not form such a graph.
+    /// A description of the first violated invariant of [`Dag`].
     pub fn from_edges(nodes: u32, entry: Node, exit: Node, edges: Vec<DagEdge>) -> Result<Dag, String> {
         if entry.0 >= nodes || exit.0 >= nodes || entry == exit {
-            return Err(format!("entry {} and exit {} do not fit {nodes} nodes", entry.0, exit.0));
+            return Err(format!("entry {} and exit {} are not two different nodes of {nodes}", entry.0, exit.0));
         }
         if let Some(bad) = edges.iter().find(|e| e.from.0 >= nodes || e.to.0 >= nodes || e.from == exit || e.to == entry) {
-            return Err(format!("edge {} -> {} is out of place", bad.from.0, bad.to.0));
+            return Err(format!(
+                "edge {} -> {} enters the entry, leaves the exit, or names a node that does not exist",
+                bad.from.0, bad.to.0
+            ));
         }
         let mut dag = Dag::assemble(nodes as usize, entry, exit, edges, Vec::new(), 0);
         let mut position = vec![None; nodes as usize];
@@ -138,13 +140,13 @@ impl Dag {
             }
         }
         if let Some(dead) = dag.order.iter().find(|&&n| n != exit && dag.out(n).is_empty()) {
-            return Err(format!("node {} leads nowhere", dead.0));
+            return Err(format!("node {} has no out-edge", dead.0));
         }
         dag.recover_cuts();
         Ok(dag)
     }
 
-    /// The same graph with its edges, and so the out-edges of each node, in another order; `order` names each edge once.
+    /// The same graph with its edges, and so the out-edges of each node, reordered. `order` names each edge once.
     pub fn in_order(&self, order: &[DagEdgeId]) -> Dag {
         let mut place = vec![DagEdgeId(0); self.edges.len()];
         for (i, id) in order.iter().enumerate() {
@@ -176,12 +178,12 @@ impl Dag {
         &self.edges
     }
 
-    /// All edges' numbers.
+    /// The numbers of all edges.
     pub fn edge_ids(&self) -> impl Iterator<Item = DagEdgeId> + use<> {
         (0..self.edges.len() as u32).map(DagEdgeId)
     }
 
-    /// One edge.
+    /// The edge with this number.
     pub fn edge(&self, id: DagEdgeId) -> DagEdge {
         self.edges[id.index()]
     }
@@ -196,19 +198,19 @@ impl Dag {
         &self.into[node.index()]
     }
 
-    /// The reachable nodes in topological order: entry first.
+    /// The reachable nodes in topological order, the entry first.
     pub fn order(&self) -> &[Node] {
         &self.order
     }
 
-    /// Where each node is in the topological order; 0 for nodes that cannot be reached.
+    /// The position of each node in the topological order; 0 for unreachable nodes.
     pub fn positions(&self) -> Vec<usize> {
         let mut positions = vec![0; self.node_count()];
         self.order.iter().enumerate().for_each(|(at, node)| positions[node.index()] = at);
         positions
     }
 
-    /// The nodes to which marked edges lead from one, itself among them.
+    /// The nodes that marked edges lead to from `node`, including `node` itself.
     pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
         let mut reached = vec![false; self.node_count()];
         reached[node.index()] = true;
@@ -219,7 +221,7 @@ impl Dag {
         reached
     }
 
-    /// The nodes from which marked edges lead to one, itself among them.
+    /// The nodes from which marked edges lead to `node`, including `node` itself.
     pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
         let mut leads = vec![false; self.node_count()];
         leads[node.index()] = true;
@@ -230,39 +232,39 @@ impl Dag {
         leads
     }
 
-    /// For each edge, whether it lies on a path from entry to exit whose every edge is marked.
+    /// For each edge, whether it lies on a path from entry to exit that consists of marked edges only.
     pub fn on_whole_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
         let (reached, leads) = (self.reached_from(self.entry, &marked), self.leading_to(self.exit, &marked));
         let lies = |id: DagEdgeId| marked(id) && reached[self.edge(id).from.index()] && leads[self.edge(id).to.index()];
         self.edge_ids().map(lies).collect()
     }
 
-    /// For each node the least and the greatest sum of values on a path from there to the exit, on edges that have one; none where no such
-    /// path leads there.
+    /// For each node, the least and the greatest sum of values on a path to the exit that takes only edges with a value; `None` if there
+    /// is no such path.
     pub fn sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
-        let mut behind: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
-        behind[self.exit.index()] = Some((0, 0));
+        let mut sums: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
+        sums[self.exit.index()] = Some((0, 0));
         for node in self.order.iter().rev().filter(|n| **n != self.exit) {
             let through = |id: &DagEdgeId| {
-                let ((least, most), value) = (behind[self.edge(*id).to.index()]?, i128::from(value(*id)?));
-                Some((least + value, most + value))
+                let ((least, greatest), value) = (sums[self.edge(*id).to.index()]?, i128::from(value(*id)?));
+                Some((least + value, greatest + value))
             };
-            behind[node.index()] = self.out(*node).iter().filter_map(through).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            sums[node.index()] = self.out(*node).iter().filter_map(through).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
-        behind
+        sums
     }
 
-    /// The cut edges, in the order of their numbers.
+    /// The cut edges, ordered by number.
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts
     }
 
-    /// How an edge was cut, if it was.
+    /// The cut of an edge; `None` if it was not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.cuts.binary_search_by_key(&edge, |c| c.edge).ok().map(|at| &self.cuts[at])
     }
 
-    /// The DAG's edge for a real edge, unless that was cut or cannot be reached.
+    /// The DAG's edge for an edge of the graph; `None` if that was cut or is unreachable.
     pub fn real(&self, edge: Edge) -> Option<DagEdgeId> {
         self.real.get(edge.index()).copied().flatten()
     }
@@ -294,8 +296,8 @@ impl Dag {
         Dag { entry, exit, edges, out, into, order, cuts, real }
     }
 
-    /// Finds the cuts again from the origins of the dummy edges. Reasons are not stored with edges: a cut counts as [`CutReason::Back`].
-    /// Of cuts that share an entry, only the one that the entry names has it.
+    /// Recovers the cuts from the origins of the dummy edges. Reasons are not stored with edges, so each cut becomes a
+    /// [`CutReason::Back`]. Of the cuts that share an entry, only the one that the entry names gets it.
     fn recover_cuts(&mut self) {
         let mut cuts = BTreeMap::<Edge, Cut>::new();
         for id in self.edge_ids() {
@@ -312,8 +314,8 @@ impl Dag {
     }
 }
 
-/// Depth-first search over the edges that are not cut, which cuts every edge to a node still open. Returns the nodes reached, from
-/// the entry or through cut edges.
+/// Cuts every retreating edge of a depth-first search over the edges that are not cut yet. Returns which nodes are reached from the
+/// entry, be it through cut edges.
 fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> Vec<bool> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -419,14 +421,14 @@ mod tests {
 
     #[test]
     fn infinite_loops_and_dead_ends_reach_the_exit() {
-        // 1 loops for ever; 2 is a dead end; the exit (3) is reached by no real edge.
+        // Node 1 is an infinite loop and node 2 a dead end; no real edge leads to the exit (3).
         let dag = Dag::new(&graph(4, &[(0, 1), (1, 1), (0, 2)]), &[], Entries::PerEdge);
         let ends: Vec<_> = dag.incoming(Node(3)).iter().map(|&e| dag.edge(e).origin).collect();
         assert_eq!(ends, [Origin::Leave(Edge(1)), Origin::Stop(Node(2))]);
     }
 
     #[test]
-    fn back_edges_to_the_entry_and_edges_out_of_the_exit_need_one_dummy_only() {
+    fn back_edges_to_the_entry_and_edges_from_the_exit_need_one_dummy_edge_only() {
         let dag = Dag::new(&graph(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]), &[], Entries::PerEdge);
         assert_eq!(dag.cuts()[0].enter, None);
         assert_eq!(dag.cuts()[1].reason, CutReason::FromExit);
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_has_no_part() {
+    fn unreachable_nodes_are_not_in_the_dag() {
         let dag = Dag::new(&graph(4, &[(0, 3), (1, 2), (2, 1), (2, 3)]), &[], Entries::PerEdge);
         assert_eq!(dag.edges().len(), 1);
         assert_eq!(dag.order(), [Node(0), Node(3)]);

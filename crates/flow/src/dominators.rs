@@ -1,12 +1,10 @@
-//! Dominators of graphs of successors: the nodes that every path from the entry to a node goes through.
+//! Dominators of a graph that is given by successor lists. On the reversed graph, starting at the exit, they are postdominators.
 //!
-//! Of a graph with all edges turned, with the exit for its entry, they are postdominators. The algorithm is the iterative one of Cooper,
-//! Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001).
+//! Source: Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001), the iterative algorithm.
 
 use crate::graph::postorder;
 
-/// The immediate dominator of each node: the last of the nodes that every path from the entry to it goes through. The entry has itself,
-/// nodes that no path leads to have none.
+/// The immediate dominator of each node. The entry is its own; unreachable nodes have none.
 pub fn immediate_dominators(next: &[Vec<u32>], entry: u32) -> Vec<Option<u32>> {
     let mut into = vec![Vec::new(); next.len()];
     next.iter().zip(0u32..).for_each(|(next, node)| next.iter().for_each(|to| into[*to as usize].push(node)));

@@ -1,33 +1,32 @@
-//! How often each edge is executed, relative to one call: estimated from the branches' probabilities.
+//! How often each edge is executed per call of its function: measured, or estimated from branch probabilities.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994): frequencies flow along
-//! the edges; a loop multiplies what enters its head by 1 / (1 - probability of iterating again). Heads are treated
-//! innermost first, each within the nodes of its loop. Retreating edges of irreducible regions count as back edges.
-//! O(blocks x loop depth).
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994): frequencies flow along the edges, and a
+//! loop multiplies what enters its head by 1 / (1 - probability of another iteration). Heads are treated innermost first, each within the
+//! nodes of its loop. Retreating edges of irreducible regions count as back edges. O(blocks * loop depth).
 
 use crate::graph::{Edge, Graph, Node, postorder};
 use std::collections::{HashMap, HashSet};
 
-/// Loops are assumed to iterate at most this often per entry, however probable their back edges. With 64 three programs execute 0 to
-/// 0.1 % more (docs/benchmarks/constants.md).
-const MOST_ITERATIONS: f64 = 4096.0;
+/// Maximum number of iterations that a loop is assumed to make per entry, however likely its back edges are. With 64, three programs
+/// execute 0 to 0.1 % more instructions (docs/benchmarks/constants.md).
+const MAX_ITERATIONS: f64 = 4096.0;
 
-/// What is known of an edge before anything was measured.
+/// What is known about an edge before anything is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hint {
     /// Nothing.
     None,
-    /// The compiler gave this weight, relative to those of the edges beside it.
+    /// The compiler's weight, relative to the other out-edges of its tail.
     Weight(f64),
-    /// It is hardly ever taken (it leads to a call that does not return, or a call throws).
+    /// Rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
     Cold,
-    /// It is never taken as an edge.
+    /// Never taken as an edge.
     Never,
 }
 
-/// Weights for [`Frequencies::estimate`] from hints and from the loops: staying in a loop is 31 times as likely as
-/// leaving it (as LLVM assumes), a cold edge one in 2^20. With 7 for 31 three programs execute -0.3 to +0.8 %, with 127 0 to 0.8 % more;
-/// one in 2^10 changes none (docs/benchmarks/constants.md).
+/// Weights for [`Frequencies::estimate`], from hints and from the loop structure. Staying in a loop is 31 times as likely as leaving it
+/// (as LLVM assumes); a cold edge is taken once in 2^20 times. With 7 instead of 31, three programs execute -0.3 to +0.8 % more
+/// instructions, with 127 0 to 0.8 % more; 2^10 instead of 2^20 changes nothing (docs/benchmarks/constants.md).
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;
@@ -51,7 +50,7 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     weights
 }
 
-/// For each node the head of the innermost loop around it.
+/// For each node, the head of the innermost loop around it.
 pub fn innermost_loops(graph: &Graph) -> Vec<Option<Node>> {
     Loops::new(graph, &ReversePostorder::from_graph(graph)).innermost
 }
@@ -65,7 +64,7 @@ struct Loops {
 impl Loops {
     fn new(graph: &Graph, order: &ReversePostorder) -> Loops {
         let mut loops = Loops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
-        // Outer heads come first in reverse postorder, so that inner ones overwrite them.
+        // Reverse postorder visits outer heads first, so inner ones overwrite them.
         for &head in &order.nodes {
             if let Some(body) = loop_body(graph, order, head) {
                 body.iter().for_each(|n| loops.innermost[n.index()] = Some(head));
@@ -81,7 +80,7 @@ impl Loops {
     }
 }
 
-/// Frequencies of the nodes and edges of a graph; the entry has 1.
+/// Frequencies of the nodes and edges of a graph, relative to the entry.
 #[derive(Clone, Debug)]
 pub struct Frequencies {
     nodes: Vec<f64>,
@@ -89,7 +88,7 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// Measured frequencies: one for each edge.
+    /// Measured frequencies, one for each edge.
     pub fn measured(graph: &Graph, edges: Vec<f64>) -> Frequencies {
         let into = |n: Node| graph.incoming(n).iter().map(|e| edges[e.index()]).sum::<f64>();
         let out = |n: Node| graph.out(n).iter().map(|e| edges[e.index()]).sum::<f64>();
@@ -97,20 +96,20 @@ impl Frequencies {
         Frequencies { nodes, edges }
     }
 
-    /// Estimates from `weights`: for each edge, its share among the out-edges of its node is its weight's share of their sum.
-    /// Nodes whose weights are all zero share evenly.
+    /// Estimates frequencies from `weights`, one for each edge: control at a node takes an out-edge with the probability of the edge's
+    /// weight over the sum of the node's weights. If all weights of a node are zero, its out-edges are equally likely.
     pub fn estimate(graph: &Graph, weights: &[f64]) -> Frequencies {
         let order = ReversePostorder::from_graph(graph);
         let probability = probabilities(graph, weights);
-        let mut again = vec![0.0; graph.node_count()];
+        let mut repeat_probability = vec![0.0; graph.node_count()];
         for &head in order.nodes.iter().rev() {
             if let Some(body) = loop_body(graph, &order, head) {
-                let local = propagate(graph, &order, &probability, &again, head, Some(&body));
+                let local = propagate(graph, &order, &probability, &repeat_probability, head, Some(&body));
                 let back: f64 = order.back_edges(graph, head).map(|e| local[graph.from(e).index()] * probability[e.index()]).sum();
-                again[head.index()] = back.min(1.0 - 1.0 / MOST_ITERATIONS);
+                repeat_probability[head.index()] = back.min(1.0 - 1.0 / MAX_ITERATIONS);
             }
         }
-        let nodes = propagate(graph, &order, &probability, &again, graph.entry(), None);
+        let nodes = propagate(graph, &order, &probability, &repeat_probability, graph.entry(), None);
         let edges = graph.edges().map(|e| nodes[graph.from(e).index()] * probability[e.index()]).collect();
         Frequencies { nodes, edges }
     }
@@ -125,7 +124,7 @@ impl Frequencies {
         self.edges[edge.index()]
     }
 
-    /// Executions of all edges, by number.
+    /// Executions of all edges per call, by edge number.
     pub fn edges(&self) -> &[f64] {
         &self.edges
     }
@@ -148,12 +147,12 @@ impl ReversePostorder {
         ReversePostorder { nodes, position }
     }
 
-    fn reached(&self, node: Node) -> bool {
+    fn is_reached(&self, node: Node) -> bool {
         self.position[node.index()] != u32::MAX
     }
 
     fn is_back(&self, from: Node, to: Node) -> bool {
-        self.reached(from) && self.position[to.index()] <= self.position[from.index()]
+        self.is_reached(from) && self.position[to.index()] <= self.position[from.index()]
     }
 
     fn back_edges<'a>(&'a self, graph: &'a Graph, head: Node) -> impl Iterator<Item = Edge> + 'a {
@@ -173,7 +172,7 @@ fn probabilities(graph: &Graph, weights: &[f64]) -> Vec<f64> {
     probability
 }
 
-/// The nodes from which a back edge to `head` is reached without passing it; `None` if it is no loop head.
+/// The nodes of the loop with this head, in reverse postorder; `None` if it is not a loop head.
 fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<Node>> {
     let mut stack: Vec<Node> = order.back_edges(graph, head).map(|e| graph.from(e)).collect();
     if stack.is_empty() {
@@ -182,31 +181,32 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     let mut region = HashSet::from([head]);
     let mut body = vec![head];
     while let Some(node) = stack.pop() {
-        // In an irreducible region the walk could leave through a second entry: stay behind the head.
+        // In an irreducible region, this walk could leave the loop through a second entry: keep to nodes after the head.
         if order.position[node.index()] > order.position[head.index()] && region.insert(node) {
             body.push(node);
-            stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)).filter(|n| order.reached(*n)));
+            stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)).filter(|n| order.is_reached(*n)));
         }
     }
     body.sort_by_key(|n| order.position[n.index()]);
     Some(body)
 }
 
-/// Lets one unit of frequency flow from `start` along the forward edges; loop heads other than `start` multiply.
+/// Propagates one unit of frequency from `start` along the forward edges, within the nodes `within` if given. Loop heads other than
+/// `start` multiply it.
 fn propagate(
     graph: &Graph,
     order: &ReversePostorder,
     probability: &[f64],
-    again: &[f64],
+    repeat_probability: &[f64],
     start: Node,
     within: Option<&[Node]>,
 ) -> Vec<f64> {
     let mut frequency = vec![0.0; graph.node_count()];
     frequency[start.index()] = 1.0;
     for &node in within.unwrap_or(&order.nodes) {
-        let head_of_interest = within.is_some() && node == start;
-        if !head_of_interest {
-            frequency[node.index()] /= 1.0 - again[node.index()];
+        let is_start_head = within.is_some() && node == start;
+        if !is_start_head {
+            frequency[node.index()] /= 1.0 - repeat_probability[node.index()];
         }
         for &edge in graph.out(node) {
             if !order.is_back(node, graph.to(edge)) {

@@ -1,7 +1,7 @@
-//! Directed multigraphs with one entry and one exit: the shape of a function, or of any graph a user hands in.
+//! Directed multigraphs with one entry and one exit: the control-flow graph of a function, or a graph that a user supplies.
 //!
-//! Invariants: every edge joins two existing nodes; an edge's number is its place in the list; the out-edges of a node are
-//! kept in the order of their numbers. Parallel edges are distinct, self-loops allowed.
+//! Invariants: both ends of every edge exist; an edge's number is its position in the edge list; a node's out-edges are in the order of
+//! their numbers. Parallel edges are distinct; self-loops are allowed.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Node(pub u32);
 
-/// An edge of a [`Graph`], by its place in the list of edges.
+/// An edge of a [`Graph`], by its position in the list of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Edge(pub u32);
 
-/// Has numbers of things be indices.
+/// Implements `index` for newtypes over `u32`.
 #[macro_export]
 macro_rules! indices {
     ($($number:ident),*) => {
         $(impl $number {
-            /// The number as an index into tables that have an entry for each of such things.
+            /// The number as an index into a table with one entry per node or edge.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -27,20 +27,20 @@ macro_rules! indices {
 }
 indices!(Node, Edge);
 
-/// Why a list of nodes and edges is no graph.
+/// Why nodes and edges do not form a [`Graph`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// An edge, the entry or the exit names a node that does not exist.
     #[error("{what} names node {node}, but there are {nodes} nodes (numbered from 0)")]
     NoSuchNode {
-        /// What names it.
+        /// The entry, the exit or an edge, with its number.
         what: String,
-        /// The number.
+        /// The number of the missing node.
         node: u32,
-        /// How many nodes there are.
+        /// Number of nodes of the graph.
         nodes: u32,
     },
-    /// Entry and exit are one node.
+    /// Entry and exit are the same node.
     #[error("node {0} is both entry and exit: give the graph an exit of its own")]
     EntryIsExit(u32),
 }
@@ -56,10 +56,10 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of `nodes` nodes with the given edges.
+    /// Creates a graph of `nodes` nodes with the given edges.
     ///
     /// # Errors
-    /// A node that does not exist, or an entry that is the exit.
+    /// An edge, the entry or the exit names a node that does not exist, or entry and exit are the same node.
     pub fn new(nodes: u32, entry: Node, exit: Node, edges: Vec<(Node, Node)>) -> Result<Graph, GraphError> {
         let check = |node: Node, what: &dyn Fn() -> String| match node.0 < nodes {
             true => Ok(()),
@@ -111,12 +111,12 @@ impl Graph {
         (0..self.edges.len() as u32).map(Edge)
     }
 
-    /// Where an edge begins.
+    /// The tail of an edge.
     pub fn from(&self, edge: Edge) -> Node {
         self.edges[edge.index()].0
     }
 
-    /// Where an edge leads.
+    /// The head of an edge.
     pub fn to(&self, edge: Edge) -> Node {
         self.edges[edge.index()].1
     }
@@ -132,8 +132,7 @@ impl Graph {
     }
 }
 
-/// What is reached from `from` and was not seen before, each behind all that it leads to, but for what leads back. Iteratively, for graphs
-/// may be deep.
+/// The nodes reachable from `from` that were not yet `seen`, in depth-first postorder. Uses no recursion, because graphs may be deep.
 pub fn postorder<I: Iterator<Item = usize>>(from: usize, seen: &mut [bool], next: impl Fn(usize) -> I) -> Vec<usize> {
     let (mut order, mut walk) = (Vec::new(), Vec::new());
     if !std::mem::replace(&mut seen[from], true) {
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
+    fn errors_name_the_edge_and_the_node() {
         let e = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(7))]).unwrap_err();
         assert_eq!(e.to_string(), "edge 0 names node 7, but there are 2 nodes (numbered from 0)");
         assert!(matches!(Graph::new(1, Node(0), Node(0), vec![]), Err(GraphError::EntryIsExit(0))));

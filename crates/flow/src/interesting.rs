@@ -1,4 +1,4 @@
-//! What a program does to count the interesting paths, and all others together. The crate `selective` makes it.
+//! Plans that count each interesting path in a counter of its own, and all others in one. The crate `selective` makes them.
 
 use crate::dag::Dag;
 use crate::numbering::Numbering;
@@ -9,54 +9,54 @@ use crate::plan::Plan;
 pub struct InterestingPlan {
     /// The acyclic graph of all paths.
     pub dag: Dag,
-    /// Their identities.
+    /// The numbers of its paths.
     pub numbering: Numbering,
-    /// What is added where.
+    /// The increments and their edges.
     pub plan: Plan,
-    /// Which word counts a path.
+    /// Maps the register at the end of a path to a counter.
     pub ending: PathEnding,
-    /// Words with the identities of their paths, ascending. Other words count other paths.
+    /// Counters with the numbers of their paths, ascending. Counters that are not listed count other paths.
     pub paths: Vec<(u64, u64)>,
-    /// Other paths that a word of this list counts, too.
+    /// Other paths that are counted by a listed counter, too.
     pub aliases: NumberAliases,
-    /// Whether the numbering was proven, not only tried on some paths.
+    /// Whether the numbering was proven correct, and not only tested on some paths.
     pub proven: bool,
 }
 
-/// Which word counts a path, by the register at its end; words are numbered from 0, and the last is that of all other paths.
+/// Maps the register at the end of a path to a counter. Counters are numbered from 0; the last counts all other paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEnding {
-    /// The register and `bias`, if that is a word.
+    /// The counter is `register + bias`, if that is in range.
     Direct {
-        /// Minus the least number.
+        /// The negated least number.
         bias: i64,
-        /// Number of words but the last.
+        /// Number of counters, without the last.
         width: u64,
-        /// Whether sums may lie outside.
+        /// Whether sums may be out of range.
         checked: bool,
     },
-    /// The upper bits of the register and `bias`, if the whole is what is noted for that word.
+    /// The counter is in the upper bits of `register + bias`, if the whole equals the expected value for that counter.
     Checked {
-        /// Minus the least number, in the upper bits.
+        /// The negated least number, shifted to the upper bits.
         bias: i64,
-        /// Number of the lower bits.
+        /// Number of lower bits.
         shift: u32,
-        /// For each word the register and `bias` of its path; of words without a path, what no register there can be.
+        /// For each counter, the expected `register + bias`; for counters without a path, a value that cannot occur there.
         expected: Vec<u64>,
     },
-    /// `(register * multiplier) >> shift`, if the register is what is noted for that word.
+    /// The counter is `(register * multiplier) >> shift`, if the register is the key of that counter.
     Hashed {
-        /// Spreads the identities.
+        /// The multiplier of the hash.
         multiplier: u64,
-        /// The bits that are dropped.
+        /// Number of bits that are dropped.
         shift: u32,
-        /// For each word its path's register; of words without a path, what no register can be.
+        /// For each counter its path's register; for counters without a path, a value that no register has.
         keys: Vec<u64>,
     },
 }
 
 impl PathEnding {
-    /// Number of words.
+    /// Number of counters.
     pub fn words(&self) -> u64 {
         1 + match self {
             PathEnding::Direct { width, .. } => *width,
@@ -65,7 +65,7 @@ impl PathEnding {
         }
     }
 
-    /// Which of the register's bits are the path's Ball-Larus number, where it holds that beside another number.
+    /// The mask of the register's bits that hold the path's Ball-Larus number; `None` if the register holds nothing else.
     pub fn identity_mask(&self) -> Option<u64> {
         match self {
             PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
@@ -73,7 +73,7 @@ impl PathEnding {
         }
     }
 
-    /// The word that counts a path.
+    /// The counter of a path with this register.
     pub fn word(&self, register: i64) -> u64 {
         let other = self.words() - 1;
         match self {
@@ -91,16 +91,16 @@ impl PathEnding {
     }
 }
 
-/// Uninteresting paths that are recognised as interesting ones.
+/// How many uninteresting paths are counted as interesting ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAliases {
-    /// This many.
+    /// The exact number.
     Exactly(u128),
-    /// This many of so many uninteresting paths that were drawn at random.
+    /// A sample: the number among randomly drawn uninteresting paths.
     Drawn {
         /// Aliases among them.
         aliases: u64,
-        /// How many uninteresting paths were drawn.
+        /// Number of uninteresting paths drawn.
         of: u64,
     },
 }

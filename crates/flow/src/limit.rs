@@ -1,14 +1,10 @@
-//! Cutting a graph until its paths fit a limit.
+//! Cuts a graph until its number of paths fits a limit.
 //!
-//! The number of paths of a function can be astronomical; counters in arrays, and identities in a word, need a bound. Where the
-//! bound is exceeded, further edges are treated like back edges: the path that takes one ends there and another begins. Which edges is a
-//! question of cost: a cut edge is executed with one more count. So the edges are chosen greedily by how far a cut brings down the
-//! number of paths (in bits) for each expected execution, and whole joins (all edges into a node) compete with single edges.
-//!
-//! Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. One cut at a time is chosen as
-//! long as few are needed; after [`FINE`] iterations an iteration makes several, in as many pieces of the graph, twice as many
-//! every [`COARSER`] iterations. So it is O(edges x log edges) in all; with one cut an iteration it was O(edges x cuts), a
-//! minute for a machine of 2,000 states with 20 jumps each.
+//! Edges are cut as back edges are: the path that takes one ends there and another begins, which costs one more count per execution. They
+//! are chosen greedily by how many bits of the number of paths a cut removes per expected execution; whole joins (all edges into a node)
+//! compete with single edges. Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. After
+//! [`SINGLE_CUT_ROUNDS`] rounds, a round makes several cuts, in as many pieces of the graph, which keeps the whole at O(edges * log
+//! edges). With one cut per round, a state machine of 2,000 states with 20 jumps each took a minute.
 
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
@@ -16,21 +12,21 @@ use crate::graph::{Edge, Graph};
 use crate::numbering::{NumberedPaths, Numbering};
 use std::collections::HashSet;
 
-/// Iterations that make one cut. With 4, three programs cut to 64 paths a function execute -0.8 to +0.9 %; with 1,024, the same
-/// (docs/benchmarks/constants.md).
-const FINE: u32 = 64;
-/// After so many iterations more, each makes twice as many. With 2, one of the three executes 2.8 % less; with 128, within 0.1 %. It bounds
-/// the time of a build.
-const COARSER: u32 = 16;
+/// Number of rounds that make one cut each. With 4, three programs cut to 64 paths per function execute -0.8 to +0.9 % more instructions;
+/// with 1,024, as many (docs/benchmarks/constants.md).
+const SINGLE_CUT_ROUNDS: u32 = 64;
+/// Number of further rounds after which a round makes twice as many cuts; it bounds the build time. With 2, one of the three programs
+/// executes 2.8 % fewer instructions; with 128, the difference is within 0.1 %.
+const ROUNDS_PER_DOUBLING: u32 = 16;
 
-/// Cuts `graph` until it has at most `limit` paths (`limit` is at most 2^63 - 1), or nothing is left to cut.
+/// Cuts `graph` until it has at most `limit` paths (`limit` is at most 2^63 - 1), or until no cut reduces their number any more.
 ///
-/// With every edge cut a function has about as many paths as edges: below that no limit can be met, and the result has more.
+/// With every edge cut, a function has about as many paths as edges. A lower limit cannot be met, and the result exceeds it.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
     cut_sparing(graph, forced, frequencies, limit, entries, &[])
 }
 
-/// The same, but that the edges `spared` are cut last: only where cutting all others would not do.
+/// Like [`cut_to_limit`], but cuts the edges in `spared` only if cutting all others does not suffice.
 pub fn cut_sparing(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -68,24 +64,24 @@ struct Candidate {
     spared: bool,
 }
 
-/// Edges into a node that are cut together: all, or the one of this place.
+/// The head of the edges to cut together, and the position of the one to cut; `None` for all of them.
 type Head = (usize, Option<usize>);
 
-/// The graph while cuts are chosen. Cutting never changes the topological order (paths then begin at the entry and end
-/// at the exit), so the order of the first graph serves all the time. Numbers of paths are base-2 logarithms.
+/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. Cuts never invalidate the topological order, because new
+/// edges start at the entry or end at the exit; so the order of the first graph is used throughout.
 struct Cutter {
     entries: Entries,
-    /// Nodes in topological order; the first is the entry, the last the exit.
+    /// Nodes in topological order, from the entry to the exit.
     order: Vec<usize>,
-    /// Real edges into each node, not yet cut.
+    /// Real edges into each node that are not cut yet.
     real: Vec<Vec<Candidate>>,
     /// Number of dummy edges from the entry to each node.
     entering: Vec<f64>,
     /// Number of dummy edges from each node to the exit.
     leaving: Vec<f64>,
-    /// Paths from the entry to each node.
+    /// Number of paths from the entry to each node.
     to: Vec<f64>,
-    /// Paths from each node to the exit.
+    /// Number of paths from each node to the exit.
     from: Vec<f64>,
 }
 
@@ -105,7 +101,7 @@ impl Cutter {
         };
         for edge in dag.edges() {
             match edge.origin {
-                // An edge that is never taken still costs something when it is cut: a count, and what the reader loses.
+                // Cutting an edge that is never taken still costs a little: code for the count, and a less readable profile.
                 Origin::Real(e) => {
                     let price = 1e-6 + frequencies.edge(e);
                     let candidate = Candidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };
@@ -118,7 +114,7 @@ impl Cutter {
         cutter
     }
 
-    /// Cuts until the whole is at most `limit` (a logarithm) and returns the edges.
+    /// Cuts until the number of paths is at most `limit` (a logarithm). Returns the cut edges.
     fn choose(mut self, limit: f64) -> Vec<Edge> {
         let mut chosen = Vec::new();
         for round in 0.. {
@@ -169,14 +165,14 @@ impl Cutter {
         }
     }
 
-    /// The best cut in each of so many pieces of the graph, as far as there is one.
+    /// The best cut in each of `pieces` pieces of the graph, where there is one.
     fn best_of_each(&self, pieces: usize, any: bool) -> Vec<Head> {
         let heads = &self.order[1..self.order.len() - 1];
         heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best(piece, any)).collect()
     }
 
-    /// The head whose in-edges (all, or one of them) take away most bits for each expected execution when they are cut;
-    /// spared ones are left, unless `any` may be cut.
+    /// The head whose in-edges (all, or one of them) save most bits per expected execution if they are cut. Spared edges are considered
+    /// only if `any` is true.
     fn best(&self, heads: &[usize], any: bool) -> Option<Head> {
         let mut best = (0.0, None);
         for &head in heads {
@@ -232,15 +228,15 @@ impl Cutter {
     }
 }
 
-/// In how many pieces of the graph an iteration makes a cut.
+/// Number of pieces of the graph in each of which this round makes a cut.
 fn pieces(round: u32) -> usize {
-    if round < FINE { 1 } else { 2 << ((round - FINE) / COARSER).min(30) }
+    if round < SINGLE_CUT_ROUNDS { 1 } else { 2 << ((round - SINGLE_CUT_ROUNDS) / ROUNDS_PER_DOUBLING).min(30) }
 }
 
 /// log2(2^a + 2^b)
 fn add_bits(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    // Beyond the precision of a float there is nothing to add; this also covers zero paths.
+    // The smaller term is lost in the precision of a float. This also covers zero paths.
     if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 
@@ -270,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_not_cut() {
+    fn graphs_within_the_limit_are_not_cut() {
         assert!(limited(&diamonds(10), 1024).dag.cuts().is_empty());
     }
 
@@ -284,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn two_to_the_sixty_third_is_the_most() {
+    fn numbers_stay_below_two_to_the_sixty_third() {
         assert!(limited(&diamonds(64), u64::MAX).numbering.paths() <= i64::MAX as u64);
     }
 
@@ -297,7 +293,7 @@ mod tests {
             limited.dag.cuts().iter().map(|c| c.edge).collect()
         };
         let graph = diamonds(20);
-        // One path is spared: all that it takes.
+        // Spare all edges of one path.
         let path: Vec<Edge> = graph.edges().filter(|e| e.0 % 4 == 0 || e.0 % 4 == 2).collect();
         assert!(cut(&graph, 1000, &[]).iter().any(|e| path.contains(e)));
         let others = cut(&graph, 1000, &path);
@@ -307,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cannot_be_met_cuts_what_helps() {
+    fn limits_that_cannot_be_met_cut_what_reduces_the_paths() {
         let edges = (1..=50).flat_map(|n| [(Node(0), Node(n)), (Node(n), Node(51))]).collect();
         let all = limited(&Graph::new(52, Node(0), Node(51), edges).unwrap(), 3);
         assert_eq!(all.numbering.paths(), 50);

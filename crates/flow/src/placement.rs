@@ -1,15 +1,14 @@
 //! Event counting: the same path sums with increments on the chords of a spanning tree only.
 //!
-//! Source: Ball, "Efficiently counting program events with support for on-line queries" (TOPLAS 1994); Ball and Larus (1996),
-//! section 3.3. Take a spanning tree of the DAG with the edge exit -> entry added and always in the tree. Give each node the
-//! potential that makes every tree edge's value a difference of potentials; what a chord's value has beyond that difference is
-//! its increment. Along any path the potentials cancel, since entry and exit have the same. A maximum-weight tree leaves the chords
-//! where they are executed least. O(E log E).
+//! Source: Ball, "Efficiently counting program events with support for on-line queries" (TOPLAS 1994); Ball and Larus (1996), section
+//! 3.3. The spanning tree is one of the DAG plus an edge exit -> entry, which is always in the tree. Nodes get potentials such that every
+//! tree edge's value is the difference of its ends' potentials; a chord's increment is its value minus that difference. Along a path the
+//! potentials cancel, since entry and exit have the same. A maximum spanning tree leaves the rarely executed edges as chords. O(E log E).
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// An increment for each edge of a DAG; zero wherever no probe is needed.
+/// An increment for each edge of a DAG; zero where no probe is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     increments: Vec<i64>,
@@ -21,12 +20,12 @@ impl Probes {
         Probes { increments: values.to_vec() }
     }
 
-    /// These increments, by edge.
+    /// The given increments, by edge.
     pub fn from_increments(increments: Vec<i64>) -> Probes {
         Probes { increments }
     }
 
-    /// Increments on chords of a maximum spanning tree under `weights` (one for each edge of the DAG; larger is executed more often).
+    /// Increments on the chords of a maximum spanning tree. `weights` has an entry for each edge of the DAG; frequent edges weigh more.
     pub fn on_chords(dag: &Dag, values: &[i64], weights: &[f64]) -> Probes {
         // Ties go to the lower edge number.
         let mut heaviest_first: Vec<DagEdgeId> = dag.edge_ids().collect();
@@ -51,9 +50,9 @@ impl Probes {
     }
 }
 
-/// The same sums on the chords of the spanning tree that Kruskal's algorithm makes of edges in this order, each of which leads to its
-/// `head`; and the constant that all sums lack. Other edges keep what they have. If the tree is `closed`, the edge exit -> entry is in it
-/// from the start, and no sum lacks anything.
+/// Moves values to the chords of the spanning tree that Kruskal's algorithm makes of `edges`, in this order; `head` gives the node that
+/// an edge leads to. Returns the increments, and the constant that is missing from all their sums. Edges that are not in `edges` keep
+/// their values. If `closed`, the edge exit -> entry is in the tree from the start, and the constant is 0.
 pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: impl Fn(DagEdgeId) -> Node, closed: bool) -> (Vec<i64>, i64) {
     let (mut sets, mut stack) = (DisjointSets::new(dag.node_count()), vec![dag.entry()]);
     if closed {
@@ -68,7 +67,7 @@ pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: im
             tree[to.index()].push((from, value.wrapping_neg()));
         }
     }
-    // Each tree edge's value is the difference of the potentials of its ends.
+    // The value of each tree edge is the difference of the potentials of its ends.
     let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
     stack.iter().for_each(|n| potential[n.index()] = Some(0));
     while let Some(node) = stack.pop() {
@@ -89,18 +88,18 @@ pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: im
     (increments, height(dag.exit()))
 }
 
-/// Disjoint sets of nodes, with path halving.
+/// Disjoint sets of nodes (union-find with path halving).
 pub struct DisjointSets {
     parent: Vec<u32>,
 }
 
 impl DisjointSets {
-    /// Each node by itself.
+    /// Creates a set for each node.
     pub fn new(nodes: usize) -> DisjointSets {
         DisjointSets { parent: (0..nodes as u32).collect() }
     }
 
-    /// The node that stands for a node's set.
+    /// The representative of a node's set.
     pub fn root(&mut self, mut node: u32) -> u32 {
         while self.parent[node as usize] != node {
             let up = self.parent[self.parent[node as usize] as usize];
@@ -110,12 +109,12 @@ impl DisjointSets {
         node
     }
 
-    /// Each node by itself again.
+    /// Puts each node into a set of its own again.
     pub fn clear(&mut self) {
         self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
     }
 
-    /// Joins the sets of two nodes; false if they were one already.
+    /// Merges the sets of two nodes. Returns false if they were the same set already.
     pub fn join(&mut self, a: Node, b: Node) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         self.parent[a as usize] = b;

@@ -1,7 +1,7 @@
-//! A plan: what a backend has to insert on which edge of a function so that all its paths are counted.
+//! A plan: the numbering of a function's paths, and where the path register changes so that all of them are counted.
 //!
-//! Plans are data. A backend (LLVM, an interpreter in tests, breakpoints) keeps a path register `r` and does, edge by edge, what
-//! [`Plan::action`] says. Whatever a scheme decides, it ends as these few actions, so that a new scheme needs no backend work.
+//! Plans are data. A backend (LLVM, an interpreter in tests, breakpoints) keeps a path register `r` and does on each edge what
+//! [`Plan::action`] says. Every scheme is expressed in these few actions, so a new scheme needs no backend work.
 
 use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
 use crate::frequency::Frequencies;
@@ -14,20 +14,20 @@ use crate::placement::Probes;
 /// How a function's paths are to be numbered and counted.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// Most paths a function may have before it is cut further; see [`crate::limit`].
+    /// Maximum number of paths of a function; above it, the function is cut ([`crate::limit`]).
     pub max_paths: u64,
-    /// Whether cut edges with one head have one entry.
+    /// Whether cut edges with the same head share an entry.
     pub entries: Entries,
-    /// Number the paths that are taken most often first, so that their counters lie side by side.
+    /// Whether to number frequent paths first, so that their counters lie side by side.
     pub hot_first: bool,
-    /// Increments on chords of a spanning tree rather than wherever a value is not zero.
+    /// Whether to put increments on the chords of a spanning tree, and not wherever a value is not zero.
     pub chords: bool,
 }
 
-/// What the path register has to undergo when control takes an edge.
+/// What happens to the path register when control takes an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterAction {
-    /// `r += increment` (nothing if that is zero).
+    /// `r += increment`; nothing if that is zero.
     Add {
         /// What to add.
         increment: i64,
@@ -44,50 +44,50 @@ pub enum RegisterAction {
         /// The register's value for the next path.
         start: i64,
     },
-    /// Control cannot come here from the entry: nothing.
+    /// Control never takes this edge from the entry, so nothing happens.
     Dead,
 }
 
-/// The numbering of a function's paths and where its probes are.
+/// The numbering of a function's paths and the positions of its probes.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The acyclic graph whose paths are counted.
     pub dag: Dag,
-    /// Their identities.
+    /// The numbers of the paths.
     pub numbering: Numbering,
     /// The increments of the path register.
     pub probes: Probes,
-    /// What is left out, if anything is: then the numbering is that of the paths which are not.
+    /// What the plan leaves out, if anything; then the numbering is that of the remaining paths.
     pub partial: Option<Partial>,
-    /// If one of several copies is to count just a part of the paths: then the numbering is that of this part, and
-    /// [`crate::program`] counts at ends.
+    /// The part of the paths that is counted, if this is the plan of one of several copies of a program. Then the numbering is that of
+    /// this part, and [`crate::program`] counts at ends.
     pub part: Option<PartPlan>,
 }
 
-/// What one of several copies counts; see [`crate::part`].
+/// What one of several copies of a program counts; see [`crate::part`].
 #[derive(Clone, Debug)]
 pub struct PartPlan {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// For each of its edges the label whose sum along a path says in which word the path is counted.
+    /// For each of its edges the label; a path's counter is the sum of the labels along it.
     pub labels: Vec<i64>,
-    /// Number of words.
+    /// Number of counters.
     pub words: u64,
-    /// Increments and places of counts, by edge of the plan's graph.
+    /// Increments and counting edges, by edge of the plan's graph.
     pub part: Part,
 }
 
-/// What a plan leaves out: paths that end on edges which are no part of the function's flow.
+/// What a plan leaves out: paths that end on edges which are not part of the function's flow.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// Edges of the function's graph that are never taken.
+    /// For each edge of the function's graph, whether it is treated as never taken.
     pub excluded: Vec<bool>,
 }
 
 impl Plan {
-    /// Ball-Larus path profiling: every path of the graph, `forced` edges cut.
+    /// Plans Ball-Larus path profiling of every path of the graph, with the `forced` edges cut.
     pub fn ball_larus(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let limited = cut_to_limit(graph, forced, frequencies, options.max_paths, options.entries);
         let (dag, numbering) = match options.hot_first {
@@ -97,7 +97,7 @@ impl Plan {
         Plan::from_numbering(dag, numbering, graph, frequencies, options)
     }
 
-    /// Path profiling of the paths of an acyclic graph, by these numbers.
+    /// Plans path profiling of an acyclic graph that is already numbered.
     pub fn from_numbering(dag: Dag, numbering: Numbering, graph: &Graph, frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let probes = match options.chords {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
@@ -106,7 +106,7 @@ impl Plan {
         Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// One copy's part of the paths of a graph; `None` if the part is not of this graph.
+    /// Plans one copy's part of the paths of a graph; `None` if the part does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.fits(dag.edges().len()) {
             return None;
@@ -115,14 +115,14 @@ impl Plan {
         let edges = region().map(|e| dag.edge(e)).collect();
         let counted = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?;
         let numbering = Numbering::ball_larus(&counted).ok()?;
-        let (least, most) = part.counted_numbers(&dag)?;
-        let words = u64::try_from(most).ok().filter(|_| least >= 0)?.checked_add(1)?;
+        let (least, greatest) = part.counted_numbers(&dag)?;
+        let words = u64::try_from(greatest).ok().filter(|_| least >= 0)?.checked_add(1)?;
         let labels = region().map(|e| part.values[e.index()]).collect();
         let probes = Probes::from_increments(part.increments.clone());
         Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })
     }
 
-    /// The acyclic graph whose paths are numbered: without what is left out.
+    /// The acyclic graph whose paths are numbered, without what is left out.
     pub fn numbered(&self) -> &Dag {
         match (&self.partial, &self.part) {
             (Some(partial), _) => &partial.dag,
@@ -131,23 +131,22 @@ impl Plan {
         }
     }
 
-    /// The numbering of paths that are cut at exactly these edges, as an earlier plan cut them.
+    /// Numbers the paths of a graph that is cut at exactly these edges, as an earlier plan cut it.
     ///
     /// # Errors
-    /// They are more than can be numbered.
+    /// There are more paths than can be numbered.
     pub fn cut_at(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
         let dag = Dag::new(graph, cuts, entries);
         let numbering = Numbering::ball_larus(&dag)?;
         Ok((dag, numbering))
     }
 
-    /// The same, if there are as many paths as there were then.
+    /// Like [`Plan::cut_at`]; `None` if the number of paths is not `paths`.
     pub fn cut_as(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries, paths: u64) -> Option<(Dag, Numbering)> {
         Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
-    /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`PartPlan`] that is a
-    /// matter of [`crate::program`].
+    /// What happens when control takes an edge of the plan's graph. For plans with a [`PartPlan`], [`crate::program`] decides that.
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         if self.partial.as_ref().is_some_and(|partial| partial.excluded[edge.index()]) {
             return RegisterAction::Dead;
@@ -168,8 +167,8 @@ impl Plan {
     }
 }
 
-/// Visits the out-edges of each node by decreasing frequency: along the hottest edges values are 0, and paths with a
-/// cold edge have high numbers.
+/// Visits the out-edges of each node by decreasing frequency, so that the values along the hottest edges are 0 and paths with a cold edge
+/// have high numbers.
 fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
     let costs = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
@@ -179,7 +178,7 @@ fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, N
     (dag, numbering)
 }
 
-/// How often each edge of the DAG is executed; of a shared entry, the first cut edge that leads there.
+/// How often each edge of the DAG is executed. The frequency of an entry edge is that of all cut edges into its head.
 pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     let frequency = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -192,12 +191,12 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// What an increment on each edge of the DAG would cost: executions times the work of one.
+/// The cost of an increment on each edge of the DAG: its executions times the work of one.
 ///
-/// An increment on an edge that begins or ends a path is all but free, because it becomes part of the constant the register is set to
-/// or of the counter's address.
+/// An increment on an edge that begins or ends a path is almost free, because it is folded into the constant that the register is set to,
+/// or into the counter's address.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
-    // A fraction of what it costs elsewhere. With 1, three programs execute 0.3 to 7.3 % more; with a thousandth of it, the same
+    // A fraction of the cost elsewhere. With 1, three programs execute 0.3 to 7.3 % more instructions; with a thousandth of it, as many
     // (docs/benchmarks/constants.md).
     const FREE: f64 = 1e-3;
     dag.edge_ids()

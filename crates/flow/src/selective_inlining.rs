@@ -1,50 +1,47 @@
-//! Which calls on segments are inlined, and which functions get a copy that takes its context as an argument: what is executed most for
-//! the code that it adds.
+//! Chooses which calls on segments are inlined, and which functions get a copy that takes its context as an argument.
 //!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies where the growth of
-//! the code is not acceptable). The thesis leaves open how to choose. Here a step that adds code has a gain: how often it saves something.
-//! A copy saves the callee's load of the variable of contexts; inlining saves the call as well. The step of most gain for its code
-//! is made next, as long as the limit allows one.
-//!
-//! Inlining nests as deep as segments do, so recursion ends. O(steps x calls).
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies where inlining would add
+//! too much code). The thesis leaves the choice open. Here it is greedy: of all steps, the one that saves most executed instructions for
+//! each instruction of code is taken next, while the code budget lasts. A copy saves the callee's load of the context variable; inlining
+//! saves the call as well. Inlining nests at most as deep as segments do, so recursion ends. O(steps * calls).
 
-/// Steps of a unit at most: each adds a function.
-const MOST_STEPS: usize = 1 << 12;
-/// What an execution of an inlined call saves, in instructions or so. Other values: docs/benchmarks/constants.md.
-const BY_INLINING: f64 = 2.0;
-/// What an execution of a call of a copy saves, in instructions or so.
-const BY_COPYING: f64 = 1.0;
+/// Maximum number of steps of a unit; each adds a version of a function.
+const MAX_STEPS: usize = 1 << 12;
+/// Instructions saved per execution of an inlined call, roughly. Other values: docs/benchmarks/constants.md.
+const SAVED_BY_INLINING: f64 = 2.0;
+/// Instructions saved per execution of a call of a copy, roughly.
+const SAVED_BY_COPYING: f64 = 1.0;
 
-/// A function, as far as the choice needs it.
+/// A function that may be inlined or copied.
 #[derive(Clone, Debug, Default)]
 pub struct InliningCandidate {
-    /// Its instructions.
+    /// Number of instructions.
     pub size: u64,
-    /// How often it is called.
+    /// Number of calls of the function.
     pub entries: f64,
-    /// Its calls on segments of functions that may be copied.
+    /// Its calls on segments, to functions that may be copied.
     pub calls: Vec<CandidateCall>,
 }
 
-/// A call.
+/// A call site.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateCall {
-    /// Which function it calls, or may.
+    /// The function that it calls, or may call.
     pub callee: usize,
-    /// How often it is executed.
+    /// Number of executions.
     pub executions: f64,
 }
 
-/// Why there is a version of a function's code.
+/// What a version of a function's code is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
-    /// It is the function's own.
+    /// The function itself.
     Own,
-    /// It is a copy for several calls.
+    /// A copy that several call sites share.
     Duplicate,
-    /// It is a copy for one call, which is inlined; in how many calls it is nested then.
+    /// A copy that is inlined at one call site.
     Inlined {
-        /// How many inlined calls are around it, itself among them.
+        /// Number of nested inlined calls, including this one.
         depth: u32,
     },
 }
@@ -52,33 +49,33 @@ pub enum VersionKind {
 /// A version of a function's code.
 #[derive(Clone, Debug)]
 pub struct FunctionVersion {
-    /// Whose.
+    /// The function.
     pub function: usize,
-    /// What it is for.
+    /// What the version is for.
     pub kind: VersionKind,
-    /// For each call of the function the version that is inlined there, if one is.
+    /// For each call site of the function, the version that is inlined there, if any.
     pub inlined: Vec<Option<usize>>,
-    /// Which share of the function's executions is this version's.
+    /// The share of the function's executions that this version has.
     share: f64,
 }
 
-/// What is chosen. The first versions are the functions themselves.
+/// The chosen versions. The first ones are the functions themselves.
 #[derive(Clone, Debug)]
 pub struct InliningChoice {
     /// All versions.
     pub versions: Vec<FunctionVersion>,
-    /// For each function the version that calls with a known context call, where they are not inlined.
+    /// For each function, the copy for call sites that know the context and are not inlined.
     pub duplicates: Vec<Option<usize>>,
 }
 
-/// A step that adds code.
+/// A step of the choice, which adds code.
 #[derive(Clone, Copy)]
 enum Step {
     Inline { version: usize, call: usize },
     Duplicate { function: usize },
 }
 
-/// Chooses, where inlined calls may nest so deep, and all steps together may add so many instructions.
+/// Chooses versions, where inlined calls nest at most `depth` deep and all versions together add at most `budget` instructions.
 pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> InliningChoice {
     let own = |(function, candidate): (usize, &InliningCandidate)| FunctionVersion {
         function,
@@ -88,7 +85,7 @@ pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> Inlin
     };
     let mut choice = InliningChoice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
     let mut left = budget;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let Some((step, callee)) = choice.best(functions, depth, left) else { break };
         left -= functions[callee].size;
         choice.take(functions, step, callee);
@@ -97,24 +94,24 @@ pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> Inlin
 }
 
 impl InliningChoice {
-    /// The version of a callee to which a call of a version leads, unless that is the callee itself.
+    /// The version of the callee that a version's call site leads to; `None` for the callee itself.
     pub fn target(&self, functions: &[InliningCandidate], version: usize, call: usize) -> Option<usize> {
         let version = &self.versions[version];
         version.inlined[call].or(self.duplicates[functions[version.function].calls[call].callee])
     }
 
-    /// The step that saves most for each instruction that it adds, with the function of which it adds a version.
+    /// The step that saves most for each instruction that it adds, and the function of which it adds a version.
     fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(Step, usize)> {
-        let mut by_word = vec![0.0; functions.len()];
+        let mut not_inlined = vec![0.0; functions.len()];
         let mut best: Option<(f64, Step, usize)> = None;
         let mut consider = |gain: f64, step: Step, callee: usize| {
             let gain = gain / functions[callee].size.max(1) as f64;
-            if gain > 0.0 && functions[callee].size <= left && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
+            if gain > 0.0 && functions[callee].size <= left && best.as_ref().is_none_or(|(best_gain, ..)| gain > *best_gain) {
                 best = Some((gain, step, callee));
             }
         };
         for (at, version) in self.versions.iter().enumerate() {
-            let nests = match version.kind {
+            let may_nest = match version.kind {
                 VersionKind::Own | VersionKind::Duplicate => depth > 0,
                 VersionKind::Inlined { depth: own } => own < depth,
             };
@@ -122,16 +119,16 @@ impl InliningChoice {
                 let executions = call.executions * version.share;
                 let has_copy = self.duplicates[call.callee].is_some();
                 if !has_copy {
-                    by_word[call.callee] += executions;
+                    not_inlined[call.callee] += executions;
                 }
-                if nests {
-                    let saved = if has_copy { BY_INLINING - BY_COPYING } else { BY_INLINING };
+                if may_nest {
+                    let saved = if has_copy { SAVED_BY_INLINING - SAVED_BY_COPYING } else { SAVED_BY_INLINING };
                     consider(executions * saved, Step::Inline { version: at, call: number }, call.callee);
                 }
             }
         }
-        for (function, executions) in by_word.into_iter().enumerate() {
-            consider(executions * BY_COPYING, Step::Duplicate { function }, function);
+        for (function, executions) in not_inlined.into_iter().enumerate() {
+            consider(executions * SAVED_BY_COPYING, Step::Duplicate { function }, function);
         }
         best.map(|(_, step, callee)| (step, callee))
     }
@@ -146,19 +143,19 @@ impl InliningChoice {
                 let executions = functions[from.function].calls[call].executions * from.share;
                 (VersionKind::Inlined { depth }, executions, self.duplicates[callee].unwrap_or(callee))
             }
-            Step::Duplicate { function } => (VersionKind::Duplicate, self.called_by_word(functions, function), function),
+            Step::Duplicate { function } => (VersionKind::Duplicate, self.executions_not_inlined(functions, function), function),
         };
         if kind == VersionKind::Duplicate {
             self.duplicates[callee] = Some(new);
         }
-        // What is executed in the new version no longer is in the one that the calls led to.
+        // The executions of the new version move away from the version that the calls led to.
         let share = (executions / candidate.entries.max(f64::MIN_POSITIVE)).min(self.versions[replaced].share);
         self.versions[replaced].share -= share;
         self.versions.push(FunctionVersion { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
     }
 
-    /// Executions of calls of a function that are not inlined.
-    fn called_by_word(&self, functions: &[InliningCandidate], callee: usize) -> f64 {
+    /// Executions of a function's call sites that are not inlined.
+    fn executions_not_inlined(&self, functions: &[InliningCandidate], callee: usize) -> f64 {
         let of_version = |version: &FunctionVersion| -> f64 {
             let calls = functions[version.function].calls.iter().zip(&version.inlined);
             calls
@@ -189,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_without_a_limit_to_add_in() {
+    fn nothing_is_added_without_a_budget() {
         let functions = functions();
         let choice = choose(&functions, 1, 0);
         assert_eq!((choice.versions.len(), added(&choice, &functions)), (3, 0));
@@ -197,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn what_several_calls_share_comes_before_what_one_has() {
+    fn a_copy_for_several_calls_is_preferred_to_inlining_one() {
         let functions = functions();
-        // Both calls of function 1 share one copy; then the more frequent of them is inlined.
+        // The two call sites of function 1 do not pay for a copy; the more frequent one is inlined.
         let choice = choose(&functions, 1, 5);
         assert_eq!(choice.versions[3].kind, VersionKind::Inlined { depth: 1 });
         assert_eq!((choice.target(&functions, 0, 1), choice.target(&functions, 0, 0)), (Some(3), None));
@@ -211,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_ends_with_the_depth_and_code_with_the_limit() {
+    fn depth_bounds_nesting_and_budget_bounds_code() {
         let functions = functions();
         for depth in 0..4 {
             for budget in [0, 9, 10, 15, 30, 100, 600, 100_000] {
@@ -227,7 +224,7 @@ mod tests {
                 }
             }
         }
-        // Recursion of depth 3: each version of function 0 that is nested less has the next in it.
+        // Recursion up to depth 3: each version of function 0 contains the next.
         let choice = choose(&functions, 3, 100_000);
         let mut at = 0;
         for depth in 1..=3 {

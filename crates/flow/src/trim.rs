@@ -1,10 +1,10 @@
-//! An acyclic graph without some edges of the function: what is left of it are the edges on paths from entry to exit that take none of
-//! them. Linear in the edges.
+//! Removes edges of a function from its acyclic graph, with all edges that are then on no path from entry to exit. Linear in the edges.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::graph::{Edge, Graph, Node, postorder};
 
-/// The graph without what is left out: for each edge its number there, and the graph. `None` if no path stays.
+/// The graph restricted to the edges for which `stays` is true. Returns the new number of each edge, and the graph; `None` if no path is
+/// left.
 pub fn without(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
     let live = reached(graph, stays);
     let allowed = |id: DagEdgeId| match dag.edge(id).origin {
@@ -23,7 +23,7 @@ pub fn without(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option
     Some((kept, Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?))
 }
 
-/// The nodes that control reaches along edges that stay.
+/// The nodes that are reachable along edges that stay.
 fn reached(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Vec<bool> {
     let mut seen = vec![false; graph.node_count()];
     let next = |node: usize| graph.out(Node(node as u32)).iter().filter(|e| stays(**e)).map(|e| graph.to(*e).index());

@@ -11,8 +11,8 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced, graph, options};
 
 const GRAPHS: u64 = 60_000;
-/// Graphs with more paths are left to the tests that do not enumerate.
-const MOST_PATHS: u64 = 3_000;
+/// Graphs with more paths are not enumerated.
+const MAX_PATHS: u64 = 3_000;
 
 fn random_graph(random: &mut Random) -> Graph {
     let cycles = if random.chance(40) { Cycles::None } else { Cycles::Some };
@@ -30,7 +30,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
         check_dag(seed, &graph, &dag);
         cyclic += u64::from(!dag.cuts().is_empty());
         let numbering = Numbering::ball_larus(&dag).unwrap();
-        if numbering.paths() > MOST_PATHS {
+        if numbering.paths() > MAX_PATHS {
             continue;
         }
         enumerated += 1;
@@ -51,7 +51,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
         assert_eq!(numbering.paths(), paths.len() as u64, "seed {seed}");
         assert!(ids.iter().copied().eq(0..paths.len() as u64), "seed {seed}: {ids:?}");
         assert_eq!(numbering.path(&dag, numbering.paths()), None);
-        // The edge from exit to entry is one of the tree's V - 1 edges.
+        // A spanning tree has V - 1 edges, one of which is the edge from exit to entry.
         assert!(chords.count() <= dag.edges().len() + 2 - dag.order().len(), "seed {seed}");
         let cost = |probes: &Probes| dag.edge_ids().filter(|e| probes.increment(*e) != 0).map(|e| weights[e.index()]).sum::<f64>();
         assert!(cost(&chords) <= weights.iter().sum::<f64>() - heaviest_tree(&dag, &weights), "seed {seed}");
@@ -61,7 +61,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
     assert!(enumerated >= 20_000 && cyclic >= 5_000 && cheaper >= 5_000, "{enumerated} enumerated, {cyclic} cyclic, {cheaper} cheaper");
 }
 
-/// Weight of a maximum spanning tree (Prim's algorithm) whose edge from exit to entry costs nothing and is in it.
+/// Weight of a maximum spanning tree (Prim's algorithm) that contains the edge from exit to entry, at no cost.
 fn heaviest_tree(dag: &Dag, weights: &[f64]) -> f64 {
     let mut region = BTreeSet::from([dag.entry(), dag.exit()]);
     let mut total = 0.0;
@@ -73,13 +73,13 @@ fn heaviest_tree(dag: &Dag, weights: &[f64]) -> f64 {
     }
 }
 
-/// The invariants that the module `dag` states.
+/// The invariants of [`Dag`].
 fn check_dag(seed: u64, graph: &Graph, dag: &Dag) {
     let place: BTreeMap<Node, usize> = dag.order().iter().enumerate().map(|(i, n)| (*n, i)).collect();
     assert!(dag.edges().iter().all(|e| place[&e.from] < place[&e.to]), "seed {seed}: not acyclic, or not reachable");
     assert!(dag.edges().iter().all(|e| e.to != dag.entry() && e.from != dag.exit()), "seed {seed}");
     assert!(dag.order().iter().all(|n| *n == dag.exit() || dag.edges().iter().any(|e| e.from == *n)), "seed {seed}: a dead end");
-    // What control can reach, by edges of the graph alone.
+    // What is reachable by edges of the graph alone.
     let mut reached = BTreeSet::from([graph.entry()]);
     loop {
         let more: Vec<Node> =
@@ -97,12 +97,12 @@ fn check_dag(seed: u64, graph: &Graph, dag: &Dag) {
     let again = Dag::from_edges(graph.node_count() as u32, graph.entry(), graph.exit(), dag.edges().to_vec());
     let again = again.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     assert_eq!((again.edges(), again.order()), (dag.edges(), dag.order()), "seed {seed}");
-    // A cut of an edge from exit to entry leaves no trace in the edges.
+    // The cut of an edge from exit to entry has no dummy edges, so it is not recovered.
     let traced = dag.cuts().iter().filter(|c| c.leave.is_some()).map(|c| c.edge);
     assert!(traced.eq(again.cuts().iter().filter(|c| c.leave.is_some()).map(|c| c.edge)), "seed {seed}");
 }
 
-/// A path as the oracle sees it: the node behind the cut edge where it began (none: at the entry), its edges, the cut edge it ended with.
+/// A path as the oracle sees it: the head of the cut edge where it began (`None` at the entry), its edges, and the cut edge that ended it.
 type Walked = (Option<Node>, Vec<Edge>, Option<Edge>);
 
 fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
@@ -118,19 +118,19 @@ fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
     walked
 }
 
-/// Walks at random; counts by the plan's actions and logs the same walk directly.
+/// Takes a random walk, counts it by the plan's actions, and logs it directly.
 fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i64, u64>, log: &mut BTreeMap<Walked, u64>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let mut current: Walked = (None, Vec::new(), None);
     let exit_ends = graph.out(graph.exit()).is_empty();
     for step in 0.. {
-        // Given up in the middle of a path: nothing of that is counted.
+        // The walk is abandoned in the middle of a path, which is then not counted.
         if step >= 40 && !(at == graph.exit() && exit_ends) {
             return;
         }
         let out = graph.out(at);
         if out.is_empty() || (at == graph.exit() && random.chance(50)) {
-            // At an exit that ends all paths, the edge that led there counted; elsewhere the path is counted now.
+            // At an exit that ends all paths, the edge into it has counted; elsewhere the path is counted now.
             let stop = plan.dag.out(at).iter().find(|e| matches!(plan.dag.edge(**e).origin, Origin::Stop(_)));
             if at != graph.exit() || !exit_ends {
                 *counts.entry(register + stop.map_or(0, |e| plan.probes.increment(*e))).or_default() += 1;
@@ -160,7 +160,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i
 }
 
 #[test]
-fn plans_count_what_a_log_of_each_walk_shows() {
+fn plans_count_what_a_log_of_the_walks_contains() {
     let (mut limited, mut negative) = (0, 0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0x5eed_0000);
@@ -190,7 +190,7 @@ fn plans_count_what_a_log_of_each_walk_shows() {
 }
 
 #[test]
-fn limits_are_met_where_single_edges_would_meet_them() {
+fn limits_that_can_be_met_are_met() {
     let mut limited = 0;
     for seed in 0..3_000 {
         let mut random = Random::new(seed ^ 0x11e17);
@@ -207,8 +207,8 @@ fn limits_are_met_where_single_edges_would_meet_them() {
 
 #[test]
 fn the_worked_example_of_the_1996_paper() {
-    // Figure 1 and table 1: A..F, paths ACDF 0, ACDEF 1, ABCDF 2, ABCDEF 3, ABDF 4, ABDEF 5. Out-edges in the order
-    // that gives these numbers.
+    // Figure 1 and table 1: nodes A to F, paths ACDF 0, ACDEF 1, ABCDF 2, ABCDEF 3, ABDF 4, ABDEF 5. The out-edges are in the order that
+    // gives these numbers.
     let n = |c: char| Node(c as u32 - 'A' as u32);
     let edges = ["AC", "AB", "BC", "BD", "CD", "DF", "DE", "EF"];
     let ends = edges.iter().map(|e| (n(e.as_bytes()[0] as char), n(e.as_bytes()[1] as char))).collect();

@@ -1,10 +1,10 @@
-//! Dominators of random graphs, against the nodes without which no path leads to a node.
+//! Dominators of random graphs, compared with the nodes whose removal makes a node unreachable.
 
 use std::collections::BTreeSet;
 use trodden_flow::dominators::immediate_dominators;
 use trodden_testkit::Random;
 
-/// Nodes that paths from the entry lead to, not through this one.
+/// Nodes that are reachable from the entry without passing through `without`.
 fn reached(next: &[Vec<u32>], without: Option<u32>) -> BTreeSet<u32> {
     let (mut found, mut left) = (BTreeSet::new(), vec![0]);
     while let Some(node) = left.pop() {

@@ -1,6 +1,7 @@
 //! Precise selective labels of paths across calls, against brute force: every context with every path of small random graphs.
 //!
-//! A path across calls is a context and a path; its number is the context's, above all sums of labels, and the path's sum.
+//! A path across calls is a context and a path. Its number has the context in the upper bits, and the path's sum of labels in the lower
+//! ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -18,7 +19,7 @@ fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
         let (nodes, edges) = random.pick(&[(5, 8), (8, 16), (12, 22)]);
         let cycles = random.pick(&[Cycles::None, Cycles::Some]);
         let graph = graph(&mut random, nodes, edges, cycles);
-        // Programs are left where their exit is, and go on nowhere.
+        // Probe programs end at their exit, so no edge may leave it.
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }
@@ -46,7 +47,7 @@ fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
         }
         let labelled = |values: &[i64]| values.iter().filter(|value| **value != 0).count();
         fewer += usize::from(labelled(&labels) < labelled(numbering.values()));
-        // The program that counts by these sums does so on every walk.
+        // The program that counts by these sums is verified, too.
         let program = ProbeProgram::from_labels(&graph, &Plan { dag, numbering, probes, partial: None, part: None }, interesting);
         verify_numbering(&program).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));

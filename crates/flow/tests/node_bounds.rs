@@ -1,11 +1,12 @@
-//! Bounds of nodes' counts, against random executions of random graphs of which some counts are hidden.
+//! Bounds on the counts of nodes, checked with random executions of random graphs of which some counts are hidden.
 
 use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reachable};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// Counts of the nodes in some executions. An execution may end in a node of `may_end`, and does where it has gone on for long.
+/// Counts of the nodes in some executions. An execution may end in a node of `may_end`; one that becomes too long ends where it is, and
+/// that node is added.
 fn execute(random: &mut Random, graph: &Graph, may_end: &mut [bool]) -> Vec<u64> {
     let mut counts = vec![0; graph.node_count()];
     for _ in 0..random.below(8) {
@@ -25,7 +26,7 @@ fn execute(random: &mut Random, graph: &Graph, may_end: &mut [bool]) -> Vec<u64>
 }
 
 #[test]
-fn bounds_hold_the_counts_that_are_hidden() {
+fn bounds_contain_the_hidden_counts() {
     let mut random = Random::new(2611);
     let (mut exact, mut hidden) = (0u64, 0u64);
     for _ in 0..4000 {
@@ -44,12 +45,12 @@ fn bounds_hold_the_counts_that_are_hidden() {
             exact += u64::from(*given == Bounds::ANY && bounds.low == bounds.high);
         }
     }
-    // Otherwise nothing would be concluded.
+    // Otherwise the bounds would be too weak to be useful.
     assert!(exact * 4 > hidden, "{exact} of {hidden}");
 }
 
 #[test]
-fn what_is_inevitable_was_executed_and_what_was_executed_is_reachable() {
+fn inevitable_nodes_were_executed_and_executed_nodes_are_reachable() {
     let mut random = Random::new(2612);
     let (mut concluded, mut unreachable) = (0u64, 0u64);
     for _ in 0..4000 {
@@ -76,22 +77,22 @@ fn what_is_inevitable_was_executed_and_what_was_executed_is_reachable() {
 }
 
 #[test]
-fn the_side_that_was_not_seen_of_a_branch_has_the_rest() {
+fn the_unobserved_side_of_a_branch_gets_the_remaining_executions() {
     // 0 -> 1 | 2 -> 3
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(a, b)| (Node(a), Node(b))).to_vec();
     let graph = Graph::new(4, Node(0), Node(3), edges).unwrap();
     let given = |first: u64, second| vec![Bounds::exactly(first), second];
     let bounds = node_bounds(&graph, given(10, Bounds::exactly(4)), &[false; 4]);
     assert_eq!((bounds[2], bounds[3]), (Bounds::exactly(6), Bounds::exactly(10)));
-    // A call in the first node may not have come back.
+    // A call in node 0 may not have returned.
     assert_eq!(node_bounds(&graph, given(10, Bounds::exactly(4)), &[true, false, false, false])[2].low, 0);
     assert_eq!(node_bounds(&graph, given(10, Bounds::at_least(4)), &[false; 4])[2], Bounds { low: 0, high: 6 });
-    // Contradictions do not spread.
+    // Contradictory counts do not change other bounds.
     assert_eq!(node_bounds(&graph, given(1, Bounds::exactly(4)), &[false; 4])[1].low, 4);
 }
 
 #[test]
-fn a_node_without_executions_is_contradicted_where_the_others_do_not_account_for_all() {
+fn nodes_given_as_unexecuted_are_contradicted_if_executions_are_missing() {
     // 0 -> 1 | 2 -> 3 -> 4
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)].map(|(a, b)| (Node(a), Node(b))).to_vec();
     let graph = Graph::new(5, Node(0), Node(4), edges).unwrap();

@@ -1,4 +1,4 @@
-//! Probe programs against the plans they are made of: on random walks through random graphs both count the same, after all passes.
+//! Probe programs against the plans they are made from: on random walks through random graphs, both count the same after all passes.
 
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,17 +18,17 @@ use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
 mod machine;
 
-/// A register and counts, as a plan's actions change them.
+/// A path register and counts, changed by a plan's actions.
 #[derive(Default)]
 pub struct Planned {
     /// The path register.
     pub register: i64,
-    /// By index.
+    /// Counts by index.
     pub counts: BTreeMap<i64, u64>,
 }
 
 impl Planned {
-    /// Does what a plan says.
+    /// Carries out an action.
     pub fn act(&mut self, action: RegisterAction) {
         match action {
             RegisterAction::Add { increment } => self.register += increment,
@@ -58,13 +58,13 @@ fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     None
 }
 
-/// A loop that iterates often by estimate, of a head and a latch.
-fn loops_by_trip_count(which: TripCounting, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>) -> usize {
-    loops_with(which, sizes, crossed, times, &[(1, 3)], false)
+/// Number of loops counted by trip count, for a loop of a head and a latch that is expected to iterate often.
+fn trip_counted_loops(which: TripCounting, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>) -> usize {
+    trip_counted_loops_with_exits(which, sizes, crossed, times, &[(1, 3)], false)
 }
 
-/// The same with these exit edges; the program counts its iterations, or does not.
-fn loops_with(
+/// The same with the given exit edges, and with iterations that the program counts itself or not.
+fn trip_counted_loops_with_exits(
     which: TripCounting,
     sizes: [u32; 2],
     crossed: BTreeSet<Edge>,
@@ -102,40 +102,41 @@ fn loops_with(
 }
 
 #[test]
-fn tight_loops_are_counted_by_trip_count_and_longer_ones_if_that_is_asked_for() {
-    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::new(), None), 1);
-    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 3], BTreeSet::new(), None), 0);
-    assert_eq!(loops_by_trip_count(TripCounting::On, [4, 3], BTreeSet::new(), None), 1);
-    assert_eq!(loops_by_trip_count(TripCounting::Off, [1, 1], BTreeSet::new(), None), 0);
+fn tight_loops_are_counted_by_trip_count_and_longer_ones_on_request() {
+    assert_eq!(trip_counted_loops(TripCounting::Tight, [4, 2], BTreeSet::new(), None), 1);
+    assert_eq!(trip_counted_loops(TripCounting::Tight, [4, 3], BTreeSet::new(), None), 0);
+    assert_eq!(trip_counted_loops(TripCounting::On, [4, 3], BTreeSet::new(), None), 1);
+    assert_eq!(trip_counted_loops(TripCounting::Off, [1, 1], BTreeSet::new(), None), 0);
 }
 
 #[test]
-fn loops_that_control_may_leave_within_an_iteration_are_not_counted_by_trip_count() {
-    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(3)]), None), 0);
-    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(1)]), None), 1);
+fn loops_that_may_change_version_are_not_counted_by_trip_count() {
+    assert_eq!(trip_counted_loops(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(3)]), None), 0);
+    assert_eq!(trip_counted_loops(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(1)]), None), 1);
 }
 
 #[test]
-fn loops_of_a_constant_trip_count_are_counted_by_it_however_long_they_are() {
-    let counted = |crossed, times| loops_by_trip_count(TripCounting::Tight, [40, 30], crossed, times);
+fn loops_with_a_constant_trip_count_are_counted_by_it_whatever_their_size() {
+    let counted = |crossed, times| trip_counted_loops(TripCounting::Tight, [40, 30], crossed, times);
     assert_eq!(counted(BTreeSet::new(), Some(3)), 1);
     assert_eq!(counted(BTreeSet::new(), Some(1)), 1);
-    assert_eq!(counted(BTreeSet::new(), Some(0)), 0, "an iteration is never ended by going back");
+    assert_eq!(counted(BTreeSet::new(), Some(0)), 0, "the back edge is never taken");
     assert_eq!(counted(BTreeSet::new(), None), 0);
     assert_eq!(counted(BTreeSet::from([Edge(3)]), Some(3)), 0);
 }
 
 #[test]
-fn loops_whose_iterations_the_program_counts_are_counted_by_trip_count_if_they_have_one_exit_edge() {
-    let loops = |out: &[(u32, u32)], counted| loops_with(TripCounting::Tight, [40, 30], BTreeSet::new(), None, out, counted);
+fn loops_counted_by_the_program_are_counted_by_trip_count_if_they_have_one_exit_edge() {
+    let loops =
+        |out: &[(u32, u32)], counted| trip_counted_loops_with_exits(TripCounting::Tight, [40, 30], BTreeSet::new(), None, out, counted);
     assert_eq!(loops(&[(1, 3)], true), 1);
     assert_eq!(loops(&[(1, 3)], false), 0);
     assert_eq!(loops(&[(1, 3), (2, 3)], true), 0);
 }
 
-/// Whether some in_register iterations are written where control enters a loop inside theirs: where it comes to what closes
-/// theirs, but not through its head.
-fn holds_around_a_loop(graph: &Graph, dominant: &DominantIterationCode) -> bool {
+/// Whether the register of a dominant iteration is written where control enters an inner loop from which it can return to the back edge
+/// without passing the outer loop's head.
+fn is_written_before_inner_loop(graph: &Graph, dominant: &DominantIterationCode) -> bool {
     let Some(in_register) = &dominant.in_register else { return false };
     let innermost = innermost_loops(graph);
     let comes_back = |from: Node| {
@@ -186,7 +187,7 @@ fn programs_count_what_plans_count() {
         }
         by_trip_count += program.loops().len();
         in_register += program.dominant().iter().filter(|u| u.in_register.is_some()).count();
-        around_loops += program.dominant().iter().filter(|u| holds_around_a_loop(&graph, u)).count();
+        around_loops += program.dominant().iter().filter(|u| is_written_before_inner_loop(&graph, u)).count();
         early += graph.edges().filter(|e| program.counts_early(*e)).count();
         for _ in 0..8 {
             let Some(walk) = random_walk(&mut random, &graph) else { continue };
@@ -205,7 +206,7 @@ fn programs_count_what_plans_count() {
     );
 }
 
-/// A path's nodes behind the cut edge with which it begins, and how likely it is there.
+/// The nodes of a path after the cut edge where it begins, and its probability from there.
 fn walk(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
     let enters = |id: &&DagEdgeId| matches!(plan.dag.edge(**id).origin, Origin::Enter(_));
     let nodes: Vec<Node> = path.iter().filter(|id| !enters(id)).map(|id| plan.dag.edge(*id).from).collect();
@@ -218,7 +219,7 @@ fn walk(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId
 
 #[test]
 fn dominant_iterations_are_the_most_frequent_of_their_loops() {
-    const SHORT: u32 = 24;
+    const MAX_SIZE: u32 = 24;
     let (mut found, mut several) = (0, 0);
     for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0x05_0a1);
@@ -235,7 +236,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
             nodes.iter().all(|n| properties.quiet[n.index()] && innermost[n.index()] == Some(head))
-                && nodes.iter().map(|n| properties.sizes[n.index()]).sum::<u32>() <= SHORT
+                && nodes.iter().map(|n| properties.sizes[n.index()]).sum::<u32>() <= MAX_SIZE
         };
         for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
             let Some(dominant) = program.dominant().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
@@ -247,18 +248,18 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
             let (nodes, probability) = walk(&graph, &plan, &frequencies, &path);
             assert!(fits(head, &nodes), "seed {seed}: {nodes:?}");
             let all = (0..plan.numbering.paths()).filter_map(|id| plan.numbering.path(&plan.dag, id));
-            let trip_counts: Vec<_> = all.filter(|p| is_iteration(p)).collect();
-            for other in trip_counts.iter().map(|p| walk(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
+            let iterations: Vec<_> = all.filter(|p| is_iteration(p)).collect();
+            for other in iterations.iter().map(|p| walk(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
                 assert!(other.1 <= probability * (1.0 + 1e-9), "seed {seed}: {other:?} is likelier than {nodes:?}");
             }
             found += 1;
-            several += usize::from(trip_counts.len() > 1);
+            several += usize::from(iterations.len() > 1);
         }
     }
     assert!(found > 1_000 && several > 100, "{found} loops, {several} of several paths");
 }
 
-/// Random walks; control may come back behind an edge that returns twice, without taking it again.
+/// Random walks. Control may return a second time after an edge to a call that returns twice, without taking the edge again.
 struct Walks(Vec<(Option<Edge>, Vec<Edge>)>);
 
 impl Walks {
@@ -273,7 +274,7 @@ impl Walks {
         Some(Walks(walks))
     }
 
-    /// What a plan counts on them.
+    /// The counts of a plan for these walks.
     fn planned(&self, graph: &Graph, plan: &Plan) -> BTreeMap<i64, u64> {
         let mut machine = Planned::default();
         let start = |edge| match plan.action(graph, edge) {
@@ -287,7 +288,7 @@ impl Walks {
         machine.counts
     }
 
-    /// What a program counts on them.
+    /// The counts of a program for these walks.
     fn counted(&self, program: &ProbeProgram) -> BTreeMap<i64, u64> {
         let mut machine = Machine::default();
         for (again, walk) in &self.0 {
@@ -298,7 +299,7 @@ impl Walks {
     }
 }
 
-/// Cuts of a graph: any, and edges that alone lead to a node, as behind calls that return twice.
+/// Random cuts of a graph, and cuts of edges that are the only ones into a node, like those to calls that return twice.
 fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
     let mut cuts = forced(random, graph);
@@ -317,7 +318,7 @@ fn partition_options(random: &mut Random) -> PartitionOptions {
 }
 
 #[test]
-fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
+fn copies_count_their_parts_which_add_up_to_the_counts_of_all_paths() {
     let (mut compared, mut parts, mut beginnings, mut returns, mut by_trip_count) = (0, 0, 0, 0, [0, 0]);
     for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0xc0_91e5);
@@ -342,7 +343,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let truth = walks.planned(&graph, &plan);
         let mut known = BTreeMap::new();
         for part in split.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
-            check(seed, &mut random, &plan.dag, &part);
+            check_part_verifier(seed, &mut random, &plan.dag, &part);
             let copy = Plan::from_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
             let program = ProbeProgram::from_graph(
                 &graph,
@@ -364,12 +365,12 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         assert_eq!(known, truth, "seed {seed} {strategy:?}");
     }
     assert!(compared > 5_000 && parts > 5_000 && beginnings > 200 && returns > 30, "{compared} {parts} {beginnings} {returns}");
-    // Counted before the loop closes, and where it does.
+    // Loops whose path is counted before the back edge, and on it.
     assert!(by_trip_count[0] > 0 && by_trip_count[1] > 50, "{by_trip_count:?}");
 }
 
-/// The verifier of parts passes a part, and none whose counts are off by one or left out, or that gives two paths one number.
-fn check(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
+/// Checks that the verifier accepts a part, and refuses it if a count is off by one or missing, or if all paths have the same number.
+fn check_part_verifier(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
     let counted: Vec<usize> = (0..part.counted.len()).filter(|e| part.counted[*e] && part.interesting[*e]).collect();
     let at = random.pick(&counted);
@@ -388,7 +389,7 @@ fn check(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     }
 }
 
-/// Whether a copy's words say how often its paths were taken, and no other word is written.
+/// Checks that a copy's counters are right for its paths, and that no other counter is written.
 fn check_copy(
     seed: u64,
     dag: &Dag,

@@ -1,16 +1,16 @@
-//! Files with a graph and, behind a line of dashes, the probe program that a scheme and the passes make of it.
+//! Golden files: a graph and, after a line of dashes, the probe program that a scheme and the passes make of it.
 //!
-//! `TRODDEN_BLESS=1` writes the programs as they are now. Every program is verified, too.
+//! `TRODDEN_BLESS=1` rewrites the programs. Every program is verified as well.
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `; text` | a comment |
-//! | `0 -> 1 x100` | an edge, taken so often (1); the greatest node is the exit |
-//! | `loud 3`, `early 3` | node 3 calls something; its count has to be made on the edges into it |
-//! | `closed e2` | edge 2 can carry no code |
-//! | `trip-count e3 16`, `counted e3` | of the loop that edge 3 closes: its trip count; the program counts its iterations |
+//! | `0 -> 1 x100` | an edge, taken 100 times (default 1); the node with the greatest number is the exit |
+//! | `loud 3`, `early 3` | node 3 makes a call; its count must be made on the edges into it |
+//! | `closed e2` | edge 2 cannot carry code |
+//! | `trip-count e3 16`, `counted e3` | for the loop with back edge 3: its trip count; the program counts its iterations |
 //! | `scheme all`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
-//! | `stream`, `leaves e2`, `calls e3` | a stream is written; the call ends on edge 2; edge 3 comes to a call |
+//! | `stream`, `leaves e2`, `calls e3` | a stream is written; the call ends on edge 2; edge 3 leads to a call |
 //! | `passes all early register` | trip counts `tight` or `all`; early counts; dominant iterations `split` or `register` |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,7 +88,7 @@ impl Case {
         Choices { trip_counts, early: has("early"), dominant }
     }
 
-    /// Of the program's graph, which may be of several versions.
+    /// Properties of the program's graph, which may have several versions of the function.
     fn blocks(&self, program: &ProbeProgram) -> BlockProperties {
         let graph = program.graph();
         let node = |n: Node| program.places().map_or(n.0, |places| places.get(n.index()).map_or(u32::MAX, |p| p.node.0));
@@ -146,7 +146,7 @@ impl Case {
 }
 
 #[test]
-fn programs_are_as_in_their_files() {
+fn programs_match_their_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     files.sort();
@@ -174,5 +174,5 @@ fn programs_are_as_in_their_files() {
             wrong.push(format!("{}:\n{made}", file.file_name().unwrap().display()));
         }
     }
-    assert!(files.len() >= 40 && wrong.is_empty(), "TRODDEN_BLESS=1 writes what is made now:\n{}", wrong.join("\n"));
+    assert!(files.len() >= 40 && wrong.is_empty(), "TRODDEN_BLESS=1 rewrites the files:\n{}", wrong.join("\n"));
 }

@@ -1,5 +1,5 @@
-//! Residual plans against full ones: on random walks through random graphs they count every path but the known ones,
-//! and little is done on those.
+//! Residual plans against full ones: on random walks through random graphs they count every path except the known ones, at little cost
+//! for those.
 
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +17,13 @@ mod machine;
 
 type Counts = BTreeMap<u64, u64>;
 
-/// A random graph whose exit nothing leaves, its last node.
+/// A random graph whose exit is its last node and has no out-edges.
 fn subject(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 10, 18, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 
-/// A walk from the entry to the exit that takes mostly what `habits` prefer.
+/// A walk from the entry to the exit that prefers certain edges.
 fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
     while at != graph.exit() {
@@ -42,7 +42,7 @@ fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>>
     Some(walk)
 }
 
-/// What a full plan counts, and its actions that are not nothing.
+/// The counts of a full plan, and how many of its actions do something.
 fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut counts, mut work) = (Counts::new(), 0);
     for walk in walks {
@@ -64,7 +64,7 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
     (counts, work)
 }
 
-/// The edges that a walk takes in the versions.
+/// The edges that a walk takes in the graph of all versions.
 fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
     let mut at = versions.graph().entry();
     let taken = walk.iter().map(|edge| {
@@ -78,7 +78,7 @@ fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
     taken
 }
 
-/// What a residual plan counts, with its work.
+/// The counts of a residual plan, and how many of its operations do something.
 fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut work, places) = (0, versions.places().unwrap());
     let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == CodeVersion::Instrumented);
@@ -89,9 +89,9 @@ fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>])
     (counted(versions, known, walks), work)
 }
 
-/// What the program of all versions counts.
+/// The counts of the program of all versions.
 fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
-    let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
+    let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
         machine.enter(versions);
         for edge in edges_of(versions, walk) {
@@ -101,24 +101,24 @@ fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) 
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
 }
 
-/// How often walks take each edge of all versions.
+/// How often walks take each edge of the graph of all versions.
 fn taken(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
     let mut taken = vec![0; versions.graph().edge_count()];
     walks.iter().flat_map(|walk| edges_of(versions, walk)).for_each(|edge| taken[edge.index()] += 1);
     taken
 }
 
-/// Copies have an original, and no place is there twice.
+/// Checks that every copy has an original, and that each version of a node exists once.
 fn check_places(versions: &ProbeProgram, seed: u64) {
     let places = versions.places().unwrap();
     let originals: BTreeSet<Node> = places.iter().filter(|p| p.version == CodeVersion::Known(0)).map(|p| p.node).collect();
     let mut copies = places.iter().filter(|p| matches!(p.version, CodeVersion::Known(1..)));
-    assert!(copies.all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
-    assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "seed {seed}: no place twice");
+    assert!(copies.all(|p| originals.contains(&p.node)), "seed {seed}: a copy has no original");
+    assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "seed {seed}: a version of a node exists twice");
 }
 
 #[test]
-fn everything_is_counted_but_known_paths() {
+fn everything_but_known_paths_is_counted() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
     let (mut by_trip_count, mut in_register, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
@@ -132,7 +132,7 @@ fn everything_is_counted_but_known_paths() {
         let tested = random.index(walks.len() + 1);
         let (known, work) = full(&graph, &plan, &walks[..tested]);
         let (all, _) = full(&graph, &plan, &walks);
-        // Code is copied for what is executed often.
+        // Many executions make copies of code pay.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
         let excluded = vec![false; graph.edge_count()];
@@ -145,14 +145,14 @@ fn everything_is_counted_but_known_paths() {
         let (found, _) = residual(&versions, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(found, expected, "seed {seed}");
-        let mut otherwise = versions.clone();
+        let mut rewritten = versions.clone();
         let trip_counts = random.pick(&[TripCounting::Off, TripCounting::On]);
         let choices = Choices { trip_counts, early: false, dominant: DominantCounting::Register };
         let often = machine::frequencies(&mut random, &graph);
-        otherwise.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
-        assert_eq!(counted(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
-        by_trip_count += otherwise.loops().len();
-        in_register += otherwise.dominant().iter().filter(|u| u.in_register.is_some()).count();
+        rewritten.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
+        assert_eq!(counted(&rewritten, &ids, &walks), expected, "seed {seed}: {rewritten:?}");
+        by_trip_count += rewritten.loops().len();
+        in_register += rewritten.dominant().iter().filter(|u| u.in_register.is_some()).count();
         let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
         let executions: Vec<u64> = versions.graph().edges().map(|e| versions.executions(e)).collect();
         assert_eq!(executions, taken, "seed {seed}");
@@ -165,11 +165,11 @@ fn everything_is_counted_but_known_paths() {
     }
     assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
     assert!(copied > 1000, "code was copied in {copied} graphs");
-    assert!(by_trip_count > 500 && in_register > 1000, "{by_trip_count} loops counted by iterations, {in_register} in_register");
-    assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
+    assert!(by_trip_count > 500 && in_register > 1000, "{by_trip_count} loops by trip count, {in_register} iterations in a register");
+    assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, in the full plan on {work_of_full}");
 }
 
-/// A file may say that any paths are known, as often executed as it likes, though no run took them so.
+/// A file may declare any paths known, with any number of executions, although no run took them.
 #[test]
 fn any_paths_may_be_known() {
     let (mut left_out, mut copied) = (0, 0u64);
@@ -182,7 +182,7 @@ fn any_paths_may_be_known() {
         let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
         let walks: Vec<Vec<Edge>> = (0..6).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
         let paths = plan.numbering.paths();
-        // Beyond the last one there is none.
+        // The last few numbers belong to no path.
         let any: BTreeMap<u64, u64> =
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();
@@ -209,7 +209,7 @@ fn two_diamonds() -> Graph {
 }
 
 #[test]
-fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
+fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
     let graph = two_diamonds();
     let frequencies = Frequencies::estimate(&graph, &[1.0; 8]);
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
@@ -225,18 +225,18 @@ fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
         region.sort();
         (region, transitions().filter(|w| w.unclear).count(), residual.region().states.iter().filter(|s| s.node == Node(3)).count())
     };
-    // Known edges can be combined to two unknown paths: what is rare gives way.
+    // The known edges can be combined to two unknown paths: the rare known path is left out.
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
-    // Where both are as frequent, the node where they meet is copied.
+    // If both are frequent, the node where they meet is copied.
     assert_eq!(of([1_000_000, 1_000_000], &[]), ((0..8).collect(), 0, 2));
-    // Where it cannot be, or where there is little to be gained, a check at the end costs less than a detour.
+    // If it cannot be copied, or if little can be gained, a lookup at the end costs less than a detour.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
 }
 
 #[test]
-fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
-    // Behind 1 the graph ends, or goes on to 2: a call that was reached.
+fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
+    // After node 1 the graph ends with a mark that a call was reached, or goes on to node 2.
     let edges = [(0, 1), (0, 3), (1, 4), (1, 2), (2, 4), (3, 4)];
     let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
     let frequencies = Frequencies::estimate(&graph, &[1.0; 6]);
@@ -251,7 +251,7 @@ fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
 }
 
-/// Node 3 returns what a tail call on the edge from 2 gave: the callee may never come back.
+/// Node 3 returns the result of a tail call on the edge from 2, whose callee may never return.
 #[test]
 fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)];
@@ -284,7 +284,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
     let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];
     assert_eq!(counted(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
-    let mut machine = Machine::knowing([0]);
+    let mut machine = Machine::with_known([0]);
     for walk in &walks {
         machine.enter(&one);
         walk.iter().for_each(|e| machine.take(&one, *e).expect("no fault"));

@@ -1,4 +1,4 @@
-//! Graphs as programs that generate code make them: time and memory stay near linear in their edges.
+//! Graphs as generated code has them: time and memory stay nearly linear in the number of edges.
 
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
@@ -10,7 +10,7 @@ use trodden_partition::tasks::{are_too_many, tasks};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_testkit::Random;
 
-/// A machine of states, each of which goes on in any of some others or ends.
+/// A state machine: each state leads to some others, or to the exit.
 fn machine(states: u32, successors: u32) -> Graph {
     let mut random = Random::new(1);
     let mut edges = vec![(Node(0), Node(1))];
@@ -21,7 +21,7 @@ fn machine(states: u32, successors: u32) -> Graph {
     Graph::new(states + 2, Node(0), Node(states + 1), edges).unwrap()
 }
 
-/// An edge from each node to each later one.
+/// A graph with an edge from each node to each later one.
 fn dense(nodes: u32) -> Graph {
     let edges = (0..nodes).flat_map(|from| (from + 1..nodes).map(move |to| (Node(from), Node(to)))).collect();
     Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap()
@@ -32,19 +32,19 @@ fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }
 
-/// With one cut an iteration, which looked at all edges, these took a minute each.
+/// With one cut per round, each of which looked at all edges, these took a minute each.
 #[test]
-fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_passes() {
+fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     let graph = machine(1000, 20);
     let cut = limited(&graph, 4096);
-    // No edge can be left: each state has 21 successors, and an end for each would be more paths than the limit.
+    // All edges must be cut: each state has 21 successors, and even one path for each would exceed the limit.
     assert!(cut.dag.cuts().len() > 19_000 && cut.numbering.paths() <= graph.edge_count() as u64 + 1000);
     let cut = limited(&dense(300), i64::MAX as u64);
     assert!(cut.numbering.paths() <= i64::MAX as u64);
-    assert!(cut.dag.cuts().len() < 6000, "one cut an iteration made 5,917: {}", cut.dag.cuts().len());
+    assert!(cut.dag.cuts().len() < 6000, "one cut per round made 5,917: {}", cut.dag.cuts().len());
 }
 
-/// A chain of conditionals: each node goes on, or over another node to the one after (`meeting`), or to the exit.
+/// A chain of conditionals: each node leads to the next, or to the one after that (`meeting`) or the exit.
 fn chain(nodes: u32, meeting: bool) -> Graph {
     let mut edges = Vec::new();
     let last = Node(nodes - 1);
@@ -66,7 +66,7 @@ fn procedure(graph: &Graph) -> Procedure {
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
-/// A set of ends for each node was 450 MB here, and sorting them by weight took half a minute.
+/// With a set of ends for each node, this took 450 MB, and half a minute to sort them by weight.
 #[test]
 fn paths_of_a_long_chain_are_distributed_in_time() {
     let procedure = procedure(&chain(60_000, false));
@@ -77,9 +77,10 @@ fn paths_of_a_long_chain_are_distributed_in_time() {
     assert!(*least > 0 && most - least < most / 4, "{hits:?}");
 }
 
-/// A chain that is cut every 62 conditionals has hundreds of edges out of its entry, and published partitions make a set of edges for each.
+/// A chain that is cut every 62 conditionals has hundreds of out-edges at its entry, for each of which published partitions make a set of
+/// edges.
 #[test]
-fn a_graph_of_too_many_tasks_stays_whole() {
+fn a_graph_with_too_many_tasks_is_not_divided() {
     let procedure = procedure(&chain(60_000, true));
     assert!(are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, 4)));
     let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
@@ -89,7 +90,7 @@ fn a_graph_of_too_many_tasks_stays_whole() {
     assert!(!are_too_many(&short, ProfitableProcedures::ALL.threshold(&short, 4)));
 }
 
-/// A set of edges for each node of a straight chain was 10 GB here.
+/// With a set of edges for each node, this took 10 GB.
 #[test]
 fn a_straight_chain_is_one_task() {
     let nodes = 100_000;

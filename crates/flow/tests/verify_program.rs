@@ -1,5 +1,5 @@
-//! The verifier of probe programs: it passes what schemes and passes make of random graphs, irreducible ones among them,
-//! and refuses programs with a fault.
+//! The verifier of probe programs accepts what schemes and passes make of random graphs, irreducible ones included, and refuses faulty
+//! programs.
 
 use machine::blocks;
 use std::collections::BTreeSet;
@@ -22,13 +22,13 @@ mod machine;
 
 const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
 
-/// A random graph whose exit nothing leaves, its last node.
+/// A random graph whose exit is its last node and has no out-edges.
 fn subject(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 9, 16, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 
-/// Whether a cycle is left when back edges to nodes that dominate their tails are taken away.
+/// Whether a cycle remains when all back edges to dominators of their tails are removed.
 fn is_irreducible(graph: &Graph) -> bool {
     let reached_without = |without: Option<Node>| {
         let (mut seen, mut stack) = (BTreeSet::new(), vec![graph.entry()]);
@@ -52,7 +52,7 @@ fn is_irreducible(graph: &Graph) -> bool {
     }
 }
 
-/// The program of a scheme by its number, of so many.
+/// Number of schemes that `program` makes programs by.
 const SCHEMES: u64 = 4;
 
 fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
@@ -113,7 +113,7 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
     assert!(verified.iter().all(|n| *n > 500) && irreducible > 200, "{verified:?}, {irreducible} of irreducible graphs");
 }
 
-/// A program of every path, which a backend of streams carries out: counts are moved early, and nowhere else.
+/// A program that appends every path to a stream; some counts were moved early.
 fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
     let mut program = program(random, graph, 0).expect("every path has a program");
     let (blocks, early) = (blocks(random, graph), random.chance(60));
@@ -130,7 +130,7 @@ fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
 }
 
 #[test]
-fn streams_of_random_graphs_have_the_paths_of_walks_in_their_order() {
+fn streams_contain_the_paths_of_walks_in_order() {
     let (mut verified, mut early) = (0, 0);
     for seed in 0..12_000 {
         let mut random = Random::new(seed ^ 0x57_4ea);
@@ -144,7 +144,7 @@ fn streams_of_random_graphs_have_the_paths_of_walks_in_their_order() {
 }
 
 #[test]
-fn streams_with_a_fault_are_refused() {
+fn faulty_streams_are_refused() {
     let (mut damaged, mut refused) = ([0; 4], [0; 4]);
     for seed in 0..16_000 {
         let mut random = Random::new(seed ^ 0xfa_57_4e);
@@ -170,11 +170,11 @@ fn streams_with_a_fault_are_refused() {
         damaged[kind] += 1;
         refused[kind] += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
     }
-    // Edges that no walk to the exit takes are not verified; a path may be noted already.
+    // Edges that no walk to the exit takes are not verified; and a removed note may repeat an earlier one.
     assert!((0..4).all(|k| damaged[k] > 50 && refused[k] * 2 > damaged[k]), "{refused:?} of {damaged:?}");
 }
 
-/// What is wrong with an edge's operations, if this is not what it was.
+/// The operations with a fault in one of them; `None` if that would be no fault.
 fn damage(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation>> {
     let at = random.index(operations.len());
     let mut wrong = operations.to_vec();
@@ -188,7 +188,7 @@ fn damage(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation
 }
 
 #[test]
-fn programs_with_a_fault_are_refused() {
+fn faulty_programs_are_refused() {
     let (mut damaged, mut refused) = (0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0xfa_017);

@@ -1,14 +1,9 @@
-//! The plugin for QEMU's user mode: sends which translated blocks of an unmodified program are executed, thread by thread.
+//! A plugin for QEMU's user mode that sends which translated blocks of an unmodified program are executed, thread by thread.
 //!
-//! It is thin on purpose. What the blocks' instructions do to control flow is found out by the reader of the stream,
-//! which has a disassembler. The stream's layout is [`trodden_wire::blocks`]; it goes to the file that the argument
-//! `out=` names, mostly a pipe.
-//!
-//! Each thread has a buffer of its own, which is written whole under one lock. A block is described when it is
-//! translated, under the same lock, so it is described in the stream before it is executed. A process that the program
-//! forks writes nothing. Memory accesses are sent if they are asked for; those of calls and returns always.
-//!
-//! Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
+//! The stream (layout: [`trodden_wire::blocks`]) goes to the file named by the argument `out=`, usually a pipe. Its reader has a
+//! disassembler, and works out what the blocks do to control flow. Each thread's buffer is written as a whole under one lock; a block is
+//! described under the same lock when it is translated, and so before it is executed. Forked processes write nothing. Memory accesses are
+//! sent on request, those of calls and returns always. Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
 
 mod qemu;
 mod stream;
@@ -17,12 +12,12 @@ use qemu::{Info, PluginId, Translation};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use stream::Stream;
 
-/// The version of QEMU's interface that this plugin speaks.
+/// The version of QEMU's plugin interface that this plugin uses.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = 1;
 
-/// Called by QEMU when it loads the plugin: `out=FILE`, and `memory=on` for memory accesses.
+/// Called by QEMU when it loads the plugin. Arguments: `out=FILE`, and `memory=on` to send memory accesses.
 ///
 /// # Safety
 /// `arguments` points to `count` C strings, as QEMU's documentation promises.
@@ -36,38 +31,38 @@ pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const Info, c
         match argument.split_once('=') {
             Some(("out", file)) => output = Some(file.to_owned()),
             Some(("memory", value)) => memory = value == "on",
-            _ => eprintln!("trodden's plugin for QEMU: `{argument}` is no argument of it (out=FILE, memory=on)"),
+            _ => eprintln!("trodden's QEMU plugin: unknown argument `{argument}` (known are out=FILE and memory=on)"),
         }
     }
     let Some(output) = output else {
-        eprintln!("trodden's plugin for QEMU: no out=FILE");
+        eprintln!("trodden's QEMU plugin: the argument out=FILE is missing");
         return -1;
     };
     if let Err(error) = Stream::open(&output, memory) {
-        eprintln!("trodden's plugin for QEMU: cannot write {output}: {error}");
+        eprintln!("trodden's QEMU plugin: cannot write {output}: {error}");
         return -1;
     }
     // SAFETY: the callbacks have the types that QEMU expects and live as long as the process.
     unsafe {
-        qemu::qemu_plugin_register_vcpu_init_cb(id, thread_begins);
-        qemu::qemu_plugin_register_vcpu_exit_cb(id, thread_ends);
-        qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
-        qemu::qemu_plugin_register_vcpu_syscall_cb(id, system_call);
-        qemu::qemu_plugin_register_atexit_cb(id, program_ends, std::ptr::null_mut());
+        qemu::qemu_plugin_register_vcpu_init_cb(id, on_thread_begin);
+        qemu::qemu_plugin_register_vcpu_exit_cb(id, on_thread_end);
+        qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+        qemu::qemu_plugin_register_vcpu_syscall_cb(id, on_system_call);
+        qemu::qemu_plugin_register_atexit_cb(id, on_program_end, std::ptr::null_mut());
     }
     0
 }
 
-extern "C" fn thread_begins(_: PluginId, thread: c_uint) {
+extern "C" fn on_thread_begin(_: PluginId, thread: c_uint) {
     Stream::get().begin_thread(thread);
 }
 
-extern "C" fn thread_ends(_: PluginId, thread: c_uint) {
+extern "C" fn on_thread_end(_: PluginId, thread: c_uint) {
     Stream::get().end_thread(thread);
 }
 
-/// Of the program's system calls those that matter to the stream: what ends it, handlers of signals, children.
-extern "C" fn system_call(_: PluginId, thread: c_uint, number: i64, one: u64, two: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
+/// Handles the system calls that matter to the stream: those that end the program, install signal handlers, or create children.
+extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64, two: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
     const RT_SIGACTION: i64 = 13;
     const RT_SIGRETURN: i64 = 15;
     const CLONE: i64 = 56;
@@ -82,30 +77,30 @@ extern "C" fn system_call(_: PluginId, thread: c_uint, number: i64, one: u64, tw
     const CLONE3: i64 = 435;
     let stream = Stream::get();
     match number {
-        RT_SIGACTION => stream.installs_handler(two),
+        RT_SIGACTION => stream.send_handler(two),
         RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::LEAVES_HANDLER),
-        CLONE => stream.forks(one),
-        CLONE3 => stream.forks_by(one),
-        FORK | VFORK => stream.forks(0),
-        EXECVE | EXECVEAT => stream.may_be_replaced(thread),
-        // A signal may leave no time for QEMU's own end.
+        CLONE => stream.send_fork(one),
+        CLONE3 => stream.send_fork_of_clone3(one),
+        FORK | VFORK => stream.send_fork(0),
+        EXECVE | EXECVEAT => stream.prepare_for_exec(thread),
+        // A signal may end the process before QEMU's exit callback runs.
         KILL | TKILL | TGKILL | EXIT_GROUP => stream.flush(thread),
         _ => {}
     }
 }
 
-extern "C" fn program_ends(_: PluginId, _: *mut c_void) {
+extern "C" fn on_program_end(_: PluginId, _: *mut c_void) {
     Stream::get().end();
 }
 
-/// A block was translated: describes it, and asks to be called when it is executed.
-extern "C" fn translated(_: PluginId, block: *mut Translation) {
+/// Describes a translated block, and registers for its executions.
+extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     let stream = Stream::get();
     // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
     let number = unsafe { stream.describe(block) };
-    // SAFETY: the same block; numbers are no pointers and are only handed back.
+    // SAFETY: the same block. QEMU only passes the number back and does not use it as a pointer.
     unsafe {
-        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
+        qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_execution, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
     }
     // SAFETY: the same block, its instructions and their bytes.
     unsafe {
@@ -115,13 +110,13 @@ extern "C" fn translated(_: PluginId, block: *mut Translation) {
             if stream.records_memory() || (at + 1 == count && is_call_or_return(qemu::code(instruction))) {
                 let flags = qemu::NO_REGISTERS;
                 let number = std::ptr::without_provenance_mut(at);
-                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, accessed, flags, qemu::READ_AND_WRITE, number);
+                qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, qemu::READ_AND_WRITE, number);
             }
         }
     }
 }
 
-/// Whether an instruction of x86-64 is a near call or return: where those access the stack says which frame executes.
+/// Whether an x86-64 instruction is a near call or return. The stack accesses of these tell which frame executes.
 fn is_call_or_return(code: &[u8]) -> bool {
     const PREFIXES: [u8; 9] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0xf2, 0xf3];
     let prefixes = code.iter().take_while(|byte| PREFIXES.contains(byte) || (0x40..0x50).contains(*byte)).count();
@@ -132,11 +127,11 @@ fn is_call_or_return(code: &[u8]) -> bool {
     }
 }
 
-extern "C" fn executed(thread: c_uint, number: *mut c_void) {
+extern "C" fn on_execution(thread: c_uint, number: *mut c_void) {
     Stream::get().push(thread, number.addr() as u64);
 }
 
-extern "C" fn accessed(thread: c_uint, info: u32, address: u64, instruction: *mut c_void) {
+extern "C" fn on_access(thread: c_uint, info: u32, address: u64, instruction: *mut c_void) {
     // SAFETY: `info` is what QEMU passed to this callback.
     let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
     Stream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
@@ -147,9 +142,9 @@ mod tests {
     use super::is_call_or_return;
 
     #[test]
-    fn calls_and_returns_are_distinguished_from_other_instructions() {
+    fn calls_and_returns_are_recognised() {
         // call, call *%rax, call *%r8, call *8(%rax), notrack call *%rax, ret, rep ret, ret $8.
-        let those: [&[u8]; 8] = [
+        let calls_and_returns: [&[u8]; 8] = [
             &[0xe8, 1, 2, 3, 4],
             &[0xff, 0xd0],
             &[0x41, 0xff, 0xd0],
@@ -159,8 +154,8 @@ mod tests {
             &[0xf3, 0xc3],
             &[0xc2, 8, 0],
         ];
-        assert!(those.iter().all(|code| is_call_or_return(code)));
-        // inc %eax, jmp *%rax, push (%rax), jmp, nothing but a prefix, the first byte of an instruction cut off by its page.
+        assert!(calls_and_returns.iter().all(|code| is_call_or_return(code)));
+        // inc %eax, jmp *%rax, push (%rax), jmp, a prefix alone, and the first byte of an instruction truncated at the end of its page.
         let others: [&[u8]; 6] = [&[0xff, 0xc0], &[0xff, 0xe0], &[0xff, 0x30], &[0xe9, 0, 0, 0, 0], &[0x66], &[0xff]];
         assert!(!others.iter().any(|code| is_call_or_return(code)));
     }

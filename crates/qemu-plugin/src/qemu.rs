@@ -1,11 +1,11 @@
-//! QEMU's plugin interface, version 1, as far as it is used here. Source: QEMU's documentation of TCG plugins.
+//! The part of QEMU's plugin interface, version 1, that is used here. Source: QEMU's documentation of TCG plugins.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-/// A loaded plugin.
+/// The ID of a loaded plugin.
 pub type PluginId = u64;
 
-/// What QEMU says of itself; not looked at.
+/// QEMU's information about itself, which is not used.
 #[repr(C)]
 pub struct Info {
     _private: [u8; 0],
@@ -17,29 +17,29 @@ pub struct Translation {
     _private: [u8; 0],
 }
 
-/// An instruction of it.
+/// An instruction of a block.
 #[repr(C)]
 pub struct Instruction {
     _private: [u8; 0],
 }
 
-/// What a callback may touch: no registers of the program (`QEMU_PLUGIN_CB_NO_REGS`).
+/// Flag of a callback that does not access the program's registers (`QEMU_PLUGIN_CB_NO_REGS`).
 pub const NO_REGISTERS: c_int = 0;
 
-/// Loads and stores.
+/// Registers for both loads and stores.
 pub const READ_AND_WRITE: c_int = 3;
 
-/// A thread begins or ends.
+/// Called when a thread begins or ends.
 pub type ThreadCallback = extern "C" fn(PluginId, c_uint);
-/// A block was translated.
+/// Called when a block was translated.
 pub type TranslationCallback = extern "C" fn(PluginId, *mut Translation);
-/// A block is executed.
+/// Called when a block is executed.
 pub type ExecutionCallback = extern "C" fn(c_uint, *mut c_void);
-/// Memory is accessed.
+/// Called when memory is accessed.
 pub type MemoryCallback = extern "C" fn(c_uint, u32, u64, *mut c_void);
-/// A system call is made: its number, its arguments.
+/// Called when a system call is made, with its number and arguments.
 pub type SystemCallCallback = extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
-/// The program ends.
+/// Called when the program ends.
 pub type EndCallback = extern "C" fn(PluginId, *mut c_void);
 
 unsafe extern "C" {
@@ -66,11 +66,11 @@ unsafe extern "C" {
     pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
 }
 
-/// An instruction's bytes.
+/// The bytes of an instruction.
 ///
 /// # Safety
-/// The instruction is one of a block that QEMU is translating; the bytes are valid as long as it is.
+/// The instruction must belong to a block that QEMU is translating. The bytes are valid during the translation.
 pub unsafe fn code<'a>(instruction: *const Instruction) -> &'a [u8] {
-    // SAFETY: QEMU gives the address and the size of the bytes that it has read.
+    // SAFETY: QEMU returns the address and the size of bytes that stay valid during the translation.
     unsafe { std::slice::from_raw_parts(qemu_plugin_insn_data(instruction).cast(), qemu_plugin_insn_size(instruction)) }
 }

@@ -10,18 +10,18 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, VERSION};
 use trodden_wire::head::{FileHead, FileKind};
 
-/// Words in a thread's buffer.
+/// Number of words in a thread's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
-/// Threads at a time; the stream says how many more there were.
-const MOST_THREADS: usize = 1 << 14;
+/// Maximum number of threads at a time. The stream has the number of threads beyond it.
+const MAX_THREADS: usize = 1 << 14;
 
-/// Where everything goes.
+/// The output file, and what was sent so far.
 struct Output {
     file: File,
     blocks: usize,
-    /// Mapped files that were sent, by the program's addresses.
+    /// Address ranges of mapped files that were sent, in the program's addresses.
     files: Vec<(u64, u64)>,
-    /// Pages of code that no file holds.
+    /// Numbers of the pages of code that are not in a file.
     anonymous: Vec<u64>,
     broken: bool,
 }
@@ -32,37 +32,37 @@ pub struct Stream {
     output: Mutex<Output>,
     overflow: AtomicUsize,
     memory: bool,
-    /// The process that writes; its children do not.
+    /// The process that writes. Its children do not.
     process: u32,
-    /// What QEMU adds to the program's addresses.
+    /// The offset that QEMU adds to the program's addresses.
     base: AtomicU64,
 }
 
 static STREAM: OnceLock<Stream> = OnceLock::new();
 
 impl Stream {
-    /// Opens the file and writes how the stream begins.
+    /// Opens the file and writes the header.
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
-        let mut file = out_of_the_way(File::options().write(true).create(true).truncate(true).open(file)?);
+        let mut file = to_high_descriptor(File::options().write(true).create(true).truncate(true).open(file)?);
         let process = std::process::id();
         file.write_all(&FileHead::new(FileKind::BLOCKS, VERSION).to_bytes())?;
-        let buffers = (0..MOST_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
+        let buffers = (0..MAX_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
         let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
         let stream = Stream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
         STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
     }
 
-    /// The stream, which was opened when the plugin was loaded.
+    /// The stream. It is opened when the plugin is loaded.
     pub fn get() -> &'static Stream {
         STREAM.get().expect("callbacks are registered after the stream was opened")
     }
 
-    /// Whether memory accesses are asked for.
+    /// Whether all memory accesses are sent.
     pub fn records_memory(&self) -> bool {
         self.memory
     }
 
-    /// A thread begins.
+    /// Starts a thread.
     pub fn begin_thread(&self, thread: u32) {
         let Some(place) = self.buffers.get(thread as usize) else {
             self.overflow.fetch_add(1, Ordering::Relaxed);
@@ -71,22 +71,22 @@ impl Stream {
         let buffer = Box::new(Vec::with_capacity(BUFFER_WORDS));
         let before = place.swap(Box::into_raw(buffer), Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: it came from `Box::into_raw` here, and its thread has ended, since its number is given again.
+            // SAFETY: it is from `Box::into_raw`, and its thread has ended, since the thread number is reused.
             drop(unsafe { Box::from_raw(before) });
         }
         self.frame(FrameKind::ThreadBegins, thread, &[]);
     }
 
-    /// A thread ends. Its buffer is kept for the number's next thread.
+    /// Ends a thread. Its buffer is kept until the thread number is reused.
     pub fn end_thread(&self, thread: u32) {
         self.flush(thread);
         self.frame(FrameKind::ThreadEnds, thread, &[]);
     }
 
-    /// Notes a word of a thread.
+    /// Appends a word to a thread's buffer.
     pub fn push(&self, thread: u32, word: u64) {
         let Some(place) = self.buffers.get(thread as usize) else { return };
-        // SAFETY: only the thread of that number uses its buffer, and QEMU calls from it; the buffer lives until the number is given again.
+        // SAFETY: QEMU calls this on the thread itself, and no other thread uses the buffer, which lives until the number is reused.
         let Some(buffer) = (unsafe { place.load(Ordering::Relaxed).as_mut() }) else { return };
         buffer.push(word);
         if buffer.len() == BUFFER_WORDS {
@@ -94,7 +94,7 @@ impl Stream {
         }
     }
 
-    /// Writes what a thread has noted.
+    /// Writes a thread's buffer.
     pub fn flush(&self, thread: u32) {
         let Some(place) = self.buffers.get(thread as usize) else { return };
         // SAFETY: as in `push`.
@@ -111,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// The program ends: other threads have stopped.
+    /// Writes all buffers and ends the stream. All threads of the program have stopped.
     pub fn end(&self) {
         for (thread, place) in self.buffers.iter().enumerate() {
             // SAFETY: no thread of the program runs any more.
@@ -123,38 +123,39 @@ impl Stream {
         self.frame(FrameKind::End, 0, &overflow.to_le_bytes());
     }
 
-    /// The program installs a handler: `action` is the address of its description, whose first word is the handler's address.
-    pub fn installs_handler(&self, action: u64) {
-        // 0 and 1 stand for the default and for ignoring the signal.
+    /// Sends the address of a signal handler that the program installs. `action` is the address of a `sigaction`, whose first word is the
+    /// handler.
+    pub fn send_handler(&self, action: u64) {
+        // 0 and 1 are SIG_DFL and SIG_IGN.
         if let Some(handler) = self.read_program(action).filter(|h| *h > 1) {
             self.frame(FrameKind::Handler, 0, &handler.to_le_bytes());
         }
     }
 
-    /// The program calls `clone` with these flags.
-    pub fn forks(&self, flags: u64) {
+    /// Sends that the program creates a process, unless these flags of `clone` create a thread.
+    pub fn send_fork(&self, flags: u64) {
         const CLONE_THREAD: u64 = 0x1_0000;
         if flags & CLONE_THREAD == 0 {
             self.frame(FrameKind::Fork, 0, &[]);
         }
     }
 
-    /// The program calls `clone3` with arguments at this address, flags first.
-    pub fn forks_by(&self, arguments: u64) {
+    /// The same for `clone3`, whose arguments are at this address, flags first.
+    pub fn send_fork_of_clone3(&self, arguments: u64) {
         if let Some(flags) = self.read_program(arguments) {
-            self.forks(flags);
+            self.send_fork(flags);
         }
     }
 
-    /// The program replaces itself, if the system call succeeds: everything is written now.
+    /// Writes the thread's buffer, because the program may be about to replace itself.
     ///
-    /// Other threads go on until the system call, and what they have not written then is lost.
-    pub fn may_be_replaced(&self, thread: u32) {
+    /// Other threads continue until the system call. What they have not written by then is lost.
+    pub fn prepare_for_exec(&self, thread: u32) {
         self.flush(thread);
         self.frame(FrameKind::Exec, 0, &[]);
     }
 
-    /// Eight bytes of the program's memory; `None` where there is none.
+    /// Reads eight bytes of the program's memory; `None` if they are not mapped.
     fn read_program(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
         let memory = File::open("/proc/self/mem").ok()?;
@@ -162,10 +163,10 @@ impl Stream {
         (address != 0).then(|| u64::from_le_bytes(word))
     }
 
-    /// Describes a block, and gives its number.
+    /// Describes a block, and returns its number.
     ///
     /// # Safety
-    /// The block is one that QEMU is translating.
+    /// QEMU must be translating the block.
     pub unsafe fn describe(&self, block: *mut Translation) -> usize {
         let Some(mut output) = self.output() else { return 0 };
         let number = output.blocks;
@@ -183,8 +184,8 @@ impl Stream {
                 code.extend_from_slice(bytes);
             }
             description.extend(code);
-            if !output.knows(address) {
-                // The same for all blocks.
+            if !output.has_sent(address) {
+                // The offset is the same for all blocks.
                 let host = qemu::qemu_plugin_insn_haddr(qemu::qemu_plugin_tb_get_insn(block, 0)).addr() as u64;
                 self.base.store(host.wrapping_sub(address), Ordering::Relaxed);
                 output.send_mappings(host.wrapping_sub(address), address);
@@ -200,18 +201,18 @@ impl Stream {
         }
     }
 
-    /// The file; `None` in a child process, where another thread may have held the lock when the child was made.
+    /// The output; `None` in a child process, where the lock may have been held by another thread at the time of the fork.
     fn output(&self) -> Option<MutexGuard<'_, Output>> {
         (std::process::id() == self.process).then(|| self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
-/// The file under a high descriptor, which programs do not use by number, and which ends when they replace themselves.
-fn out_of_the_way(file: File) -> File {
+/// Moves the file to a high descriptor, which programs hardly use by number, and which is closed on exec.
+fn to_high_descriptor(file: File) -> File {
     const HIGH: i32 = 900;
-    // SAFETY: the descriptor is open, and the call changes nothing but the table of descriptors.
+    // SAFETY: the descriptor is open, and the call only changes the descriptor table.
     let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
-    // SAFETY: the new descriptor is open and belongs to nothing else.
+    // SAFETY: the new descriptor is open, and nothing else owns it.
     if moved < 0 { file } else { unsafe { File::from_raw_fd(moved) } }
 }
 
@@ -221,15 +222,15 @@ impl Output {
             return;
         }
         let frame = [&FrameHeader::new(kind, thread, content).to_bytes(), content].concat();
-        // A reader that has gone is no reason to end the program.
+        // If the reader has gone, the program shall continue.
         self.broken = self.file.write_all(&frame).is_err();
     }
 
-    fn knows(&self, address: u64) -> bool {
+    fn has_sent(&self, address: u64) -> bool {
         self.files.iter().any(|(from, to)| (*from..*to).contains(&address)) || self.anonymous.contains(&(address >> 12))
     }
 
-    /// Sends which files are mapped where; the program's addresses are the process's less `base`.
+    /// Sends the file mappings. The program's addresses are the process's addresses minus `base`.
     fn send_mappings(&mut self, base: u64, address: u64) {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
         self.files.clear();
@@ -241,7 +242,7 @@ impl Output {
                 self.files.push((from, to));
             }
         }
-        if !self.knows(address) {
+        if !self.has_sent(address) {
             // Generated code, or the vdso.
             self.anonymous.push(address >> 12);
         }

@@ -1,9 +1,9 @@
-//! In what share of graphs are numbers of interesting paths proven to be the most compact within a time, and how far
-//! from the bound are the others?
+//! Measures for how many graphs the numbers of interesting paths are proven most compact within a time limit, and how far the others are
+//! from the bound.
 //!
-//! `cargo run --release --package trodden-flow --example compact_numbers -- [SECONDS [GRAPHS [CHAINS [PATHS]]]]`: at
-//! most SECONDS (60) each for PATHS (30) interesting paths, drawn at random, through GRAPHS (200) random graphs of four
-//! sizes, and through CHAINS (5) each of 3 to 14 branches in a row.
+//! `cargo run --release --package trodden-selective --example compact_numbers -- [SECONDS [GRAPHS [CHAINS [PATHS]]]]`: at most SECONDS
+//! (60) for each set of PATHS (30) random paths, through GRAPHS (200) random graphs of four sizes, and through CHAINS (5) chains of each
+//! length from 3 to 14 branches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

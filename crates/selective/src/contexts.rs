@@ -1,10 +1,10 @@
-//! Preferential numbering of pairs of a context and a path: what drives the numbering of interprocedural segments in the thesis (3.4.4).
+//! Preferential numbering of pairs of a context and a path, for the interprocedural segments of the thesis (section 3.4.4).
 //!
-//! A function whose callers hand it one of several contexts is the supergraph in which each context is an edge to the function's entry. The
-//! interesting pairs are paths of that graph and get compact numbers. The second number, which distinguishes all other pairs, is the pair's
-//! key: the path's Ball-Larus number with the context's number in the bits above. Both are one register, as in [`crate::plan`].
+//! A function to which callers pass one of several contexts becomes a supergraph, in which each context is an edge to the function's
+//! entry. The interesting pairs are paths of that graph and get compact numbers. A pair's key, which distinguishes it from all others, is
+//! the path's Ball-Larus number with the context in the bits above. Number and key share one register, as in [`crate::plan`].
 
-use crate::plan::{MOST_WORDS, NoInterestingPlan};
+use crate::plan::{MAX_COUNTERS, NoInterestingPlan};
 use crate::preferential;
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdge, DagEdgeId, Origin};
@@ -12,21 +12,21 @@ use trodden_flow::graph::Node;
 use trodden_flow::interesting::PathEnding;
 use trodden_flow::numbering::Numbering;
 
-/// Numbers of pairs.
+/// Numbers of pairs of a context and a path.
 #[derive(Clone, Debug)]
 pub struct ContextNumbering {
-    /// What the register begins with, for each context from 0 on.
+    /// The initial register value for each context, from 0 on.
     pub starts: Vec<i64>,
-    /// What each edge of the function's acyclic graph adds.
+    /// The increment of each edge of the function's acyclic graph.
     pub values: Vec<i64>,
-    /// Which word counts a pair, by the sum.
+    /// Maps a sum to the counter of its pair.
     pub ending: PathEnding,
-    /// For each word but the last the key of its pair, if it has one.
+    /// For each counter but the last, the key of its pair, if it has one.
     pub keys: Vec<Option<u64>>,
 }
 
-/// Numbers interesting pairs of a function, each a context from 0 to `contexts` and the Ball-Larus number of a path that begins where the
-/// function does. `path_bits` is how many bits of a key are the path's.
+/// Numbers the interesting pairs of a function: each is a context from 0 to `contexts`, inclusive, and the Ball-Larus number of a path
+/// that begins at the function's entry. `path_bits` is the number of bits for the path in a key.
 ///
 /// # Errors
 /// See [`NoInterestingPlan`].
@@ -49,7 +49,7 @@ pub fn preferential_contexts(
     let words = (i128::from(high) - i128::from(low) + 1) as u128;
     let key = |context: u32, id: u64| u64::from(context) << path_bits | id;
     let shift = u64::BITS - key(contexts, (1 << path_bits) - 1).leading_zeros();
-    if words >= MOST_WORDS.into() {
+    if words >= MAX_COUNTERS.into() {
         return Err(NoInterestingPlan::TooWide { words });
     }
     if words << shift > 1 << 64 || shift >= u64::BITS {
@@ -59,33 +59,33 @@ pub fn preferential_contexts(
     for (id, (context, path)) in ids.iter().zip(pairs) {
         keys[(id - low) as usize] = Some(key(*context, *path));
     }
-    let note = |(word, key): (usize, &Option<u64>)| match key {
+    let expected_value = |(word, key): (usize, &Option<u64>)| match key {
         Some(key) => (word as u64) << shift | key,
-        // Of another word.
+        // A value that cannot occur for this counter.
         None => u64::from(word == 0) << shift,
     };
     let joined = |number: i64, key: u64| number.wrapping_shl(shift).wrapping_add(key as i64);
-    let of_edge = |edge: DagEdgeId| {
+    let increment = |edge: DagEdgeId| {
         let number = supergraph.edges[edge.index()].map_or(0, |edge| numbers.values[edge.index()]);
         number.wrapping_shl(shift).wrapping_add(all.values()[edge.index()])
     };
     Ok(ContextNumbering {
         starts: (0..=contexts).map(|context| joined(numbers.values[context as usize], key(context, 0))).collect(),
-        values: dag.edge_ids().map(of_edge).collect(),
+        values: dag.edge_ids().map(increment).collect(),
         ending: PathEnding::Checked {
             bias: low.wrapping_neg().wrapping_shl(shift),
             shift,
-            expected: keys.iter().enumerate().map(note).collect(),
+            expected: keys.iter().enumerate().map(expected_value).collect(),
         },
         keys,
     })
 }
 
-/// The first paths of a function behind its contexts.
+/// A function's acyclic graph with its contexts.
 struct Supergraph {
-    /// Its first edges are those of the contexts.
+    /// Its first edges are the contexts.
     dag: Dag,
-    /// The edges of the function's own graph in it.
+    /// For each edge of the function's graph, its edge here.
     edges: Vec<Option<DagEdgeId>>,
 }
 

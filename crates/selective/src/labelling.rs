@@ -1,10 +1,7 @@
-//! What a scheme decides: one or two registers with values and increments for each edge, and what the registers at a path's end say.
+//! The result of a scheme: one or two registers with values and increments for each edge, and how to recognise a path by them at its end.
 //!
-//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::plan`]
-//! makes a plan of it, for backends.
-//!
-//! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on
-//! chords may be large although sums along paths are not.
+//! Two registers have increments on the same edges, so that one probe serves both. Arithmetic wraps around: increments on chords may be
+//! large even if sums along paths are not. [`crate::plan`] makes a plan of a labelling, for backends.
 
 use super::NumberingError;
 use super::optimal::Proof;
@@ -17,8 +14,8 @@ use trodden_flow::graph::Node;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::placement::Probes;
 
-/// The greatest span of a scheme that notes what to expect for each number.
-const MOST_EXPECTED: u128 = 1 << 24;
+/// Maximum span of a scheme that stores an expected value for each number.
+const MAX_CHECKED_SPAN: u128 = 1 << 24;
 
 /// Where increments go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +24,11 @@ pub enum RegisterPlacement {
     Direct,
     /// On the chords of a maximum spanning tree.
     Chords,
-    /// Whichever of the two has probes of less weight; if they are equal, fewer probes; if those are, too, direct.
+    /// Whichever has probes of less weight; on a tie, whichever has fewer probes, or else direct.
     Cheaper,
 }
 
-/// One register: what each edge adds to a path's identity, and what is added where in a program.
+/// One register: the contribution of each edge to a path's number, and its increments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
     /// The value of each edge.
@@ -40,86 +37,86 @@ pub struct Register {
     pub probes: Probes,
 }
 
-/// Registers with their increments in place.
+/// Registers with their increments placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedRegisters {
     registers: Vec<Register>,
     placement: RegisterPlacement,
 }
 
-/// An addition to each register; the second is zero if there is one register only.
+/// An increment of each register; the second is zero if there is only one register.
 pub type Increments = [i64; 2];
 
-/// The numbers that interesting paths have.
+/// The range of interesting paths' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The least.
+    /// The least number.
     pub low: i64,
-    /// The greatest.
+    /// The greatest number.
     pub high: i64,
 }
 
 impl Span {
-    /// Greatest minus least, plus one: the counters that an array of them needs.
+    /// Number of counters for an array of them all.
     pub fn width(self) -> u128 {
         (i128::from(self.high) - i128::from(self.low)) as u128 + 1
     }
 
-    /// The counter of a number, if it lies in the span.
+    /// The counter of a number; `None` outside of the span.
     pub fn slot(self, number: i64) -> Option<u64> {
         (self.low..=self.high).contains(&number).then(|| number.wrapping_sub(self.low) as u64)
     }
 }
 
-/// What the end of a path is recognised as.
+/// What a path is recognised as at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The interesting path with this counter.
+    /// An interesting path, by its counter.
     Known(u64),
-    /// None of them.
+    /// Another path.
     Unknown,
 }
 
-/// How registers are recognised as paths.
+/// How paths are recognised by registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Classification {
-    /// Every path is known: its counter is the register.
+    /// Every path is interesting, and its counter is the register.
     Every {
-        /// How many there are.
+        /// Number of paths.
         paths: u64,
     },
-    /// Known if a path over the interesting edges has this sum. Its counter is the register's place in the span.
+    /// Interesting if a path of interesting edges has this sum. The counter is the register's offset in the span.
     Closure {
-        /// The interesting edges and the identities behind their heads.
-        member: SetMember,
+        /// The interesting edges and their possible sums.
+        member: ClosureMembership,
     },
-    /// Known if the number is one of these, sorted. Its counter is the register's place in the span.
+    /// Interesting if the number is in this sorted list. The counter is the register's offset in the span.
     Listed {
-        /// Numbers of the interesting paths, each with its Ball-Larus identity.
+        /// Numbers of the interesting paths, each with its Ball-Larus number.
         ids: Vec<(i64, u64)>,
     },
-    /// Known if the number is in the span and the second register is what is noted there.
+    /// Interesting if the number is in the span and the second register has the expected value for it.
     Checked {
-        /// For each number of the span the Ball-Larus identity of the interesting path that has it.
+        /// For each number of the span, the Ball-Larus number of the interesting path that has it, if any.
         expected: Vec<Option<u64>>,
     },
-    /// Known if the table has the register at the slot that its hash says.
+    /// Interesting if the register is in the hash table. The counter is its slot.
     Hashed(PerfectHash),
 }
 
-/// Membership of an identity in the closure of interesting edges, without a list.
+/// Decides whether a sum is that of a path of interesting edges, without listing these paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetMember {
+pub struct ClosureMembership {
     interesting: Vec<bool>,
     values: Vec<i64>,
-    /// Least and greatest sum from a node to the exit over interesting edges.
-    behind: Vec<Option<(i128, i128)>>,
+    /// Least and greatest sum of interesting edges from each node to the exit.
+    sums_to_exit: Vec<Option<(i128, i128)>>,
 }
 
-/// A numbering and how it is carried out.
+/// A numbering of paths with its increments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelling {
-    /// What made it.
+    /// The scheme that made it.
     pub scheme: NumberingScheme,
     placed: PlacedRegisters,
     classification: Classification,
@@ -129,12 +126,12 @@ pub struct Labelling {
 }
 
 impl Labelling {
-    /// The registers: one or two.
+    /// The one or two registers.
     pub fn registers(&self) -> &[Register] {
         &self.placed.registers
     }
 
-    /// What control adds on an edge of the DAG.
+    /// The increments on an edge of the DAG.
     pub fn increments(&self, edge: DagEdgeId) -> Increments {
         let of = |i: usize| self.registers().get(i).map_or(0, |r| r.probes.increment(edge));
         [of(0), of(1)]
@@ -148,7 +145,7 @@ impl Labelling {
         })
     }
 
-    /// What a program does at the end of a path with its registers.
+    /// What a program recognises a path as by its registers at the end.
     pub fn classify(&self, dag: &Dag, registers: Increments) -> Class {
         let slot = || self.span.slot(registers[0]);
         let known = match &self.classification {
@@ -161,14 +158,14 @@ impl Labelling {
         known.map_or(Class::Unknown, Class::Known)
     }
 
-    /// How registers are recognised as paths.
+    /// How paths are recognised by registers.
     pub fn classification(&self) -> &Classification {
         &self.classification
     }
 
-    /// The interesting path of a counter, as its edges, if the counter belongs to one. `all` is the Ball-Larus numbering of the same DAG.
+    /// The interesting path of a counter, or `None`. `all` is the Ball-Larus numbering of the same DAG.
     ///
-    /// A scheme that is not exact counts other paths there, too.
+    /// If the scheme is not exact, the counter may count other paths, too.
     pub fn path(&self, dag: &Dag, all: &Numbering, slot: u64) -> Option<Vec<DagEdgeId>> {
         let number = || i64::try_from(slot).ok().and_then(|s| self.span.low.checked_add(s));
         match &self.classification {
@@ -183,7 +180,7 @@ impl Labelling {
         }
     }
 
-    /// How many counters the interesting paths need.
+    /// Number of counters for the interesting paths.
     pub fn slots(&self) -> u128 {
         match &self.classification {
             Classification::Hashed(table) => table.slots().into(),
@@ -191,7 +188,7 @@ impl Labelling {
         }
     }
 
-    /// How many contents of the registers are recognised as known; none if they are not listed.
+    /// How many register values are recognised as interesting; `None` if they are not listed.
     pub fn accepted(&self) -> Option<u128> {
         match &self.classification {
             Classification::Every { paths } => Some((*paths).into()),
@@ -202,27 +199,27 @@ impl Labelling {
         }
     }
 
-    /// Least and greatest number of an interesting path.
+    /// The range of interesting paths' numbers.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// How many paths are interesting to the scheme: the list, or the closure.
+    /// Number of interesting paths, in the list or in the closure.
     pub fn interesting(&self) -> u128 {
         self.interesting
     }
 
-    /// Numbers in the span for each interesting path: 1 is compact.
+    /// Numbers in the span per interesting path; 1 is most compact.
     pub fn delta(&self) -> f64 {
         self.span.width() as f64 / self.interesting as f64
     }
 
-    /// How compact the numbers could be; none if the scheme does not try to know.
+    /// How compact the numbers could be; `None` if the scheme does not search for that.
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// Where increments went: [`RegisterPlacement::Direct`] or [`RegisterPlacement::Chords`].
+    /// Where increments were placed: [`RegisterPlacement::Direct`] or [`RegisterPlacement::Chords`].
     pub fn placement(&self) -> RegisterPlacement {
         self.placed.placement
     }
@@ -232,12 +229,12 @@ impl Labelling {
         self.increments(edge) != [0, 0]
     }
 
-    /// Edges with a probe.
+    /// Number of edges with a probe.
     pub fn probes(&self, dag: &Dag) -> usize {
         dag.edge_ids().filter(|e| self.has_probe(*e)).count()
     }
 
-    /// Edges with a value other than zero in some register: the overhead as the P3 paper counts it.
+    /// Number of edges with a nonzero value in some register, which is how the P3 paper counts overhead.
     pub fn labels(&self, dag: &Dag) -> usize {
         dag.edge_ids().filter(|e| self.registers().iter().any(|r| r.values[e.index()] != 0)).count()
     }
@@ -258,8 +255,8 @@ impl Labelling {
         values: Vec<i64>,
         set: &InterestingSet,
     ) -> Labelling {
-        let member = SetMember::new(dag, set.edges(), values);
-        let (low, high) = member.behind[dag.entry().index()].expect("a set has a path");
+        let member = ClosureMembership::new(dag, set.edges(), values);
+        let (low, high) = member.sums_to_exit[dag.entry().index()].expect("a set has a path");
         let span = Span { low: low as i64, high: high as i64 };
         Labelling::new(scheme, placed, Classification::Closure { member }, span, set.count())
     }
@@ -278,8 +275,8 @@ impl Labelling {
         proof: Option<Proof>,
     ) -> Result<Labelling, NumberingError> {
         let span = span_of(paths, values);
-        if span.width() > MOST_EXPECTED {
-            return Err(NumberingError::TooWide { span: span.width(), limit: MOST_EXPECTED });
+        if span.width() > MAX_CHECKED_SPAN {
+            return Err(NumberingError::TooWide { span: span.width(), limit: MAX_CHECKED_SPAN });
         }
         let mut expected = vec![None; span.width() as usize];
         for path in paths {
@@ -307,13 +304,13 @@ fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> Span {
     Span { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
 }
 
-impl SetMember {
-    fn new(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> SetMember {
-        let behind = dag.sums_to_exit(|e| interesting[e.index()].then_some(values[e.index()]));
-        SetMember { interesting: interesting.to_vec(), values, behind }
+impl ClosureMembership {
+    fn new(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> ClosureMembership {
+        let sums_to_exit = dag.sums_to_exit(|e| interesting[e.index()].then_some(values[e.index()]));
+        ClosureMembership { interesting: interesting.to_vec(), values, sums_to_exit }
     }
 
-    /// A path over interesting edges with this sum. Edges behind which the sum cannot be had are not tried.
+    /// A path of interesting edges with this sum, by depth-first search that skips edges after which the sum is impossible.
     pub fn path(&self, dag: &Dag, number: i64) -> Option<Vec<DagEdgeId>> {
         let mut path: Vec<DagEdgeId> = Vec::new();
         let mut stack: Vec<(Node, i128, usize)> = vec![(dag.entry(), number.into(), 0)];
@@ -326,7 +323,7 @@ impl SetMember {
                 let rest = *left - i128::from(self.values[e.index()]);
                 let fits = |(low, high): (i128, i128)| (low..=high).contains(&rest);
                 self.interesting[e.index()]
-                    && self.behind[dag.edge(*e).to.index()].is_some_and(fits)
+                    && self.sums_to_exit[dag.edge(*e).to.index()].is_some_and(fits)
                     && !tried.contains(&(dag.edge(*e).to, rest))
             };
             match dag.out(*node).iter().enumerate().skip(*next).find(|(_, e)| can(e)) {
@@ -347,9 +344,9 @@ impl SetMember {
     }
 }
 
-/// Places the increments of one or two registers, on the same edges.
+/// Places the increments of one or two registers on the same edges.
 pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: RegisterPlacement) -> PlacedRegisters {
-    let with = |placement: RegisterPlacement| {
+    let placed_by = |placement: RegisterPlacement| {
         let probes = |v: &[i64]| match placement {
             RegisterPlacement::Direct => Probes::direct(v),
             _ => Probes::on_chords(dag, v, weights),
@@ -357,9 +354,9 @@ pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: Re
         PlacedRegisters { registers: values.iter().map(|v| Register { values: v.to_vec(), probes: probes(v) }).collect(), placement }
     };
     if placement != RegisterPlacement::Cheaper {
-        return with(placement);
+        return placed_by(placement);
     }
-    let (direct, chords) = (with(RegisterPlacement::Direct), with(RegisterPlacement::Chords));
+    let (direct, chords) = (placed_by(RegisterPlacement::Direct), placed_by(RegisterPlacement::Chords));
     let cost = |placed: &PlacedRegisters| {
         let needed = dag.edge_ids().filter(|e| placed.registers.iter().any(|r| r.probes.increment(*e) != 0));
         needed.fold((0.0, 0), |(weight, count), e| (weight + weights[e.index()], count + 1))

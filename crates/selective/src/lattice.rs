@@ -1,54 +1,49 @@
-//! The vectors of numbers that interesting paths can have: an integer lattice, in echelon form.
+//! The vectors of numbers that interesting paths can have: an integer lattice in echelon form.
 //!
-//! Path sums depend on the values of chords only, and on a constant that every path can be given (on the edges out of
-//! the entry). So the numbers of the interesting paths are `A w` with one row per path, one column per chord that some
-//! but not all of the interesting paths take, and a column of ones. Column operations with integer coefficients turn
-//! `A` into echelon form `H = A U`, `U` unimodular: then `x = H y` with any integers `y`, and a row either has a
-//! *pivot*, so that its number can be chosen in steps of the pivot, or its number follows from those before it. If
-//! every row has a pivot, the paths are linearly independent over the chords; if besides every pivot is one, any
-//! numbers can be had (closed form).
-//!
-//! Rows are taken in an order in which numbers follow as early as possible. Arithmetic is checked; a lattice whose
-//! coefficients leave the word is none.
+//! Path sums depend on the values of chords, and on a constant that can be added to all paths (on the out-edges of the entry). So the
+//! numbers are `A w`, with a row per path, a column per chord that some but not all of the paths take, and a column of ones. Integer
+//! column operations give the echelon form `H = A U`, `U` unimodular, so numbers are `H y` for any integers `y`. A row either has a
+//! *pivot*, and its number can be chosen in steps of it, or its number follows from the previous ones. If all pivots exist and are 1, any
+//! numbers are possible (closed form). Rows are ordered so that numbers follow as early as possible. Arithmetic is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
 
-/// Whether paths can have numbers within a span.
+/// The result of a search for numbers within a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NumberSearch {
     /// Coefficients of the lattice that give such numbers.
     Numbers(Vec<i64>),
-    /// There are none with this span.
+    /// No such numbers exist.
     Nothing,
-    /// There was not enough time to know.
+    /// The search ended before it could decide.
     Unfinished,
 }
 
-/// Differences are made of at most this many rows: bounds the time, which is quadratic. With 8 and 2,048, three programs' functions get the
-/// same numbers (docs/benchmarks/constants.md).
-const MOST_COMPARED: usize = 128;
+/// Maximum number of rows of which differences are formed; it bounds the time, which is quadratic. With 8 or 2,048, three programs'
+/// functions get the same numbers (docs/benchmarks/constants.md).
+const MAX_COMPARED_ROWS: usize = 128;
 
 /// The echelon form for a list of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lattice {
-    /// For each step the path whose number is found.
+    /// For each step, the path whose number is determined.
     pub order: Vec<usize>,
-    /// For each step its row of `H`, up to the last column that is not zero.
+    /// For each step, its row of `H` up to the last nonzero column.
     pub rows: Vec<Vec<i64>>,
-    /// For each step the pivot; none if the number follows.
+    /// For each step, the pivot; `None` if the number follows from previous ones.
     pub pivots: Vec<Option<i64>>,
-    /// For each pivot the differences of rows, neither of whose numbers is known there, that are known with it: numbers
-    /// differ, so these are not zero, and not as large as the span.
+    /// For each pivot, the differences of rows that it determines although neither row's number is known yet. A difference of two paths'
+    /// numbers is not zero, and smaller than the span, which prunes the search.
     pub differences: Vec<Vec<Vec<i64>>>,
-    /// Columns of `U`: what a unit of each `y` adds to the values of the columns' edges, the constant last.
+    /// Columns of `U`: the contribution of each `y` to the values of the columns' edges, and last to the constant.
     transform: Vec<Vec<i64>>,
-    /// For each column but the last the edge that carries its value.
+    /// For each column but the last, the edge that carries its value.
     carriers: Vec<DagEdgeId>,
 }
 
 impl Lattice {
-    /// The lattice of these paths; `None` if coefficients do not fit a word.
+    /// The lattice of these paths; `None` if coefficients overflow a word.
     pub fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Option<Lattice> {
         let (carriers, rows) = incidence(dag, paths);
         let width = carriers.len() + 1;
@@ -80,11 +75,11 @@ impl Lattice {
     }
 
     /// Whether the paths can have any numbers.
-    pub fn is_everything(&self) -> bool {
+    pub fn has_all_numbers(&self) -> bool {
         self.pivots.iter().all(|p| *p == Some(1))
     }
 
-    /// The coefficients `y` that give these numbers, one for each path in the order in which they were given: the integrality test.
+    /// The coefficients `y` that give these numbers, in the order of the paths; `None` if no integers do.
     #[cfg(test)]
     fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let mut coefficients: Vec<i64> = Vec::new();
@@ -100,7 +95,7 @@ impl Lattice {
         Some(coefficients)
     }
 
-    /// The values of edges that coefficients stand for.
+    /// The values of edges for these coefficients; `None` if one overflows a word.
     pub fn values(&self, dag: &Dag, coefficients: &[i64]) -> Option<Vec<i64>> {
         let of = |column: usize| -> Option<i64> {
             let terms = self.transform.iter().zip(coefficients).map(|(t, y)| t[column].checked_mul(*y));
@@ -118,10 +113,10 @@ impl Lattice {
     }
 }
 
-/// Differences of rows by the last pivot that they depend on, each once, up to sign.
+/// Differences of rows, each once up to sign, by the last pivot that they depend on.
 fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     let mut differences = vec![BTreeSet::new(); rank];
-    if rows.len() > MOST_COMPARED {
+    if rows.len() > MAX_COMPARED_ROWS {
         return vec![Vec::new(); rank];
     }
     let at = |row: &[i64], column: usize| row.get(column).copied().unwrap_or(0);
@@ -140,22 +135,22 @@ fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     differences.into_iter().map(|d| d.into_iter().collect()).collect()
 }
 
-/// Sum of products; the shorter ends it.
+/// The sum of products, over the length of the shorter vector.
 #[cfg(test)]
 fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
 
-/// One column per chord, equal ones merged, and ones. The tree is made of the first out-edge of each node.
+/// The matrix `A`: a column per chord, with equal ones merged, and a column of ones. The spanning tree is the first out-edge of each node.
 fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
-    let mut takers: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
+    let mut paths_with: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
     for (number, path) in paths.iter().enumerate() {
         for &edge in path.iter().filter(|e| dag.out(dag.edge(**e).from)[0] != **e) {
-            takers.entry(edge).or_default().push(number);
+            paths_with.entry(edge).or_default().push(number);
         }
     }
     let mut carriers: BTreeMap<Vec<usize>, DagEdgeId> = BTreeMap::new();
-    for (edge, by) in takers.into_iter().filter(|(_, by)| by.len() < paths.len()) {
+    for (edge, by) in paths_with.into_iter().filter(|(_, by)| by.len() < paths.len()) {
         carriers.entry(by).or_insert(edge);
     }
     let mut rows = vec![vec![0; carriers.len() + 1]; paths.len()];
@@ -166,7 +161,7 @@ fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i6
     (carriers.into_values().collect(), rows)
 }
 
-/// Makes `row` zero in all columns from `rank` on but that one, by Euclid's algorithm.
+/// Makes `row` zero in all columns from `rank` on except that one, by Euclid's algorithm.
 fn eliminate(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, rank: usize) -> Option<()> {
     loop {
         let nonzero: Vec<usize> = (rank..columns.len()).filter(|c| columns[*c][row] != 0).collect();
@@ -194,7 +189,7 @@ fn subtract(columns: &mut [Vec<i64>], from: usize, what: usize, times: i64) -> O
     Some(())
 }
 
-/// An order of the rows: whatever follows from the rows before comes next; else the row after which most others follow.
+/// The order of the rows: rows that follow from the previous ones come first, then the row after which most others follow.
 fn order(rows: &[Vec<i64>]) -> Vec<usize> {
     let mut basis = Basis::default();
     let mut left: Vec<usize> = (0..rows.len()).collect();
@@ -207,10 +202,10 @@ fn order(rows: &[Vec<i64>]) -> Vec<usize> {
             left = left.iter().zip(&follows).filter(|(_, f)| !**f).map(|(r, _)| *r).collect();
             continue;
         }
-        // Rows that are multiples of one another modulo the basis follow together.
+        // Rows that are multiples of each other modulo the basis follow together.
         let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalised(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
-        // Without a direct gain: the row that differs least from those that are there, so that combinations arise early.
+        // On a tie, take the row with the fewest nonzero entries left, so that linear combinations arise early.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
         let best = (0..left.len()).max_by_key(|i| (gain(*i), std::cmp::Reverse(weight(*i)), std::cmp::Reverse(*i))).expect("some are left");
         basis.add(&rows[left[best]]);
@@ -219,7 +214,7 @@ fn order(rows: &[Vec<i64>]) -> Vec<usize> {
     order
 }
 
-/// Vectors modulo a prime: good enough to choose an order, whatever the order is.
+/// Vectors modulo a prime. This is exact enough for choosing an order, since any order is correct.
 #[derive(Default)]
 struct Basis {
     vectors: Vec<(usize, Vec<u64>)>,
@@ -250,7 +245,7 @@ impl Basis {
     }
 }
 
-/// The multiple whose first entry that is not zero is one.
+/// The multiple whose first nonzero entry is 1.
 fn normalised(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
     let inverse = power(lead, PRIME - 2);
@@ -284,18 +279,18 @@ mod tests {
     }
 
     #[test]
-    fn independent_paths_do_not_have_all_numbers_without_a_constant() {
-        // Rows 110, 011, 101 have determinant 2: the sum of their numbers is even, unless a constant is added to all.
+    fn a_constant_lets_independent_paths_have_all_numbers() {
+        // Rows 110, 011 and 101 have determinant 2: the sum of their numbers is even, unless a constant is added to all.
         let (dag, paths) = diamonds();
         let lattice = Lattice::new(&dag, &paths).unwrap();
-        assert!(lattice.rank() == 3 && lattice.is_everything());
+        assert!(lattice.rank() == 3 && lattice.has_all_numbers());
         let values = lattice.values(&dag, &lattice.solve(&[0, 1, 2]).unwrap()).unwrap();
         let numbers: Vec<i64> = paths.iter().map(|p| p.iter().map(|e| values[e.index()]).sum()).collect();
         assert_eq!(numbers, [0, 1, 2]);
-        // With a fourth path that nothing but the constant gives a number, it is fixed.
+        // A fourth path with zeros only determines the constant.
         let all = [paths.clone(), vec![vec![DagEdgeId(0), DagEdgeId(2), DagEdgeId(4)]]].concat();
         let lattice = Lattice::new(&dag, &all).unwrap();
-        assert!(lattice.rank() == 4 && !lattice.is_everything());
+        assert!(lattice.rank() == 4 && !lattice.has_all_numbers());
         assert_eq!(lattice.solve(&[1, 2, 3, 0]).map(|_| ()), Some(()));
         assert_eq!(lattice.solve(&[1, 2, 4, 0]), None);
     }

@@ -1,20 +1,9 @@
-//! Numberings of paths behind one interface: a [`NumberingScheme`] takes a DAG, weights and a set of interesting paths, and gives a
-//! [`Labelling`].
+//! Selective numberings of paths: a [`NumberingScheme`] takes a DAG, weights and a set of interesting paths, and gives a [`Labelling`].
 //!
-//! | scheme | source | interesting paths | registers | other paths |
-//! |---|---|---|---|---|
-//! | `ball-larus` | Ball and Larus (1996) | all | 1 | - |
-//! | `spp` | Apiwattanapong and Harrold (2002); P3 paper, section 2.2 | closure of edges | 1 | may have an interesting path's identity |
-//! | `mspp` | its repair: P3 paper, section 5 | closure of edges | 1 | distinguished |
-//! | `pertinent` | compact numbers for a closure, such as the paths through given nodes | closure of edges | 1 | distinguished |
-//! | `pspp` | P3 paper, algorithm 1 | closure of edges | 1 | distinguished |
-//! | `ppp` | thesis, figure 3.10 | any list | 2 | distinguished by their Ball-Larus identity |
-//! | `known-table` | a perfect hash of Ball-Larus identities | any list | 1 | distinguished |
-//! | `ppp-optimal` | thesis, problem A | any list | 2 | distinguished by their Ball-Larus identity |
-//! | `approximate` | thesis, section 6.2.1 | any list | 1 | may have an interesting path's identity |
-//!
-//! None of them verifies its result: that is the task of [`verify`](mod@verify), which shares no code with the others. [`plan`] makes of a
-//! labelling what a backend inserts.
+//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges ([`selective`] and its neighbours); `ppp`, `known-table`,
+//! `ppp-optimal` and `approximate` number any list of paths. All but `spp` and `approximate` are exact. The sources are the P3 paper
+//! (Afraz, Saha and Kanade, 2015) and Vaswani's thesis; each module cites the section. [`verify`](mod@verify) verifies labellings, and
+//! [`plan`] makes plans of them for backends.
 #![forbid(unsafe_code)]
 
 mod approximate;
@@ -32,11 +21,11 @@ pub mod steps;
 pub mod verify;
 
 pub use closure::{modified_selective, pertinent, precise_selective, selective};
-pub use labelling::{Class, Classification, Increments, Labelling, PlacedRegisters, Register, RegisterPlacement, SetMember, Span};
+pub use labelling::{Class, Classification, ClosureMembership, Increments, Labelling, PlacedRegisters, Register, RegisterPlacement, Span};
 pub use lattice::Lattice;
 pub use optimal::{Assignment, Budget, Proof, SearchEnd};
-pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
-pub use set::{InterestingSet, MOST_LISTED};
+pub use preferential::{MAX_RESTARTS, PreferentialIds, preferential};
+pub use set::{InterestingSet, MAX_LISTED};
 
 use trodden_flow::Dag;
 use trodden_flow::numbering::{NoHash, Numbering, NumberingScheme, PerfectHash, TooManyPaths};
@@ -44,11 +33,11 @@ use trodden_flow::numbering::{NoHash, Numbering, NumberingScheme, PerfectHash, T
 /// How a numbering is searched for and its probes are placed.
 #[derive(Clone, Copy)]
 pub struct NumberOptions<'a> {
-    /// How many further orders of out-edges preferential numbering tries.
+    /// Number of additional orders of out-edges that preferential numbering tries.
     pub restarts: u32,
     /// Where increments go.
     pub placement: RegisterPlacement,
-    /// How long the optimal and the approximate scheme may search.
+    /// Limits of the search by the optimal and the approximate scheme.
     pub budget: Budget<'a>,
 }
 
@@ -65,55 +54,55 @@ pub enum NumberingError {
     #[error(transparent)]
     TooManyPaths(#[from] TooManyPaths),
     /// The set of interesting paths is empty.
-    #[error("no path is of interest: name a path whose edges lead from the entry to the exit")]
+    #[error("no path is interesting: name a path whose edges lead from the entry to the exit")]
     NothingInteresting,
-    /// What was given as an interesting path is none.
-    #[error("interesting path {number} is none: {why}")]
+    /// An interesting path is not a path of the graph.
+    #[error("interesting path {number} is not a path: {why}")]
     NoPath {
-        /// Its place in the list.
+        /// Its index in the list.
         number: usize,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// No path has a number that was given.
+    /// No path has this number.
     #[error("there is no path {id}: paths are numbered from 0, and there are {paths}")]
     NoSuchId {
         /// The number.
         id: u64,
-        /// How many paths there are.
+        /// Number of paths.
         paths: u64,
     },
-    /// No path visits all of some nodes.
+    /// No path visits all of these nodes.
     #[error("{}", Self::no_path_through(.nodes))]
     NoPathThrough {
         /// The nodes.
         nodes: Vec<u32>,
     },
-    /// A scheme needs the list of interesting paths, and it is too long.
-    #[error("{paths} paths are of interest, and this scheme lists them: name at most {limit}, or take pspp")]
+    /// The list of interesting paths, which the scheme needs, is too long.
+    #[error("{paths} paths are interesting, and this scheme needs a list of them: name at most {limit}, or use pspp")]
     TooManyInteresting {
-        /// How many.
+        /// Number of interesting paths.
         paths: u128,
-        /// How many there may be.
+        /// The limit.
         limit: u64,
     },
     /// The exponential baseline would take too long.
-    #[error("mspp tries every path for every edge, and there are {paths}: it takes graphs of at most {limit}; pspp takes any")]
+    #[error("mspp tries every path for every edge, and there are {paths}: its limit is {limit}, so use pspp instead")]
     TooLargeForRepair {
         /// Number of paths.
         paths: u64,
-        /// How many there may be.
+        /// The limit.
         limit: u64,
     },
-    /// Numbers of the preferential numbering would not fit a word.
-    #[error("the numbers of the interesting paths would not fit 64 bits: name fewer paths, or take known-table")]
+    /// The numbers overflow a word.
+    #[error("the numbers of the interesting paths would not fit 64 bits: name fewer paths, or use known-table")]
     Overflow,
     /// The numbers of the interesting paths are too far apart for an array.
-    #[error("the numbers of the interesting paths spread over {span}, and there may be {limit}: name fewer paths, or take known-table")]
+    #[error("the numbers of the interesting paths span {span}, more than {limit}: name fewer paths, or use known-table")]
     TooWide {
-        /// How far.
+        /// The span.
         span: u128,
-        /// How far they may.
+        /// The limit.
         limit: u128,
     },
     /// See [`NoHash`].
@@ -122,14 +111,14 @@ pub enum NumberingError {
 }
 
 impl NumberingError {
-    /// The message of [`NumberingError::NoPathThrough`], with what the nodes are called.
+    /// The message of [`NumberingError::NoPathThrough`], with the given names of the nodes.
     pub fn no_path_through<N: std::fmt::Display>(nodes: &[N]) -> String {
         let nodes: Vec<String> = nodes.iter().map(N::to_string).collect();
         format!("no path passes through all of the nodes {}: name fewer of them", nodes.join(", "))
     }
 }
 
-/// Numbers the paths of `dag`. `weights` are the executions of its edges, or what an increment there costs.
+/// Numbers the paths of `dag`. `weights` are the executions of its edges, or the costs of increments there.
 ///
 /// # Errors
 /// See [`NumberingError`].

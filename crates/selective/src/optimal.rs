@@ -1,12 +1,10 @@
 //! The most compact numbers for a list of interesting paths (thesis, problem A), with a bound on how compact they could be.
 //!
-//! Fewer numbers than paths are impossible. So a labelling whose span is the number of paths is optimal; linearly
-//! independent paths have one unless the lattice of their numbers is too coarse ([`super::lattice`]). Otherwise spans
-//! are searched in turn, twice: over the numbers of the paths that have a pivot, the others following, which
-//! mostly finds at once what there is plenty of; and bit by bit ([`super::lifting`]), which finds what is rare, and
-//! exhausts spans where paths have much in common. A span that a search exhausts is impossible, which raises the bound;
-//! one that it fills is the best so far. Searches have more patience each time. Where the budget ends first, the bound
-//! says how far the proof came, and nothing more is claimed. Everything is exact: no floating point takes part.
+//! A span equal to the number of paths is optimal, and is possible for independent paths unless the lattice of numbers is too coarse
+//! ([`super::lattice`]). Otherwise spans are searched in turn by two methods: path by path, which is fast if solutions are many, and bit
+//! by bit ([`super::lifting`]), which finds rare solutions and exhausts spans where paths have much in common. An exhausted span raises
+//! the bound, and a solution becomes the best so far. Each round allows more steps. If the budget ends first, the bound says what is
+//! proven. All arithmetic is exact.
 
 use super::NumberingError;
 use super::lattice::{Lattice, NumberSearch};
@@ -16,12 +14,12 @@ use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// How long to search.
+/// Limits of a search.
 #[derive(Clone, Copy)]
 pub struct Budget<'a> {
-    /// Numbers that may be tried.
+    /// Maximum number of steps, each of which tries a number.
     pub steps: u64,
-    /// Asked now and then: true ends the search. A caller with a clock makes a time limit of it.
+    /// Called now and then; returning true ends the search. A caller with a clock can limit the time.
     pub stop: &'a dyn Fn() -> bool,
 }
 
@@ -31,59 +29,59 @@ impl Default for Budget<'_> {
     }
 }
 
-/// What is known of the least span.
+/// What is proven about the least span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// No labelling of these paths has a smaller span.
     pub bound: u64,
     /// How the search ended.
     pub end: SearchEnd,
-    /// Paths that can be numbered independently of each other.
+    /// Number of paths that can be numbered independently.
     pub rank: usize,
-    /// Numbers that were tried.
+    /// Number of steps taken.
     pub steps: u64,
 }
 
 /// How a search for the least span ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// The paths are independent, and any numbers can be had: solved for directly.
+    /// The paths are independent and any numbers are possible, so no search was needed.
     ClosedForm,
-    /// The span is the least.
+    /// The span is proven to be the least.
     Optimal,
-    /// The budget was spent; the span may not be the least.
+    /// The budget was spent; a smaller span may exist.
     BudgetSpent,
 }
 
-/// Values and what is proven of them.
+/// Values of edges, and what is proven about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The value of each edge.
     pub values: Vec<i64>,
     /// Greatest minus least number of an interesting path, plus one.
     pub span: u64,
-    /// How good that is.
+    /// What is proven about the span.
     pub proof: Proof,
 }
 
-// They divide the time among searches, and bound it. What other values change is in docs/benchmarks/constants.md.
+// These constants divide the steps among searches. docs/benchmarks/constants.md has the effect of other values.
 
-/// Steps of a short search: doubled with each further one. With 100 times as many, two of three programs take five times as long.
-const SHORT: u64 = 20_000;
-/// Numbers are tried bit by bit for so many times as many steps.
-const LIFTING: u64 = 16;
-/// Wider spans are not searched: a search has a list of all their numbers.
-const MOST_NUMBERS: usize = 1 << 24;
-/// The numbers of more paths are not searched for. Without a search, spans of three programs' functions are 1.3 to 1.4 times as wide.
-const MOST_SEARCHED: usize = 200;
-/// Steps between two questions whether to stop.
-const PATIENCE: u64 = 1 << 16;
+/// Number of steps of the first search, doubled in each round. With 100 times as many, two of three programs take five times as long.
+const FIRST_STEPS: u64 = 20_000;
+/// How many times more steps the search bit by bit gets.
+const LIFTING_FACTOR: u64 = 16;
+/// Maximum span to search; a search lists all its numbers.
+const MAX_SPAN: usize = 1 << 24;
+/// Maximum number of paths to search numbers for. Without a search, spans of three programs' functions are 1.3 to 1.4 times as wide.
+const MAX_SEARCHED_PATHS: usize = 200;
+/// Number of steps between two calls of [`Budget::stop`].
+const STEPS_PER_STOP_CHECK: u64 = 1 << 16;
 
-/// Finds compact numbers for `paths`, no two equal, beginning with those in `first`.
+/// Finds compact numbers for `paths`, which must differ, starting with those in `first`.
 pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialIds, budget: Budget) -> Result<Assignment, NumberingError> {
     let count = paths.len() as u64;
-    // The lattice alone takes time that grows with the cube of the paths, and cannot be interrupted.
-    let lattice = if paths.len() <= MOST_SEARCHED { Lattice::new(dag, paths) } else { None };
+    // The lattice takes time cubic in the number of paths, and cannot be interrupted.
+    let lattice = if paths.len() <= MAX_SEARCHED_PATHS { Lattice::new(dag, paths) } else { None };
     let Some(lattice) = lattice else {
         let end = if first.span == count { SearchEnd::Optimal } else { SearchEnd::BudgetSpent };
         let proof = Proof { bound: count, end, rank: 0, steps: 0 };
@@ -93,16 +91,16 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
     let mut best = (first.span, first.values);
     let mut bound = count;
     let mut shuffle = Shuffle::default();
-    let mut short = SHORT;
+    let mut max_steps = FIRST_STEPS;
     while bound < best.0 && !search.stopped {
-        // In turn the least span that may be possible, one in the middle, and the next below the best, with more patience each time.
+        // Try the least span that may be possible, the middle, and the span below the best, with more steps in each round.
         let spans = BTreeSet::from([bound, bound.midpoint(best.0 - 1), best.0 - 1]);
         for span in spans {
-            let found = match search.find(span, short, Some(&mut shuffle)) {
-                NumberSearch::Unfinished if lattice.rows.len() <= lifting::MOST_PATHS => {
-                    search.lift(span, short.saturating_mul(LIFTING), &mut shuffle)
+            let found = match search.find(span, max_steps, Some(&mut shuffle)) {
+                NumberSearch::Unfinished if lattice.rows.len() <= lifting::MAX_PATHS => {
+                    search.lift(span, max_steps.saturating_mul(LIFTING_FACTOR), &mut shuffle)
                 }
-                NumberSearch::Unfinished => search.find(span, short, None),
+                NumberSearch::Unfinished => search.find(span, max_steps, None),
                 found => found,
             };
             match found {
@@ -114,19 +112,19 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
                 NumberSearch::Nothing => bound = bound.max(span + 1),
                 NumberSearch::Unfinished => {}
             }
-            // What was found or excluded changes what is worth a search.
+            // The result changes which spans are worth searching.
             if bound > span || best.0 <= span || search.stopped {
                 break;
             }
         }
-        short = short.saturating_mul(2);
+        max_steps = max_steps.saturating_mul(2);
     }
     Ok(assignment(&lattice, best, bound, search.steps))
 }
 
 fn assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> Assignment {
     let end = match span == bound {
-        true if lattice.is_everything() => SearchEnd::ClosedForm,
+        true if lattice.has_all_numbers() => SearchEnd::ClosedForm,
         true => SearchEnd::Optimal,
         false => SearchEnd::BudgetSpent,
     };
@@ -141,31 +139,31 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The same bit by bit, for as many paths as that can be done for.
-    fn lift(&mut self, span: u64, patience: u64, shuffle: &mut Shuffle) -> NumberSearch {
-        let (lattice, last) = (self.lattice, self.last(patience));
-        lifting::find(lattice, span, &mut || self.go_on(last), shuffle)
+    /// Searches bit by bit, for lattices with few enough paths.
+    fn lift(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
+        let (lattice, last) = (self.lattice, self.last_step(max_steps));
+        lifting::find(lattice, span, &mut || self.take_step(last), shuffle)
     }
 
-    /// The last step of a search of so many.
-    fn last(&self, patience: u64) -> u64 {
-        self.steps.saturating_add(patience).min(self.budget.steps)
+    /// The last step of a search of `max_steps` steps.
+    fn last_step(&self, max_steps: u64) -> u64 {
+        self.steps.saturating_add(max_steps).min(self.budget.steps)
     }
 
-    /// One step more; false if it is the last one, or the whole search is stopped.
-    fn go_on(&mut self, last: u64) -> bool {
+    /// Takes a step. Returns false if it was the last one of this search, or if the whole search is stopped.
+    fn take_step(&mut self, last: u64) -> bool {
         self.steps += 1;
-        let ends = self.steps >= last || (self.steps.is_multiple_of(PATIENCE) && (self.budget.stop)());
+        let ends = self.steps >= last || (self.steps.is_multiple_of(STEPS_PER_STOP_CHECK) && (self.budget.stop)());
         if ends {
             self.stopped |= self.steps >= self.budget.steps || (self.budget.stop)();
         }
         !ends
     }
 
-    /// Numbers from 0 to `span - 1` for all paths, all different; with a shuffle, numbers are tried in another order.
-    fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
-        let last = self.last(patience);
-        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MOST_NUMBERS) else { return NumberSearch::Unfinished };
+    /// Finds different numbers from 0 to `span - 1` for all paths, path by path. With a shuffle, numbers are tried in random order.
+    fn find(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
+        let last = self.last_step(max_steps);
+        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MAX_SPAN) else { return NumberSearch::Unfinished };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
         if let Some(shuffle) = shuffle.as_mut() {
             shuffle.shuffle(&mut candidates);
@@ -179,28 +177,28 @@ impl Search<'_> {
             Advance::Conflict => return NumberSearch::Nothing,
         };
         loop {
-            if !self.go_on(last) {
+            if !self.take_step(last) {
                 return NumberSearch::Unfinished;
             }
             let step = state.numbers.len();
-            match (next..width).find(|at| state.can(self.lattice, candidates[*at])) {
+            match (next..width).find(|at| state.can_take(self.lattice, candidates[*at])) {
                 Some(at) => {
                     choices.push((step, at + 1));
                     state.choose(self.lattice, candidates[at]);
                     next = match state.advance(self.lattice) {
                         Advance::Done => return NumberSearch::Numbers(state.coefficients),
                         Advance::Choice if state.can_differ(self.lattice) => 0,
-                        Advance::Choice | Advance::Conflict => state.back(&mut choices),
+                        Advance::Choice | Advance::Conflict => state.backtrack(&mut choices),
                     };
                 }
                 None if choices.is_empty() => return NumberSearch::Nothing,
-                None => next = state.back(&mut choices),
+                None => next = state.backtrack(&mut choices),
             }
         }
     }
 }
 
-/// Numbers given to the paths so far, in the lattice's order.
+/// The numbers given to paths so far, in the lattice's order.
 struct State {
     used: Vec<bool>,
     numbers: Vec<usize>,
@@ -212,17 +210,17 @@ enum Advance {
     Done,
     /// The next path's number can be chosen.
     Choice,
-    /// The next path's number follows, and cannot be.
+    /// The next path's number follows, and is impossible.
     Conflict,
 }
 
 impl State {
-    /// What the coefficients so far give the next path.
+    /// The contribution of the coefficients so far to the next path's number.
     fn known(&self, lattice: &Lattice) -> i64 {
         lattice.rows[self.numbers.len()].iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)))
     }
 
-    /// Gives numbers to all paths whose number follows.
+    /// Gives numbers to the paths whose numbers follow.
     fn advance(&mut self, lattice: &Lattice) -> Advance {
         loop {
             match lattice.pivots.get(self.numbers.len()) {
@@ -242,7 +240,7 @@ impl State {
     }
 
     /// Whether the next path, which has a pivot, can have this number.
-    fn can(&self, lattice: &Lattice, number: i64) -> bool {
+    fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)
     }
@@ -253,15 +251,15 @@ impl State {
         self.take(number as usize);
     }
 
-    /// Whether no two paths are bound to have one number, or numbers too far apart, by the last choice.
+    /// Whether the last choice leaves all known differences of numbers nonzero and within the span.
     fn can_differ(&self, lattice: &Lattice) -> bool {
         let span = self.used.len() as i64;
         let value = |d: &Vec<i64>| d.iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)));
         lattice.differences[self.coefficients.len() - 1].iter().map(value).all(|v| v != 0 && v > -span && v < span)
     }
 
-    /// Takes back the last choice and what followed; returns the candidate to try next.
-    fn back(&mut self, choices: &mut Vec<(usize, usize)>) -> usize {
+    /// Undoes the last choice and what followed from it. Returns the next candidate to try.
+    fn backtrack(&mut self, choices: &mut Vec<(usize, usize)>) -> usize {
         let (step, next) = choices.pop().expect("a conflict follows from a choice");
         self.numbers.drain(step..).for_each(|n| self.used[n] = false);
         self.coefficients.pop();
@@ -275,7 +273,7 @@ mod tests {
     use trodden_flow::dag::Entries;
     use trodden_flow::graph::{Graph, Node};
 
-    /// Nearly all paths through four branches in a row, some of which may be longer: they have much in common.
+    /// Nearly all paths through four branches in a row, some with longer edges, so that they have much in common.
     fn lattice(shuffle: &mut Shuffle) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {

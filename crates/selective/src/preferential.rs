@@ -1,13 +1,10 @@
 //! Preferential path profiling: compact numbers for any list of interesting paths.
 //!
-//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are treated from the exit to
-//! the entry; the context of an edge is the prefix by which an interesting path comes to it. Each context asks for the
-//! value that puts the identities behind the edge above those behind the edges before; the join takes the greatest.
-//! Identities of interesting paths differ and run from 0; other paths may have them too.
-//!
-//! Prefixes are nodes of a trie of the interesting paths, so the work is linear in its size. The order of the out-edges
-//! decides how many numbers are left out: further orders are tried, drawn from a fixed seed so that results can be had
-//! again, and the first with the least span is taken.
+//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are visited from the exit to the entry. For
+//! each prefix by which an interesting path reaches an edge, the edge's value must put the numbers through it above those through the
+//! edges before; the join takes the greatest such value. Interesting paths have different numbers from 0 on, which other paths may have,
+//! too. Prefixes form a trie, so the work is linear in its size. The order of the out-edges decides how many numbers stay unused;
+//! additional orders are drawn from a fixed seed, and the first with the least span is taken.
 
 use super::NumberingError;
 use std::collections::BTreeMap;
@@ -15,19 +12,19 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// More restarts than this bring nothing.
-pub const MOST_RESTARTS: u32 = 1 << 16;
+/// Maximum number of restarts; more gain nothing.
+pub const MAX_RESTARTS: u32 = 1 << 16;
 
-/// Values that preferential numbering gives.
+/// The result of preferential numbering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreferentialIds {
     /// The value of each edge.
     pub values: Vec<i64>,
-    /// The greatest identity of an interesting path, plus one: the least is 0.
+    /// The greatest number of an interesting path, plus one; the least is 0.
     pub span: u64,
 }
 
-/// Numbers `paths`, all from entry to exit, no two equal: in the order of the out-edges, and in `restarts` further ones.
+/// Numbers `paths`, which must differ and lead from entry to exit: in the order of the out-edges, and in `restarts` random orders.
 ///
 /// # Errors
 /// The numbers do not fit a word.
@@ -35,7 +32,7 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
     let trie = Trie::new(dag, paths);
     let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
     let mut shuffle = Shuffle::default();
-    for _ in 0..restarts.min(MOST_RESTARTS) {
+    for _ in 0..restarts.min(MAX_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
         }
@@ -49,15 +46,15 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
     best
 }
 
-/// Is given, for each edge and each prefix that comes to it, the interval behind the edge, the cumulative size of those before, and the
-/// edge's value.
-type Observe<'a> = dyn FnMut(DagEdgeId, usize, ((i64, i64), i64, i64)) + 'a;
+/// Called for each edge and each prefix that reaches it, with the interval of numbers after the edge, the end of those through the edges
+/// before, and the edge's value.
+type StepObserver<'a> = dyn FnMut(DagEdgeId, usize, ((i64, i64), i64, i64)) + 'a;
 
-/// The prefixes of interesting paths.
+/// The trie of prefixes of interesting paths.
 pub(super) struct Trie {
-    /// For each node of the DAG: its prefixes.
+    /// For each node of the DAG, the prefixes that end there.
     at: Vec<Vec<usize>>,
-    /// For each prefix: what it becomes by taking an edge.
+    /// For each prefix, the longer prefix by each edge.
     next: Vec<BTreeMap<DagEdgeId, usize>>,
 }
 
@@ -90,21 +87,21 @@ impl Trie {
         edges
     }
 
-    /// The nodes at which interesting paths of one prefix part.
+    /// The nodes at which interesting paths with the same prefix diverge.
     pub(super) fn critical(&self, dag: &Dag) -> Vec<Node> {
         let parts = |node: &Node| self.at[node.index()].iter().any(|prefix| self.next[*prefix].len() > 1);
         dag.order().iter().copied().filter(parts).collect()
     }
 
-    /// `computePPPIncrements` with the out-edges of each node in the order that `arrange` makes.
+    /// Runs `computePPPIncrements` with the out-edges of each node in the order that `arrange` gives.
     pub(super) fn number(
         &self,
         dag: &Dag,
         mut arrange: impl FnMut(&mut [DagEdgeId]),
-        observe: &mut Observe,
+        observe: &mut StepObserver,
     ) -> Result<PreferentialIds, NumberingError> {
         let mut values = vec![0i64; dag.edges().len()];
-        // Least and greatest partial identity behind each prefix.
+        // Least and greatest partial number after each prefix.
         let mut intervals = vec![(0i64, 0i64); self.next.len()];
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
             let prefixes = &self.at[node.index()];
@@ -114,15 +111,15 @@ impl Trie {
             for edge in out {
                 let taken: Vec<(usize, (i64, i64))> =
                     prefixes.iter().enumerate().filter_map(|(i, p)| self.next[*p].get(&edge).map(|n| (i, intervals[*n]))).collect();
-                // The join: each prefix needs its identities behind this edge to begin where those behind the edges before end.
+                // The join: for each prefix, the numbers through this edge must begin where those through the edges before end.
                 let needed =
                     |(i, (least, _)): &(usize, (i64, i64))| merged[*i].map_or(Some(0), |m| m.1.checked_add(1))?.checked_sub(*least);
                 let needed: Vec<i64> = taken.iter().map(needed).collect::<Option<_>>().ok_or(NumberingError::Overflow)?;
                 let Some(value) = needed.into_iter().max() else { continue };
                 values[edge.index()] = value;
-                for (i, (least, most)) in taken {
-                    observe(edge, prefixes[i], ((least, most), merged[i].map_or(0, |m| m.1 + 1), value));
-                    let ends = least.checked_add(value).zip(most.checked_add(value)).ok_or(NumberingError::Overflow)?;
+                for (i, (least, greatest)) in taken {
+                    observe(edge, prefixes[i], ((least, greatest), merged[i].map_or(0, |m| m.1 + 1), value));
+                    let ends = least.checked_add(value).zip(greatest.checked_add(value)).ok_or(NumberingError::Overflow)?;
                     merged[i] = Some((merged[i].map_or(ends.0, |m| m.0), ends.1));
                 }
             }
@@ -130,8 +127,8 @@ impl Trie {
                 intervals[*prefix] = interval.expect("an interesting path goes on until the exit");
             }
         }
-        let (least, most) = intervals[0];
-        let span = most.checked_sub(least).and_then(|s| s.checked_add(1)).ok_or(NumberingError::Overflow)?;
+        let (least, greatest) = intervals[0];
+        let span = greatest.checked_sub(least).and_then(|s| s.checked_add(1)).ok_or(NumberingError::Overflow)?;
         Ok(PreferentialIds { values, span: span as u64 })
     }
 }

@@ -1,15 +1,15 @@
-//! Whether one register and one comparison separate interesting paths from all others: the thesis's lemma 3.3.1 as a question.
+//! Decides whether one register and one comparison can separate interesting paths from all others (thesis, lemma 3.3.1).
 //!
-//! A path's number is a linear function of the edges that it takes. So values that put the numbers of interesting paths below those of all
-//! others exist if and only if no average of interesting paths takes every edge as often as an average of other paths does (Farkas):
-//! in figure 3.5, `sacet` and `sbcdt` together take the edges of `sacdt` and `sbcet` together. One of the two is found, exactly, by the
-//! simplex method on the averages: Bland's rule, whole numbers with a common denominator (Edmonds). All paths are listed.
+//! A path's number is linear in its edges. So separating values exist if and only if no weighted set of interesting paths takes every
+//! edge as often as a set of other paths with the same weight (Farkas): in figure 3.5, `sacet` and `sbcdt` take the same edges as `sacdt`
+//! and `sbcet`. The simplex method (Bland's rule; integers with a common denominator, after Edmonds) finds either the values or the sets.
+//! All paths are listed.
 
 use super::{InterestingSet, NumberingError};
 use trodden_flow::{Dag, DagEdgeId, Numbering};
 
-/// More paths are not listed.
-pub const MOST_SEPARATED: u64 = 4096;
+/// Maximum number of paths of a graph for which this is decided.
+pub const MAX_SEPARATED_PATHS: u64 = 4096;
 
 /// Paths, each with a weight.
 pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
@@ -17,25 +17,25 @@ pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Separation {
-    /// With these values of the edges the numbers of interesting paths are below 0, those of others are not, and no two are equal.
+    /// With these values of the edges, interesting paths have negative numbers, others do not, and no two are equal.
     By(Vec<i64>),
-    /// No values separate: these interesting paths take each edge as often as these other paths.
+    /// No values exist, because these interesting paths take each edge as often as these other paths.
     Never {
-        /// Interesting paths.
+        /// Interesting paths with weights.
         interesting: WeightedPaths,
-        /// Others, of the same weight together.
+        /// Other paths with the same total weight.
         others: WeightedPaths,
     },
-    /// There are too many paths, or numbers are too large.
+    /// Undecided: there are too many paths, or a number overflows.
     Unknown,
 }
 
-/// Asks whether the paths of a set can be separated from all others.
+/// Decides whether the paths of a set can be separated from all others.
 ///
 /// # Errors
 /// The set is too long to list.
 pub fn separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Separation, NumberingError> {
-    if all.paths() > MOST_SEPARATED {
+    if all.paths() > MAX_SEPARATED_PATHS {
         return Ok(Separation::Unknown);
     }
     let known = set.paths(dag)?;
@@ -45,10 +45,10 @@ pub fn separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Se
     Ok(separate(dag, &paths, &interesting).unwrap_or(Separation::Unknown))
 }
 
-/// `None` if a number does not fit.
+/// Returns `None` if a number overflows.
 fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option<Separation> {
     let edges = dag.edges().len();
-    // For each path how often it takes each edge, others negative; and in the last row the weight of the interesting ones: in all 1.
+    // Column of a path: how often it takes each edge, negated for other paths; the last row makes the interesting paths' weights sum to 1.
     let column = |(path, interesting): (&Vec<DagEdgeId>, &bool)| {
         let mut column = vec![0; edges + 1];
         path.iter().for_each(|e| column[e.index()] = if *interesting { 1 } else { -1 });
@@ -65,7 +65,7 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
         };
         return Some(Separation::Never { interesting: of(true)?, others: of(false)? });
     }
-    // Prices separate; Ball-Larus numbers below a multiple of theirs make all numbers different.
+    // The dual prices separate. Scaling them and adding Ball-Larus numbers makes all numbers different.
     let prices = tableau.prices();
     let count = paths.len() as i128;
     let all = Numbering::ball_larus(dag).ok()?;
@@ -73,9 +73,9 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
     Some(Separation::By((0..edges).map(value).collect::<Option<_>>()?))
 }
 
-/// The first phase of the simplex method: the least sum of what is lacking to the last row's 1 and to the others' 0.
+/// The first phase of the simplex method, which minimises the sum of artificial variables.
 struct Tableau {
-    /// Each row: the paths' columns, a column for what the row lacks, and the right side. The last row has what a column would save.
+    /// Each row has the columns of the paths, the artificial variables, and the right side. The last row has the reduced costs.
     rows: Vec<Vec<i128>>,
     basis: Vec<usize>,
     paths: usize,
@@ -99,7 +99,7 @@ impl Tableau {
         Tableau { rows, basis: (paths..right).collect(), paths, denominator: 1 }
     }
 
-    /// One exchange; `Some(false)` if none makes less, `None` if a number does not fit.
+    /// Makes one pivot step. Returns `Some(false)` at the optimum, and `None` if a number overflows.
     fn step(&mut self) -> Option<bool> {
         let (height, right) = (self.basis.len(), self.paths + self.basis.len());
         let Some(enters) = (0..self.paths).find(|at| self.rows[height][*at] < 0) else { return Some(false) };
@@ -133,7 +133,7 @@ impl Tableau {
         self.rows[self.basis.len()][self.paths + self.basis.len()]
     }
 
-    /// Paths with weights other than zero, all times the denominator.
+    /// Paths with nonzero weights, reduced to integers without a common divisor.
     fn solution(&self) -> Vec<(usize, i128)> {
         let right = self.paths + self.basis.len();
         let own = self.basis.iter().zip(&self.rows).map(|(path, row)| (*path, row[right]));
@@ -144,7 +144,7 @@ impl Tableau {
         found
     }
 
-    /// The price of each row, times the denominator.
+    /// The dual price of each row, times the denominator.
     fn prices(&self) -> Vec<i128> {
         let last = &self.rows[self.basis.len()];
         (0..self.basis.len()).map(|row| self.denominator - last[self.paths + row]).collect()

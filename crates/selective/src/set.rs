@@ -1,20 +1,18 @@
-//! The paths that a scheme has to distinguish: given as a list of paths, or as a set of edges.
+//! The interesting paths that a scheme must distinguish, given as a list of paths or as a set of edges.
 //!
-//! Both are needed. SPP and PSPP (P3 paper, section 3.1) work on *interesting edges*: what is interesting to them is
-//! every path whose edges all are (the closure). PPP and the table of known paths work on the paths themselves. A list
-//! of paths gives a set of edges, their union, whose closure may hold more paths; a set of edges gives the list of its
-//! closure, if that is not too long.
+//! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths of interesting edges, the *closure*, are interesting to them. PPP and
+//! the table of known paths work on a list. A list gives the set of its edges, whose closure may contain more paths; a set of edges gives
+//! the list of its closure, if that is short enough.
 //!
-//! Invariants: every edge of the set lies on an interesting path (others are dropped: no path could show that they were
-//! there); paths are sorted by their Ball-Larus identities, without repetition; there is at least one.
+//! Invariants: every edge of the set lies on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
 
 use super::NumberingError;
 use trodden_flow::Numbering;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 
-/// A longer list of interesting paths is refused: the schemes that need a list keep something for each of them.
-pub const MOST_LISTED: u64 = 1 << 20;
+/// Maximum number of interesting paths in a list.
+pub const MAX_LISTED: u64 = 1 << 20;
 
 /// A set of interesting paths of a [`Dag`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +28,10 @@ impl InterestingSet {
         InterestingSet::from_edges(dag, &vec![true; dag.edges().len()]).expect("a graph has a path")
     }
 
-    /// These paths, from entry to exit.
+    /// The given paths.
     ///
     /// # Errors
-    /// There is none, or one of them is no path from entry to exit.
+    /// There are none, or one of them does not lead from entry to exit.
     pub fn from_paths(dag: &Dag, numbering: &Numbering, paths: &[Vec<DagEdgeId>]) -> Result<InterestingSet, NumberingError> {
         for (number, path) in paths.iter().enumerate() {
             check_path(dag, path).map_err(|why| NumberingError::NoPath { number, why })?;
@@ -50,17 +48,17 @@ impl InterestingSet {
         Ok(InterestingSet { edges, closure, listed: Some(listed) })
     }
 
-    /// The paths with these Ball-Larus identities.
+    /// The paths with these Ball-Larus numbers.
     ///
     /// # Errors
-    /// There is none, or no path has one of the identities.
+    /// There are none, or no path has one of the numbers.
     pub fn from_ids(dag: &Dag, numbering: &Numbering, ids: &[u64]) -> Result<InterestingSet, NumberingError> {
         let path = |id: &u64| numbering.path(dag, *id).ok_or(NumberingError::NoSuchId { id: *id, paths: numbering.paths() });
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(path).collect::<Result<_, _>>()?;
         InterestingSet::from_paths(dag, numbering, &paths)
     }
 
-    /// All paths whose every edge is marked: one mark for each edge of the DAG.
+    /// All paths of marked edges. `marked` has an entry for each edge of the DAG.
     ///
     /// # Errors
     /// There is no such path.
@@ -72,7 +70,7 @@ impl InterestingSet {
         }
     }
 
-    /// All paths through every one of these nodes. They are a closure: an edge that passes one of the nodes by lies on none of them.
+    /// All paths through every one of these nodes. They form a closure, since an edge that bypasses one of the nodes is on none of them.
     ///
     /// # Errors
     /// No path passes through all of them.
@@ -92,12 +90,12 @@ impl InterestingSet {
         self.edges[edge.index()]
     }
 
-    /// One mark for each edge of the DAG.
+    /// For each edge of the DAG, whether it lies on an interesting path.
     pub fn edges(&self) -> &[bool] {
         &self.edges
     }
 
-    /// Number of paths whose every edge is interesting.
+    /// Number of paths of interesting edges.
     pub fn closure(&self) -> u128 {
         self.closure
     }
@@ -107,28 +105,28 @@ impl InterestingSet {
         self.listed.is_some()
     }
 
-    /// Number of interesting paths: those of the list, or of the closure.
+    /// Number of interesting paths, in the list or in the closure.
     pub fn count(&self) -> u128 {
         self.listed.as_ref().map_or(self.closure, |l| l.len() as u128)
     }
 
-    /// The same edges, with all paths of their closure as the interesting ones.
+    /// The set with the same edges whose interesting paths are all paths of the closure.
     pub fn closed(&self) -> InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }
 
-    /// The interesting paths, sorted by their Ball-Larus identities.
+    /// The interesting paths, sorted by Ball-Larus number.
     ///
     /// # Errors
-    /// There are more than [`MOST_LISTED`].
+    /// There are more than [`MAX_LISTED`].
     pub fn paths(&self, dag: &Dag) -> Result<Vec<Vec<DagEdgeId>>, NumberingError> {
         if let Some(listed) = &self.listed {
             return Ok(listed.clone());
         }
-        if self.closure > u128::from(MOST_LISTED) {
-            return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MOST_LISTED });
+        if self.closure > u128::from(MAX_LISTED) {
+            return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MAX_LISTED });
         }
-        // Out-edges are visited in the order of the numbering, so paths come in the order of their identities.
+        // Out-edges are visited in the order of the numbering, so paths come out in the order of their numbers.
         let mut paths = Vec::new();
         let mut path: Vec<DagEdgeId> = Vec::new();
         let mut stack = vec![(dag.entry(), 0)];
@@ -153,7 +151,7 @@ impl InterestingSet {
     }
 }
 
-/// Says what is wrong with a path, if something is.
+/// Checks a path. The error says what is wrong.
 fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if let Some(bad) = path.iter().find(|e| e.index() >= dag.edges().len()) {
         return Err(format!("there is no edge {}", bad.0));
@@ -168,7 +166,7 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if at == dag.exit() { Ok(()) } else { Err(format!("it ends at node {}, which is not the exit", at.0)) }
 }
 
-/// Number of paths from entry to exit over the marked edges.
+/// Number of paths of marked edges.
 fn count(dag: &Dag, marked: &[bool]) -> u128 {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;

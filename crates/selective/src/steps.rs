@@ -1,5 +1,5 @@
-//! What numberings compute on the way to their values, to be shown: labels of precise selective profiling after each of its three steps
-//! (P3 paper, figure 4), and the intervals, joins and critical nodes of preferential numbering (thesis, section 3.3.2).
+//! Intermediate results of numberings, for display: the labels of precise selective profiling after each of its three steps (P3 paper,
+//! figure 4), and the intervals, joins and critical nodes of preferential numbering (thesis, section 3.3.2).
 
 use super::preferential::Trie;
 use super::{InterestingSet, NumberingError};
@@ -9,22 +9,22 @@ use trodden_flow::{Dag, DagEdgeId, Node};
 /// The steps of precise selective path profiling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectiveSteps {
-    /// Paths from each node to the exit: n_v.
+    /// n_v: number of paths from each node to the exit.
     pub paths: Vec<u128>,
-    /// The least number of an interesting path from each node: v.min.
+    /// v.min: the least number of an interesting path from each node.
     pub least: Vec<Option<i128>>,
     /// Labels after the first step.
     pub initial: Vec<i64>,
-    /// Labels after they moved over nodes of one in-edge.
+    /// Labels after they were pushed over nodes with one in-edge.
     pub moved: Vec<i64>,
     /// Edges whose labels become zero in the last step.
     pub absorbed: Vec<DagEdgeId>,
 }
 
-/// The steps for the closure of a set of paths.
+/// Computes the steps for the closure of a set of paths.
 ///
 /// # Errors
-/// Too many paths.
+/// There are too many paths.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
     let initial = marked_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
@@ -34,7 +34,7 @@ pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps
     }
     let ranges = dag.sums_to_exit(|e| set.has(e).then_some(initial[e.index()]));
     let mut moved = initial.clone();
-    // Where every edge is interesting, nothing moves.
+    // If every edge is interesting, nothing is pushed.
     if set.edges().contains(&false) {
         push_down(dag, &mut moved);
     }
@@ -44,25 +44,25 @@ pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps
     Ok(SelectiveSteps { paths, least: ranges.iter().map(|r| r.map(|(least, _)| least)).collect(), initial, moved, absorbed })
 }
 
-/// What preferential numbering does at an edge for a prefix by which interesting paths come to it.
+/// A step of preferential numbering: an edge, and a prefix by which interesting paths reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreferentialStep {
     /// The edge.
     pub edge: DagEdgeId,
     /// The prefix.
     pub prefix: Vec<DagEdgeId>,
-    /// Least and greatest partial number of the paths behind the edge.
+    /// Least and greatest partial number after the edge.
     pub interval: (i64, i64),
-    /// The cumulative size of the intervals of the prefix at the edges before: cis.
+    /// cis: the total size of the prefix's intervals at the edges before.
     pub cumulative: i64,
-    /// The value that the prefix asks for.
+    /// The value that the prefix requires.
     pub weight: i64,
-    /// The edge's value: the greatest that a prefix asks for.
+    /// The edge's value, which is the greatest that a prefix requires.
     pub value: i64,
 }
 
-/// The steps of preferential numbering in the order of the out-edges, from the exit on; and the critical nodes, where interesting paths of
-/// one prefix part.
+/// Computes the steps of preferential numbering, from the exit on in the order of the out-edges, and the critical nodes, where
+/// interesting paths with the same prefix diverge.
 ///
 /// # Errors
 /// The numbers do not fit a word.

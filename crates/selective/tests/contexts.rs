@@ -1,5 +1,5 @@
-//! Preferential numbering over contexts and paths: on random graphs each interesting pair of a context and a path has a word of its own,
-//! and every other pair the last one.
+//! Preferential numbering over contexts and paths: on random graphs each interesting pair of a context and a path has a counter of its
+//! own, and every other pair is counted by the last one.
 
 use std::collections::BTreeSet;
 use trodden_flow::dag::Entries;
@@ -10,14 +10,14 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
 #[test]
-fn every_pair_finds_its_word() {
+fn each_interesting_pair_has_a_counter_of_its_own() {
     let (mut seen, mut others, mut compact, mut chords) = (0, 0, 0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0x1ccc);
         let dag = Dag::new(&graph(&mut random, 9, 18, Cycles::Some), &[], Entries::Shared);
         let Ok(all) = Numbering::ball_larus(&dag) else { continue };
         let Some(paths) = all_paths(&dag, 60) else { continue };
-        // Only paths that begin where the function does have a context.
+        // Only paths that begin at the function's entry have a context.
         let begins = |path: &&Vec<_>| path.first().is_some_and(|edge| !matches!(dag.edge(*edge).origin, Origin::Enter(_)));
         let first: Vec<_> = paths.iter().filter(begins).collect();
         let Some(_) = first.first() else { continue };
@@ -41,11 +41,11 @@ fn every_pair_finds_its_word() {
                 let register = sum(&found.values);
                 assert_eq!(sum(probes.increments()), register, "seed {seed}: chords keep sums");
                 let (key, word) = (u64::from(context) << bits | all.id(path), found.ending.word(register));
-                assert_eq!(register as u64 & found.ending.identity_mask().unwrap(), key, "seed {seed}: the key is in the register");
+                assert_eq!(register as u64 & found.ending.identity_mask().unwrap(), key, "seed {seed}: the register lacks the key");
                 match pairs.contains(&(context, all.id(path))) {
                     true => {
                         assert_eq!(found.keys[word as usize], Some(key), "seed {seed}");
-                        assert!(words.insert(word), "seed {seed}: two pairs have one word");
+                        assert!(words.insert(word), "seed {seed}: two pairs have the same counter");
                     }
                     false => {
                         assert_eq!(word, last, "seed {seed}: {context}, {path:?}");

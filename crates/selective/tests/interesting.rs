@@ -1,5 +1,5 @@
-//! Plans of interesting paths, carried out: along random graphs every interesting path comes to a word of its own,
-//! and under the exact schemes no other path comes there.
+//! Plans of interesting paths: on random graphs every interesting path is counted by a counter of its own, which under the exact schemes
+//! counts no other path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -15,13 +15,13 @@ use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
 
-const MOST_PATHS: usize = 300;
+const MAX_PATHS: usize = 300;
 
-/// A random graph, some of its edges to the exit excluded, and its plan by a scheme for some of its paths.
+/// A random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
 fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
-    // Nothing leaves the exit of a function.
+    // No edge may leave the exit of a function.
     if !graph.out(graph.exit()).is_empty() {
         return None;
     }
@@ -30,7 +30,7 @@ fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64
     let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
     let excluded: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
     let share = random.pick(&[5, 30, 70, 100]);
-    let ids: Vec<u64> = (0..numbering.paths().min(MOST_PATHS as u64)).filter(|_| random.chance(share)).collect();
+    let ids: Vec<u64> = (0..numbering.paths().min(MAX_PATHS as u64)).filter(|_| random.chance(share)).collect();
     let wish = Wish { scheme, ids: &ids, excluded: &excluded };
     match plan_interesting(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
         Ok(planned) => Some((graph, excluded, ids, planned)),
@@ -46,13 +46,13 @@ fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
 }
 
 #[test]
-fn words_count_the_interesting_paths() {
+fn interesting_paths_have_counters_of_their_own() {
     let mut endings = BTreeSet::new();
     for scheme in NumberingScheme::ALL {
         let mut plans = 0;
         for seed in 0..120 {
             let Some((_, excluded, ids, planned)) = plan(seed, scheme) else { continue };
-            let Some(paths) = all_paths(&planned.dag, MOST_PATHS) else { continue };
+            let Some(paths) = all_paths(&planned.dag, MAX_PATHS) else { continue };
             plans += 1;
             endings.insert((
                 planned.ending.words() > 2,
@@ -60,7 +60,7 @@ fn words_count_the_interesting_paths() {
                     == std::mem::discriminant(&PathEnding::Direct { bias: 0, width: 0, checked: false }),
             ));
             let listed: BTreeMap<u64, u64> = planned.paths.iter().copied().collect();
-            assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: a word for each path");
+            assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: two paths have the same counter");
             let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
             let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
@@ -82,7 +82,7 @@ fn words_count_the_interesting_paths() {
     assert!(endings.len() > 2, "{endings:?}");
 }
 
-/// Walks through the graph itself, doing what the plan says on each edge.
+/// Takes walks through the graph itself, and carries out the plan's action on each edge.
 #[test]
 fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;
@@ -123,7 +123,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
     assert!(counted > 300, "{counted}");
 }
 
-/// Adds an edge of the graph to the path of the acyclic one that control is on, and ends it where it ends.
+/// Adds an edge of the graph to the current path of the acyclic graph, and counts the path if it ends.
 fn follow(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
     let dag = &planned.dag;
     let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(planned.numbering.id(&std::mem::take(path))).or_default() += 1;

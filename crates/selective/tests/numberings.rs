@@ -11,16 +11,16 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
 const GRAPHS: u64 = 20_000;
-const MOST_PATHS: u64 = 400;
+const MAX_PATHS: u64 = 400;
 
 type Path = Vec<DagEdgeId>;
 
-/// A DAG with at least two paths and not too many, and some of them.
+/// A DAG with at least two and not too many paths, all its paths, and some interesting ones.
 fn subject(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
     loop {
         let cycles = if random.chance(70) { Cycles::None } else { Cycles::Some };
         let dag = Dag::new(&graph(random, 9, 20, cycles), &[], Entries::PerEdge);
-        let few = |n: u64| (2..=MOST_PATHS).contains(&n);
+        let few = |n: u64| (2..=MAX_PATHS).contains(&n);
         if !Numbering::ball_larus(&dag).is_ok_and(|n| few(n.paths())) {
             continue;
         }
@@ -46,7 +46,7 @@ fn set_of(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
     InterestingSet::from_paths(dag, &Numbering::ball_larus(dag).unwrap(), &list).unwrap()
 }
 
-/// Interesting paths must be reported, each as another; returns how many others are reported as one of them.
+/// Checks that interesting paths are recognised, no two as the same one. Returns how many other paths are recognised as interesting.
 fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
     let mut reported = BTreeMap::new();
     for path in interesting {
@@ -62,7 +62,7 @@ fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interestin
     paths.iter().filter(|p| !interesting.contains(*p)).filter(known).count()
 }
 
-/// Those that number any set of paths.
+/// Schemes that can number any set of paths.
 const SCHEMES: [NumberingScheme; 7] = [
     NumberingScheme::Spp,
     NumberingScheme::Mspp,
@@ -80,7 +80,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
         let mut random = Random::new(seed);
         let (dag, paths, mut interesting) = subject(&mut random);
         let mut set = set_of(&dag, &interesting);
-        // In half of the cases the set is one of edges.
+        // In half of the cases, the set is given by edges.
         let marked: Vec<bool> = dag.edge_ids().map(|_| random.chance(70)).collect();
         if let (0, Ok(by_edges)) = (seed % 2, InterestingSet::from_edges(&dag, &marked)) {
             set = by_edges;
@@ -153,7 +153,7 @@ fn pspp_is_ball_larus_when_everything_is_interesting_and_needs_no_more_probes_fo
     }
 }
 
-/// A graph from pairs of letters.
+/// A graph whose edges are given as pairs of letters.
 fn letters(edges: &[&str], entry: char, exit: char) -> Dag {
     let mut names = vec![entry, exit];
     names.extend(edges.iter().flat_map(|e| e.chars()).filter(|c| *c != entry && *c != exit));
@@ -165,7 +165,7 @@ fn letters(edges: &[&str], entry: char, exit: char) -> Dag {
     Dag::new(&graph, &[], Entries::PerEdge)
 }
 
-/// The path of letters, with the names in the order of `letters`.
+/// The path that visits the nodes named by the letters of `word`.
 fn path(dag: &Dag, edges: &[&str], word: &str) -> Path {
     let letters: Vec<char> = word.chars().collect();
     let place = |pair: &[char]| edges.iter().position(|e| e.chars().eq(pair.iter().copied())).unwrap();
@@ -191,7 +191,7 @@ fn figure_3_4_of_the_thesis() {
     for alias in ["sabct", "sbcdt", "sabcdt"] {
         assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), Class::Unknown, "{alias}");
     }
-    // Two other paths have interesting ones' numbers there; other values have no aliases.
+    // With these values, two other paths have the numbers of interesting ones; approximate separation finds values without aliases.
     let approximate =
         number(NumberingScheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
@@ -204,7 +204,7 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     let word = |w: &str| path(&dag, &edges, w);
     let interesting: BTreeSet<Path> = ["sacet", "sbcdt"].map(word).into();
     let set = set_of(&dag, &interesting);
-    // Any values: sacet + sbcdt = sacdt + sbcet, so the other two cannot both lie above both of them.
+    // For any values, sacet + sbcdt = sacdt + sbcet, so the other two sums cannot both exceed both of these.
     for a in -3..4i64 {
         for (b, c, d) in (0..343).map(|i| (i % 7 - 3, i / 7 % 7 - 3, i / 49 - 3)) {
             let (first, second, third, fourth) = (a + c, b + d, a + d, b + c);
@@ -229,7 +229,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
 
 #[test]
 fn figure_3_11_holes_are_filled_by_the_optimum_only() {
-    // In parallel: the graph of figure 3.6 (its 6 numbers leave a hole in 7), and one more path, which fits the hole.
+    // The graph of figure 3.6, whose 6 numbers leave a hole in a span of 7, in parallel with one more path, which fits the hole.
     let edges = ["sa", "sb", "sc", "ad", "bd", "cd", "de", "df", "dg", "et", "ft", "gt", "st"];
     let dag = letters(&edges, 's', 't');
     let words = ["sadft", "sadgt", "sbdet", "sbdgt", "scdet", "scdft", "st"];
@@ -270,9 +270,8 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
     assert!(better >= 30 && closed >= 100, "{better} better than PPP, {closed} in closed form");
 }
 
-/// Whether some labelling gives the paths different numbers below `span`: every assignment of numbers is tried, and
-/// asked whether real (not integer) values give it, by elimination in floating point. Real solutions are a superset of
-/// integer ones: `false` is a proof.
+/// Whether some labelling gives the paths different numbers below `span`. Tries every assignment of numbers, and asks by floating-point
+/// elimination whether real values of the edges give it. Integer solutions are among the real ones, so `false` is a proof.
 fn fits(dag: &Dag, paths: &[Path], span: i64) -> bool {
     let mut numbers = vec![0i64; paths.len()];
     loop {
@@ -385,7 +384,7 @@ fn paths_through_nodes_are_a_closure() {
 }
 
 #[test]
-fn what_cannot_be_done_is_named() {
+fn errors_say_what_is_impossible() {
     let diamonds: Vec<(Node, Node)> = (0..30).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
     let dag = Dag::new(&Graph::new(31, Node(0), Node(30), diamonds).unwrap(), &[], Entries::PerEdge);
     let all = Numbering::ball_larus(&dag).unwrap();

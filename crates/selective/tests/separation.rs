@@ -1,4 +1,4 @@
-//! Separation of interesting paths with one register: the thesis's figure 3.5, and random graphs against all values of a small range.
+//! Separation of interesting paths with one register: figure 3.5 of the thesis, and random graphs against all values of a small range.
 
 use trodden_flow::dag::Entries;
 use trodden_flow::interesting::NumberAliases;
@@ -9,7 +9,7 @@ use trodden_selective::{InterestingSet, NumberOptions, number, preferential};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// Figure 3.5: s, a, b, c, d, e, t; of interest are sacet and sbcdt.
+/// Figure 3.5: nodes s, a, b, c, d, e, t; the interesting paths are sacet and sbcdt.
 fn figure() -> (Dag, Numbering, Vec<Vec<DagEdgeId>>) {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)].map(|(a, b)| (Node(a), Node(b)));
     let dag = Dag::new(&Graph::new(7, Node(0), Node(6), edges.to_vec()).unwrap(), &[], Entries::PerEdge);
@@ -36,7 +36,7 @@ fn figure_3_5_has_no_threshold_but_numbers_without_aliases() {
     assert_eq!(aliases(&dag, &set, &[1.0; 8]), 0);
 }
 
-/// Whether the weighted paths take each edge equally often.
+/// Whether both sets of weighted paths take each edge equally often.
 fn balances(dag: &Dag, a: &[(Vec<DagEdgeId>, i64)], b: &[(Vec<DagEdgeId>, i64)]) -> bool {
     let taken = |paths: &[(Vec<DagEdgeId>, i64)]| {
         let mut count = vec![0; dag.edges().len()];
@@ -111,7 +111,7 @@ fn approximate_numbers_have_few_aliases() {
         let first = by(&preferential(&dag, &paths, 16).unwrap().values).unwrap();
         let found = aliases(&dag, &set, &vec![1.0; dag.edges().len()]);
         assert!(found <= first, "seed {seed}: {found} aliases, {first} of preferential numbering");
-        // All values from -1 to 1.
+        // All assignments of values from -1 to 1.
         let count = dag.edges().len().min(10) as u32;
         let value = |n: u32, e: u32| i64::from(if e < count { n / 3u32.pow(e) % 3 } else { 1 }) - 1;
         let small = (0..3u32.pow(count)).map(|n| (0..dag.edges().len() as u32).map(|e| value(n, e)).collect::<Vec<_>>());

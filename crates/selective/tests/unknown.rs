@@ -1,5 +1,5 @@
 //! Known paths recognised by preferential numbering (thesis, section 3.5.1) against those recognised by their region: on random walks
-//! through random graphs both list the same untested paths, as often as a plan of all paths counts them.
+//! through random graphs, both count the same untested paths, as often as a plan of all paths does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
@@ -29,7 +29,7 @@ fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     Some(walk)
 }
 
-/// What a plan of all paths counts.
+/// The counts of a plan of all paths.
 fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
     let mut counts = Counts::new();
     for walk in walks {
@@ -49,10 +49,10 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
     counts
 }
 
-/// What a program counts; a path's number is in the bits of the mask.
+/// The counts of a program. A path's number is in the bits of `mask`.
 fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
     let mut counts = Counts::new();
-    let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
+    let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
         machine.enter(program);
         let mut at = program.graph().entry();
@@ -67,7 +67,7 @@ fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], m
 }
 
 #[test]
-fn both_list_the_same_untested_paths() {
+fn regions_and_preferential_numbers_count_the_same_untested_paths() {
     let (mut graphs, mut untested, mut out_of_range, mut other_path) = (0, 0, 0u64, 0u64);
     for seed in 0..20_000 {
         let mut random = Random::new(seed ^ 0x99f0_11aa);
@@ -105,7 +105,7 @@ fn both_list_the_same_untested_paths() {
         assert_eq!(counted(&program, &ids, &walks, mask), expected, "seed {seed}");
         verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         untested += expected.len();
-        // The two ways in which an untested path is noticed.
+        // An untested path is recognised in one of two ways.
         for id in expected.keys() {
             let path = plan.numbering.path(&plan.dag, *id).unwrap();
             let sum = path.iter().map(|edge| own.probes.increment(*edge)).fold(0i64, i64::wrapping_add);

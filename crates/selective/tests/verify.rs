@@ -1,4 +1,4 @@
-//! The verifier verified: against brute force, on labellings that hold and on such that were spoilt.
+//! Tests of the verifier of labellings: against brute force, on correct and on damaged labellings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -10,7 +10,7 @@ use trodden_selective::{Budget, Class, NumberOptions, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// Nothing is enumerated.
+/// A budget without enumeration.
 const SEARCH: VerifyBudget = VerifyBudget { paths: 0, states: 1_000_000, samples: 1_000 };
 
 fn subject(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numbering, InterestingSet) {
@@ -40,7 +40,7 @@ fn search_and_enumeration_and_brute_force_agree() {
         let (dag, all, set) = subject(&mut random, 9, 20, 300);
         let scheme = random.pick(&NumberingScheme::ALL);
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
-        // Without a search, approximate numbers have aliases.
+        // Unless they are improved, approximate numbers have aliases.
         let budget = Budget { steps: if random.chance(70) { 0 } else { 1 << 20 }, ..Budget::default() };
         let labelling = number(scheme, &dag, &weights, &set, &NumberOptions { budget, ..NumberOptions::default() }).unwrap();
         let region = |p: &[DagEdgeId], ids: &BTreeSet<u64>| match scheme {
@@ -74,7 +74,7 @@ fn search_and_enumeration_and_brute_force_agree() {
     assert!(unsound >= 300 && clean >= 1_000, "{unsound} unsound, {clean} clean");
 }
 
-/// Each node leads to the next, and to one of the two behind that.
+/// Each node has an edge to the next one, and one to the next but one or the one after that.
 fn chain(random: &mut Random, nodes: u32) -> Dag {
     let skip = |n: u32, random: &mut Random| Node((n + 2 + random.below(2) as u32).min(nodes - 1));
     let edges = (0..nodes - 1).flat_map(|n| [(Node(n), Node(n + 1)), (Node(n), skip(n, random))]).collect();
@@ -104,7 +104,7 @@ fn graphs_with_billions_of_paths_are_verified_exactly() {
 }
 
 #[test]
-fn beyond_the_budget_paths_are_drawn_and_that_is_said() {
+fn paths_are_sampled_beyond_the_budget_and_the_verdict_says_so() {
     let diamonds: Vec<(Node, Node)> = (0..40).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
     let dag = Dag::new(&Graph::new(41, Node(0), Node(40), diamonds).unwrap(), &[], Entries::PerEdge);
     let all = Numbering::ball_larus(&dag).unwrap();
@@ -114,9 +114,9 @@ fn beyond_the_budget_paths_are_drawn_and_that_is_said() {
     let verdict = verify(&dag, &set, &labelling, &little);
     assert_eq!(verdict.method, VerifyMethod::Sampled(2_000));
     assert!(!verdict.is_proof() && matches!(verdict.validity, VerifyFinding::Fails(..)), "{verdict:?}");
-    // Half of the drawn paths are of all; most of them are taken for an interesting one.
+    // Half of the samples are drawn from all paths, most of which are recognised as an interesting one.
     assert!(matches!(verdict.aliases, NumberAliases::Drawn { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
-    // With a larger budget the same is counted, path by sum.
+    // With a larger budget, they are counted exactly, by sums.
     let verdict = verify(&dag, &set, &labelling, &SEARCH);
     let NumberAliases::Exactly(aliases) = verdict.aliases else { panic!("{verdict:?}") };
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");

@@ -143,7 +143,7 @@ fn what_copies_would_not_do_alike_is_refused() {
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "does `abort` at a match");
     refused(
         place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
-        "--weights is for copies that count all paths",
+        "--weights applies to copies that count all paths",
     );
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
     // The variable decides, as it does for the program itself.
@@ -212,9 +212,9 @@ fn copies_of_interesting_paths_refuse_what_they_cannot_share() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     make("--scheme ppp");
-    refused("record --copies 2 -- ./chosen", "uses another scheme: make it without --scheme");
+    refused("record --copies 2 -- ./chosen", "uses another scheme: build it without --scheme");
     make("");
-    refused("record --copies 2 --weights x -- ./chosen", "--weights is for copies that count all paths");
+    refused("record --copies 2 --weights x -- ./chosen", "--weights applies to copies that count all paths");
     refused("record --copies 2 --divide edges -- ./chosen", "--interesting, which copies cannot share: record it with --copies alone");
     refused("fleet copies ./chosen -k 2 -o parts", "--interesting, which copies cannot share");
 }

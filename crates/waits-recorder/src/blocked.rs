@@ -1,20 +1,20 @@
-//! Calls in which a thread sleeps or waits for something outside the recording: their time is neither computation nor explained.
+//! Calls that sleep or wait for something outside the recording. Their time is neither computation nor explained waiting.
 //!
-//! Those that programs make often are recorded if they last: one that returns at once leaves no record.
+//! Calls that programs make often are recorded only if they take long.
 
 use crate::real::{Real, real};
-use crate::signals::hidden;
-use crate::thread::{begin, finish, lasting, outside};
+use crate::signals::without_sampler_signal;
+use crate::thread::{begin, finish, record_if_long, recordable_thread};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
 use trodden_wire::waits::{CallName, kind};
 
 macro_rules! blocking {
     ($($name:ident $kind:ident ($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
-        /// Blocks.
+        /// Blocks the calling thread.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -23,7 +23,7 @@ macro_rules! blocking {
     )* };
 }
 
-/// What a call that blocks returns, in 64 bits.
+/// The result of a call that blocks, as 64 bits.
 trait BlockedResult {
     fn word(self) -> u64;
 }
@@ -38,13 +38,13 @@ macro_rules! results {
 }
 results! { c_int c_uint isize }
 
-/// A call that blocks, with its record.
+/// Makes a call that blocks, and records it.
 #[inline]
 fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
-    let Some(thread) = outside() else { return call() };
+    let Some(thread) = recordable_thread() else { return call() };
     let Some(mut open) = begin(thread, kind, function) else { return call() };
     let result = call();
-    // SAFETY: the thread's own errno, which the record must not change.
+    // SAFETY: errno is the thread's own. The record must not change it.
     let error = unsafe { *libc::__errno_location() };
     open.record().object = result.word();
     finish(thread, open);
@@ -53,19 +53,19 @@ fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl Fn
     result
 }
 
-/// Calls that wait for a signal of a set.
+/// Wrappers of calls that wait for a signal of a set.
 macro_rules! awaited_signals {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         /// Waits for a signal.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signals: *const sigset_t, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             // SAFETY: by the caller's contract.
             let signals = unsafe { signals.as_ref() };
-            hidden(signals, |signals| {
+            without_sampler_signal(signals, |signals| {
                 blocked(kind::BLOCKED, CallName::$name, || {
                     real!(REAL, fn(*const sigset_t, $($type),*) -> c_int, signals, $($argument),*)
                 })
@@ -80,25 +80,25 @@ awaited_signals! {
     sigtimedwait(information: *mut c_void, timeout: *const timespec);
 }
 
-macro_rules! lasting {
+macro_rules! record_if_long {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Blocks, or not.
+        /// May block the calling thread.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> isize {
             static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn($($type),*) -> isize, $($argument),*);
-            match outside() {
-                Some(thread) => lasting(thread, kind::BLOCKED, CallName::$name, call),
+            match recordable_thread() {
+                Some(thread) => record_if_long(thread, kind::BLOCKED, CallName::$name, call),
                 None => call(),
             }
         }
     )* };
 }
 
-lasting! {
+record_if_long! {
     read(file: c_int, buffer: *mut c_void, size: usize);
     readv(file: c_int, parts: *const c_void, count: c_int);
     write(file: c_int, buffer: *const c_void, size: usize);

@@ -1,13 +1,13 @@
-//! Threads of C11: the C library implements them beside POSIX threads, not by them, so they have wrappers of their own.
+//! C11 threads. The C library does not implement them by calls of POSIX thread functions, so they need wrappers of their own.
 
 use crate::contention;
-use crate::pthread::{Object, begun, joined, locks, made, unlocks, waiting, wake, waking};
+use crate::pthread::{Object, create_thread, join_thread, locks, record_wait, record_wake, start_thread, unlocks, wake};
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
 use trodden_wire::waits::{CallName, kind};
 
-/// The value of `thrd_busy`, by which `mtx_trylock` says that another thread has the mutex.
+/// The value of `thrd_busy`, which `mtx_trylock` returns if another thread has the mutex.
 const THRD_BUSY: c_int = 1;
 
 locks! {
@@ -19,15 +19,15 @@ unlocks! { mtx_unlock }
 
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Waits for a condition variable, which releases the mutex: threads that wait for that are let go on.
+        /// Waits for a condition variable. This releases the mutex, and lets threads continue that wait for it.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            waiting(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
-                contention::during(mutex as usize, || {
+            record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
+                contention::waiting_during(mutex as usize, || {
                     real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
@@ -44,7 +44,7 @@ macro_rules! wakes {
         /// Wakes one waiter, or all.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -60,28 +60,28 @@ wakes! {
 type Routine = extern "C" fn(*mut c_void) -> c_int;
 
 extern "C" fn run(start: *mut c_void) -> c_int {
-    let (routine, argument) = begun::<Routine>(start);
+    let (routine, argument) = start_thread::<Routine>(start);
     routine(argument)
 }
 
-/// Makes a thread.
+/// Creates a thread.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, argument: *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"thrd_create");
     let create =
         |routine: Routine, argument: *mut c_void| real!(REAL, fn(*mut pthread_t, Routine, *mut c_void) -> c_int, handle, routine, argument);
-    made(CallName::thrd_create, handle, core::ptr::null(), (routine, run), argument, create)
+    create_thread(CallName::thrd_create, handle, core::ptr::null(), (routine, run), argument, create)
 }
 
-/// Waits for a thread's end.
+/// Waits until a thread ends.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_join(handle: pthread_t, result: *mut c_int) -> c_int {
     static REAL: Real = Real::new(c"thrd_join");
-    joined(CallName::thrd_join, handle, || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result))
+    join_thread(CallName::thrd_join, handle, || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result))
 }

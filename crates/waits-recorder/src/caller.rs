@@ -1,8 +1,8 @@
-//! Who calls: the program, or an MPI library that makes threads and processes for itself.
+//! Tells calls by the program from calls by an MPI library, which creates threads and processes for itself.
 
 use crate::images;
 
-/// Names of libraries that make threads for MPI itself.
+/// Prefixes of the names of MPI libraries and of their components.
 const LIBRARIES: [&[u8]; 14] = [
     b"libmpi",
     b"libopen-",
@@ -20,8 +20,8 @@ const LIBRARIES: [&[u8]; 14] = [
     b"libhwloc",
 ];
 
-/// Whether the function at an address belongs to the program, not to an MPI library.
-pub fn is_programs(address: usize) -> bool {
+/// Whether the code at an address is part of the program, and not of an MPI library.
+pub fn is_program_code(address: usize) -> bool {
     let is_library = |name: &[u8]| LIBRARIES.iter().any(|library| name.starts_with(library));
     !images::any(|info| images::segment_at(info, address).is_some() && is_library(images::file_name(info)))
 }

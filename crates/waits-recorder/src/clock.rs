@@ -1,6 +1,6 @@
-//! Time: ticks of the time-stamp counter where it is constant, else nanoseconds of the monotonic clock.
+//! Time: ticks of the time-stamp counter if its rate is constant, or else nanoseconds of the monotonic clock.
 //!
-//! A read of the counter takes about 8 ns, a read of the clock 25 ns, and a call needs two.
+//! Reading the counter takes about 8 ns and reading the clock 25 ns; each recorded call needs two readings.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,7 +9,7 @@ const COUNTER: u8 = 1;
 const CLOCK: u8 = 2;
 static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Now, in ticks.
+/// The current time, in ticks.
 #[inline]
 pub fn now() -> u64 {
     match SOURCE.load(Ordering::Relaxed) {
@@ -24,13 +24,13 @@ pub fn now() -> u64 {
     }
 }
 
-/// Whether ticks are those of the counter.
+/// Whether ticks are those of the time-stamp counter.
 pub fn is_counter() -> bool {
     now();
     SOURCE.load(Ordering::Relaxed) == COUNTER
 }
 
-/// The monotonic clock, ns.
+/// Time of the monotonic clock, in ns.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
@@ -40,21 +40,21 @@ pub fn real_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// Processor time of the calling thread, ns.
+/// Processor time of the calling thread, in ns.
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How often the calling thread has given up its processor to wait for something.
+/// How often the calling thread has voluntarily given up its processor.
 pub fn sleeps() -> i64 {
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     // SAFETY: `usage` is writable.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     usage.ru_nvcsw
 }
 
-/// Ticks and the monotonic clock at the same time, as near as three tries come.
+/// Ticks and monotonic clock at the same moment: the best of three tries.
 pub fn anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {
@@ -77,7 +77,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 #[cfg(target_arch = "x86_64")]
 fn has_constant_counter() -> bool {
     use core::arch::x86_64::__cpuid;
-    // Leaf 0x80000007, bit 8 of edx: the rate is constant in all states.
+    // Leaf 0x80000007, bit 8 of edx: invariant counter, whose rate is constant in all power states.
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
 }
 

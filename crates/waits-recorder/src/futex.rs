@@ -1,12 +1,11 @@
-//! `syscall`: Rust's `std::sync` and others reach futexes by it.
+//! The C function `syscall`, by which Rust's `std::sync` and others use futexes. Other system calls are passed through.
 //!
-//! All other system calls pass through. The function is variadic in C; on x86-64 and AArch64 its arguments are passed as those of a
-//! function of seven integers.
+//! The function is variadic in C. On x86-64 and AArch64, its arguments are passed like those of a function with seven integers.
 
 use crate::process::fork;
 use crate::real::{Real, real};
 use crate::restrictions;
-use crate::thread::{begin, finish, outside, unrecorded};
+use crate::thread::{begin, finish, recordable_thread, run_unrecorded};
 use core::ffi::c_long;
 use trodden_wire::waits::{CallName, kind};
 
@@ -14,7 +13,7 @@ const WAIT: usize = 0;
 const WAKE: usize = 1;
 const WAIT_BITSET: usize = 9;
 const WAKE_BITSET: usize = 10;
-/// The operation without its flags.
+/// The mask of the operation without its flags.
 const OPERATION: usize = 0x7f;
 
 static REAL: Real = Real::new(c"syscall");
@@ -23,10 +22,10 @@ fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
     real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f)
 }
 
-/// A system call.
+/// Makes a system call.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
     let call = || system_call(number, [a, b, c, d, e, f]);
@@ -40,22 +39,22 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
         WAKE | WAKE_BITSET => kind::FUTEX_WAKE,
         _ => return call(),
     };
-    let Some(thread) = outside() else { return call() };
+    let Some(thread) = recordable_thread() else { return call() };
     let Some(mut open) = begin(thread, kind, CallName::futex) else { return call() };
     let record = open.record();
     record.object = a as u64;
     if kind == kind::FUTEX_WAKE {
-        // Complete before the woken thread goes on.
+        // The record is complete before the woken thread continues.
         record.amount = c as u64;
         finish(thread, open);
-        return unrecorded(thread, call);
+        return run_unrecorded(thread, call);
     }
     let result = call();
-    // SAFETY: reads the thread's own errno.
+    // SAFETY: errno is the thread's own.
     let error = unsafe { *libc::__errno_location() };
     open.record().amount = if result == -1 { error as u64 } else { 0 };
     finish(thread, open);
-    // SAFETY: what is done above may change it.
+    // SAFETY: as above. Recording may have changed it.
     unsafe { *libc::__errno_location() = error };
     result
 }

@@ -1,11 +1,11 @@
-//! Slots for handles, which stay where they are: tables of what is known of each lie beside them. Any thread may use them at any time.
+//! A lock-free hash table that gives each handle a fixed slot, for tables of information about handles. Any thread may use it at any time.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A table of handles by their hashes; each is tried from its own place on. `SLOTS` is a power of two.
+/// Handles by their hashes, with linear probing. `SLOTS` must be a power of two.
 pub struct Handles<const SLOTS: usize> {
     slots: [AtomicUsize; SLOTS],
-    /// Bits at the lower end in which handles do not differ.
+    /// Number of low bits that are the same in all handles.
     equal_bits: u32,
 }
 
@@ -14,13 +14,13 @@ impl<const SLOTS: usize> Handles<SLOTS> {
         Handles { slots: [const { AtomicUsize::new(0) }; SLOTS], equal_bits }
     }
 
-    /// The slot of a handle.
+    /// The slot of a handle, if it has one.
     pub fn find(&self, handle: usize) -> Option<usize> {
         let slot = self.probes(handle).find(|slot| [handle, 0].contains(&self.slots[*slot].load(Ordering::Acquire)))?;
         (self.slots[slot].load(Ordering::Acquire) == handle).then_some(slot)
     }
 
-    /// The slot of a handle, from now on if it had none; none if there is no room.
+    /// The slot of a handle, which is added if necessary; `None` if the table is full.
     pub fn find_or_add(&self, handle: usize) -> Option<usize> {
         self.probes(handle).find(|slot| {
             let found = self.slots[*slot].load(Ordering::Acquire);

@@ -1,13 +1,13 @@
-//! The images that are loaded into the process.
+//! The images (executable and libraries) that are loaded into the process.
 
 use crate::output::page_size;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use libc::dl_phdr_info;
 
-/// Shows images to `is_it` until it says yes; whether it did.
+/// Calls `is_it` for images until it returns true. Returns whether it did.
 pub fn any(mut is_it: impl FnMut(&dl_phdr_info) -> bool) -> bool {
-    // SAFETY: the callback gets what is borrowed here.
+    // SAFETY: the callback has the type of the closure whose address is passed.
     unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_it)), (&raw mut is_it).cast()) != 0 }
 }
 
@@ -15,7 +15,7 @@ type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c
 
 fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
     unsafe extern "C" fn show<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_it: *mut c_void) -> c_int {
-        // SAFETY: the linker's own record, and what `any` has passed.
+        // SAFETY: the linker passes a valid record, and the closure from `any`.
         unsafe { (*is_it.cast::<F>())(&*info) }.into()
     }
     show::<F>
@@ -23,12 +23,12 @@ fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
 
 /// The last part of an image's path.
 pub fn file_name(info: &dl_phdr_info) -> &[u8] {
-    // SAFETY: the linker's own string.
+    // SAFETY: the name is a C string of the linker.
     let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
-/// Bytes of the address space that this library's image takes.
+/// Size of this library's image in the address space, in bytes.
 pub fn own_size() -> usize {
     let mut size = 0;
     any(|info| {
@@ -42,7 +42,7 @@ pub fn own_size() -> usize {
     size
 }
 
-/// The loaded segment of an image in which an address lies.
+/// The loaded segment of an image that contains an address.
 pub fn segment_at(info: &dl_phdr_info, address: usize) -> Option<Range<usize>> {
     segments(info).find(|range| range.contains(&address))
 }
@@ -50,7 +50,7 @@ pub fn segment_at(info: &dl_phdr_info, address: usize) -> Option<Range<usize>> {
 /// The loaded segments of an image.
 fn segments(info: &dl_phdr_info) -> impl Iterator<Item = Range<usize>> {
     let range = |index: usize| {
-        // SAFETY: the record says how many there are.
+        // SAFETY: the index is less than the number of headers.
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         let start = (info.dlpi_addr + header.p_vaddr) as usize;
         (header.p_type == libc::PT_LOAD).then(|| start..start + header.p_memsz as usize)

@@ -1,4 +1,4 @@
-//! The limit of the address space (RLIMIT_AS) that a program sets itself: the kernel's is larger by what this library maps.
+//! The limit of the address space (RLIMIT_AS) that a program sets for itself. The kernel's limit is higher by what this library maps.
 
 use crate::lock::Lock;
 use core::ffi::c_int;
@@ -6,26 +6,27 @@ use core::ptr::null;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::rlimit;
 
-/// By how much the kernel's limit of the address space is larger than the program's.
+/// By how much the kernel's limit exceeds the program's.
 struct Allowance {
-    /// What this library has mapped.
+    /// For the soft limit: the bytes that this library has mapped.
     soft: u64,
-    /// What it may map: the maximum of a limit cannot be raised later. 0: the program has set no limit.
+    /// For the hard limit, which cannot be raised later: the bytes that this library may map. 0 if the program has not set a limit.
     hard: u64,
 }
 
 static ALLOWANCE: Lock<Allowance> = Lock::new(Allowance { soft: 0, hard: 0 });
 /// Whether the program has set a limit.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
-/// What this library maps at most, in bytes, once the program has set a limit.
+/// Maximum number of bytes that this library maps once the program has set a limit.
 const MAX_MAPPED: u64 = 1 << 30;
 
-/// Whether the process began with a limit of its address space: no part of it is this library's.
+/// Whether the process started with a limited address space. Such a limit includes no allowance for this library.
 pub fn began_limited() -> bool {
     !IS_LIMITED.load(Ordering::Acquire) && kernels_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
 }
 
-/// This library is to map `bytes` more, or has less: the program's limit stays what it is. False if there is no room.
+/// Raises the kernel's limit by the `bytes` that this library is about to map, or lowers it if negative, so that the program's limit
+/// stays the same. Returns false if there is no room.
 pub fn adjust(bytes: i64) -> bool {
     if !IS_LIMITED.load(Ordering::Acquire) {
         return true;
@@ -44,40 +45,40 @@ pub fn adjust(bytes: i64) -> bool {
     })
 }
 
-/// In a forked child another thread of the parent may have been changing the limit.
+/// Continues in a forked child. Another thread of the parent may have held the lock.
 pub fn begin_child() {
     ALLOWANCE.keep_in_child();
 }
 
-/// Sets the limit of the address space as the kernel has it, or asks for it. Gives the one before, or the error's number.
+/// Sets or queries the kernel's limit of the address space. Returns the previous limit, or the error number.
 fn kernels_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
     let mut old = rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.as_ref().map_or(null(), core::ptr::from_ref);
-    // SAFETY: a limit or null, and a limit that is written.
+    // SAFETY: a valid limit or null, and a writable limit.
     let result = unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, new, &raw mut old) };
-    // SAFETY: the thread's own errno.
+    // SAFETY: errno is the thread's own.
     if result == 0 { Ok(old) } else { Err(unsafe { *libc::__errno_location() }) }
 }
 
-/// Sets the limit of the address space as the program sees it, or asks for it. `mapped`: what this library has mapped. Gives the limit
-/// before, or the error's number.
+/// Sets or queries the limit of the address space that the program sees. `mapped`: bytes that this library has mapped. Returns the
+/// previous limit, or the error number.
 pub fn programs_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
     let less = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_sub(by) };
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
     ALLOWANCE.with(|allowance| {
-        let begun = match allowance.hard {
+        let next_allowance = match allowance.hard {
             0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED },
             _ => Allowance { ..*allowance },
         };
-        // A limit that is larger than its maximum is refused.
+        // The kernel refuses a soft limit above the hard limit; make sure that this stays so.
         let raised = |new: rlimit| rlimit {
-            rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, begun.soft) },
-            rlim_max: more(new.rlim_max, begun.hard),
+            rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, next_allowance.soft) },
+            rlim_max: more(new.rlim_max, next_allowance.hard),
         };
         let old = kernels_limit(new.map(raised))?;
         let seen = rlimit { rlim_cur: less(old.rlim_cur, allowance.soft), rlim_max: less(old.rlim_max, allowance.hard) };
         if new.is_some() {
-            *allowance = begun;
+            *allowance = next_allowance;
             IS_LIMITED.store(true, Ordering::Release);
         }
         Ok(seen)

@@ -1,11 +1,10 @@
-//! A lock for what all threads of the process share.
+//! A lock for data that all threads of the process share.
 //!
-//! All signals are blocked while it is held: a handler of the program could leave by a jump, be a cancellation, or come back here.
-//!
-//! A thread that finds it held sleeps until it is released. One that yielded its processor instead would lose it to other programs for
-//! a whole time slice where these want it, milliseconds for a lock that is held for microseconds.
+//! All signals are blocked while it is held, because a handler of the program could jump out, cancel the thread, or use this library. A
+//! thread that finds the lock held sleeps until it is released. If it yielded its processor instead, other programs could take it for a
+//! whole time slice, which is milliseconds for a lock that is held for microseconds.
 
-use crate::output::keeping_errno;
+use crate::output::preserving_errno;
 use core::cell::UnsafeCell;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -13,9 +12,9 @@ use syscalls::Sysno;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and a thread may sleep until it is free.
+/// Held, and other threads may sleep until it is free.
 const AWAITED: u32 = 2;
-/// Attempts before a thread sleeps: about a microsecond.
+/// Number of attempts before a thread sleeps, about a microsecond.
 const ATTEMPTS: u32 = 32;
 
 /// A value, and the lock that guards it.
@@ -24,7 +23,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one thread at a time uses the value.
+// SAFETY: the lock admits one thread at a time to the value.
 unsafe impl<T> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -32,7 +31,7 @@ impl<T> Lock<T> {
         Lock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Does `work` with the value. Leaves errno alone.
+    /// Runs `work` with the value. Preserves errno.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         without_signals(|| {
             self.acquire();
@@ -52,16 +51,16 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
-        // Others may sleep, too: it stays awaited until it is free.
+        // Other threads may sleep, too, so the lock stays marked as awaited while it is held.
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
             futex(&self.state, libc::FUTEX_WAIT, AWAITED);
         }
     }
 
-    /// Replaces the value in a forked child, which has no other thread: a holder in the parent does not exist here, and its change may
-    /// be half done.
+    /// Replaces the value in a forked child and frees the lock. The thread that held it in the parent does not exist in the child, and
+    /// may have been in the middle of a change. Returns the old value.
     pub fn begin_child(&self, value: T) -> T {
-        // SAFETY: no other thread uses the value.
+        // SAFETY: a forked child has no other thread.
         let parents = core::mem::replace(unsafe { &mut *self.value.get() }, value);
         self.state.store(FREE, Ordering::Release);
         parents
@@ -69,28 +68,28 @@ impl<T> Lock<T> {
 }
 
 impl<T> Lock<T> {
-    /// Keeps the value in a forked child: see [`Lock::begin_child`].
+    /// Frees the lock in a forked child without replacing the value; see [`Lock::begin_child`].
     pub fn keep_in_child(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 }
 
-/// Sleeps while a word has this value, or wakes so many threads that sleep.
+/// Sleeps while a word has this value, or wakes this many threads that sleep.
 #[cold]
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // Not by the C library's `syscall`, which this library records.
-    // SAFETY: the word lives as long as the lock, and no time is given.
+    // Bypasses the C library's `syscall`, which this library records.
+    // SAFETY: the word lives as long as the lock, and there is no timeout.
     unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }
 
-/// Gives the processor to another thread, for which this one waits. After some tries by sleeping: the other one may have a lower priority,
-/// so that it does not run while this one is ready to.
-pub fn give_way(tries: &mut u32) {
+/// Lets another thread run, for which this one waits. After some tries it sleeps, since the other thread may have a lower priority and
+/// would not run as long as this one is ready to.
+pub fn yield_or_sleep(tries: &mut u32) {
     const MAX_YIELDS: u32 = 64;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
     *tries += 1;
-    // SAFETY: system calls without effects on memory, the second one with a time to read.
+    // SAFETY: neither system call writes memory, and the second one reads a valid time.
     unsafe {
         if *tries < MAX_YIELDS {
             libc::sched_yield();
@@ -101,9 +100,9 @@ pub fn give_way(tries: &mut u32) {
     }
 }
 
-/// Runs `work` with all signals blocked, the C library's own included. Leaves errno alone.
+/// Runs `work` with all signals blocked, including those that the C library uses. Preserves errno.
 pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
-    keeping_errno(|| {
+    preserving_errno(|| {
         let (all, mut before) = (u64::MAX, 0u64);
         set_mask(&raw const all, &raw mut before);
         let result = work();
@@ -113,6 +112,6 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 }
 
 fn set_mask(new: *const u64, old: *mut u64) {
-    // SAFETY: sets of the kernel's size, which the C library's function would change.
+    // SAFETY: sets of the kernel's size. The C library's function would exclude its own signals.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>()) };
 }

@@ -1,4 +1,4 @@
-//! Memory by system calls, since nothing is allocated on the heap.
+//! Memory from the kernel, since this library does not use the heap.
 
 use crate::output::page_size;
 use crate::{images, limits};
@@ -6,20 +6,20 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::c_int;
 
-/// Private memory, until [`release`].
+/// Maps private, zeroed memory, until [`release`].
 pub fn memory<T>(count: usize) -> Option<*mut T> {
     map(count, libc::MAP_PRIVATE)
 }
 
-/// Memory that this process shares with the children it makes.
-pub fn memory_shared<T>() -> Option<*mut T> {
+/// Maps zeroed memory that this process shares with its future children.
+pub fn map_shared<T>() -> Option<*mut T> {
     map(1, libc::MAP_SHARED)
 }
 
-/// Bytes that are mapped by [`memory`].
+/// Number of bytes that are mapped here.
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of the address space that this library takes: its image, and what it has mapped.
+/// Number of bytes of the address space that this library uses: its image, and what it has mapped.
 pub fn mapped() -> u64 {
     MAPPED.load(Ordering::Relaxed) + images::own_size() as u64
 }
@@ -30,7 +30,7 @@ fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
         return None;
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping, zeroed by the kernel.
+    // SAFETY: a new anonymous mapping does not affect other memory.
     let place = unsafe { libc::mmap(null_mut(), size, protection, sharing | libc::MAP_ANONYMOUS, -1, 0) };
     if place == libc::MAP_FAILED {
         limits::adjust(-(size as i64));
@@ -40,10 +40,10 @@ fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
     Some(place.cast())
 }
 
-/// Gives memory of [`memory`] back.
+/// Unmaps private memory.
 pub fn release<T>(place: *mut T, count: usize) {
     let size = page_rounded(count * size_of::<T>());
-    // SAFETY: it was mapped with this size.
+    // SAFETY: it was mapped here with this size.
     unsafe { libc::munmap(place.cast(), size) };
     MAPPED.fetch_sub(size as u64, Ordering::Relaxed);
     limits::adjust(-(size as i64));

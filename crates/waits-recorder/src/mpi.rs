@@ -1,8 +1,7 @@
 //! MPI: wrappers of a table of functions, for Open MPI and MPICH at once.
 //!
-//! Both libraries take the same arguments in the same registers, and differ in handles (addresses or 32-bit numbers), constants, and
-//! where a
-//! status has source and tag. So every argument is passed on as it came, and `implementation.rs` knows the differences.
+//! Both libraries take the same arguments in the same registers. They differ in handles (addresses or 32-bit numbers), in constants, and
+//! in the layout of a status. So arguments are passed on unchanged, and `implementation.rs` knows the differences.
 
 mod behaviour;
 mod call;
@@ -14,12 +13,12 @@ mod requests;
 mod table;
 mod windows;
 
-/// Makes wrappers of the rows of the table.
+/// Defines wrappers of the functions in the table.
 macro_rules! wrappers {
     ($($name:ident $profiled:ident [$($argument:ident)*] $behaviour:ident($($parameter:expr),*);)*) => { $(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: usize),*) -> i32 {
-            // SAFETY: the same function.
+            // SAFETY: the profiled function has the same contract.
             unsafe { $profiled($($argument),*) }
         }
         #[unsafe(no_mangle)]
@@ -40,9 +39,9 @@ macro_rules! wrappers {
 }
 use wrappers;
 
-/// Arguments, and zeros behind them.
-fn padded<const N: usize>(given: [usize; N]) -> [usize; call::MOST_ARGUMENTS] {
-    let mut all = [0; call::MOST_ARGUMENTS];
+/// The arguments, padded with zeros.
+fn padded<const N: usize>(given: [usize; N]) -> [usize; call::MAX_ARGUMENTS] {
+    let mut all = [0; call::MAX_ARGUMENTS];
     all[..N].copy_from_slice(&given);
     all
 }

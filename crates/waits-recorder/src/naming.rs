@@ -1,29 +1,29 @@
-//! How the files of a recording are named, and the processes in them.
+//! Names of a recording's files, and of the processes in them.
 
 use crate::output::Path;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
-/// Names the folder.
+/// The environment variable that names the folder.
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
-/// Ticks when the recording began: with the process's number, its name.
+/// Ticks when recording began. With the process ID, it identifies the process.
 pub static START: AtomicU64 = AtomicU64::new(0);
-/// Number and start of the process that made the files; 0: none has. Forked children write to them, too.
+/// ID and start of the process that created the files; 0 if there are none. Its forked children write to them, too.
 pub static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Whether the environment names a folder.
 pub fn names_folder() -> bool {
-    // SAFETY: a C string, and the environment's own.
+    // SAFETY: the name is a C string, and so is the value.
     unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
 }
 
-/// Number of this process, and its start.
+/// The ID of this process, and its start.
 pub fn name() -> (u32, u64) {
-    // SAFETY: asks the kernel.
+    // SAFETY: a system call without pointer arguments.
     (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
 }
 
-/// Path of a file: `ending` behind the files' common part.
+/// The path of the file with this ending.
 pub fn path(ending: &[u8]) -> Option<Path> {
     let mut path = stem()?;
     path.add(ending);
@@ -31,13 +31,13 @@ pub fn path(ending: &[u8]) -> Option<Path> {
 }
 
 fn stem() -> Option<Path> {
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string.
     let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
     debug_assert_eq!(OUTPUT_VARIABLE, "TRODDEN_WAITS");
     if folder.is_null() {
         return None;
     }
-    // SAFETY: the environment's strings end with zero.
+    // SAFETY: values of environment variables are C strings.
     let folder = unsafe { core::ffi::CStr::from_ptr(folder) }.to_bytes();
     if folder.is_empty() {
         return None;

@@ -1,44 +1,44 @@
 //! System calls on files, and text of bounded length.
 //!
-//! The C library's functions for files are cancellation points, or are recorded by this library: system calls are made directly.
+//! The C library's file functions are cancellation points, or are recorded by this library, so system calls are made directly.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
-/// Opens a file; -1 where that fails.
+/// Opens a file. Returns -1 if that fails.
 pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
-    /// Recordings name files and hold addresses: they are their owner's.
+    /// Recordings contain file names and addresses, so only their owner may read them.
     const MODE: c_int = 0o600;
-    // SAFETY: a C string.
+    // SAFETY: the caller passes a C string.
     unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, MODE) as c_int }
 }
 
 /// Closes a file.
 pub fn close(file: c_int) {
-    // SAFETY: the caller's own descriptor.
+    // SAFETY: the caller passes its own descriptor.
     unsafe { libc::syscall(libc::SYS_close, file) };
 }
 
 /// Writes to a file.
 pub fn write(file: c_int, bytes: &[u8]) -> isize {
-    // SAFETY: the bytes are readable.
+    // SAFETY: the slice is readable.
     unsafe { libc::syscall(libc::SYS_write, file, bytes.as_ptr(), bytes.len()) as isize }
 }
 
 /// Reads from a file.
 pub fn read(file: c_int, into: &mut [u8]) -> isize {
-    // SAFETY: the bytes are writable.
+    // SAFETY: the slice is writable.
     unsafe { libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len()) as isize }
 }
 
-/// Reads the beginning of an open file; how much that was.
+/// Reads the beginning of an open file. Returns the number of bytes read.
 pub fn read_begin(file: c_int, into: &mut [u8]) -> usize {
-    // SAFETY: the bytes are writable.
+    // SAFETY: the slice is writable.
     let count = unsafe { libc::syscall(libc::SYS_pread64, file, into.as_mut_ptr(), into.len(), 0) };
     count.max(0) as usize
 }
 
-/// Reads the beginning of a file, as much as one call gives; how much that was.
+/// Reads the beginning of a file by a single system call. Returns the number of bytes read.
 pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
     let file = open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
     if file < 0 {
@@ -49,7 +49,7 @@ pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
     count.max(0) as usize
 }
 
-/// The size that files of this process may have, in bytes.
+/// Maximum size of files that this process writes (RLIMIT_FSIZE), in bytes.
 pub fn file_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` is writable.
@@ -57,9 +57,9 @@ pub fn file_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Runs `work` and leaves errno as it was before.
-pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: the thread's own errno.
+/// Runs `work` and preserves errno.
+pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: errno is the thread's own.
     let error = unsafe { *libc::__errno_location() };
     let result = work();
     // SAFETY: as above.
@@ -71,7 +71,7 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
 pub fn page_size() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     if SIZE.load(Ordering::Relaxed) == 0 {
-        // SAFETY: asks the C library, which knows it.
+        // SAFETY: this has no pointer arguments.
         SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
     }
     SIZE.load(Ordering::Relaxed)
@@ -88,12 +88,12 @@ pub type Path = Text<4096>;
 pub type OutputLine = Text<4096>;
 
 impl<const N: usize> Text<N> {
-    /// Nothing.
+    /// Empty text.
     pub const fn new() -> Self {
         Text { bytes: [0; N], length: 0 }
     }
 
-    /// Adds bytes, as far as there is room (one byte is kept for the zero).
+    /// Appends bytes as far as there is room. One byte is kept for the terminating zero.
     pub fn add(&mut self, bytes: &[u8]) -> &mut Self {
         let count = bytes.len().min(N - 1 - self.length);
         self.bytes[self.length..self.length + count].copy_from_slice(&bytes[..count]);
@@ -101,7 +101,7 @@ impl<const N: usize> Text<N> {
         self
     }
 
-    /// Adds a number.
+    /// Appends a number.
     pub fn number(&mut self, mut value: u64) -> &mut Self {
         let mut digits = [0u8; 20];
         let mut at = digits.len();
@@ -116,7 +116,7 @@ impl<const N: usize> Text<N> {
         self.add(&digits[at..])
     }
 
-    /// Nothing is left.
+    /// Removes all text.
     pub fn clear(&mut self) {
         self.bytes[..self.length].fill(0);
         self.length = 0;
@@ -127,12 +127,12 @@ impl<const N: usize> Text<N> {
         self.length + count < N
     }
 
-    /// What was added.
+    /// The text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// As a C string.
+    /// The text as a C string.
     pub fn as_ptr(&self) -> *const libc::c_char {
         self.bytes.as_ptr().cast()
     }

@@ -1,14 +1,14 @@
-//! Files of the recording that the process keeps open.
+//! Files of the recording that stay open.
 //!
-//! A program may close every descriptor, or use this one's number for a file of its own. So the file is recognised by its inode before
-//! each use, and opened again if need be. The number is high, so that the program's own files have the numbers that they have alone.
+//! A program may close any descriptor, or reuse its number for a file of its own. So the file is recognised by its inode before each use,
+//! and reopened if necessary. Its number is high, so that the program's own descriptors have the same numbers as without the recorder.
 
 use crate::output::{self, Path};
 use core::ffi::CStr;
 use libc::c_int;
 
-/// The lowest number that is chosen.
-const LOWEST: c_int = 200;
+/// Minimum number of a descriptor.
+const MIN_DESCRIPTOR: c_int = 200;
 const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
 
 /// An open file.
@@ -22,29 +22,29 @@ impl OwnFile {
     /// No file.
     pub const NONE: OwnFile = OwnFile { descriptor: -1, flags: 0, identity: (0, 0) };
 
-    /// A new file. `flags`: whether it is written at its end.
+    /// Creates a new file. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
         let descriptor = opened(path, flags | libc::O_CREAT | libc::O_EXCL)?;
         Some(OwnFile { descriptor, flags, identity: status(descriptor)?.0 })
     }
 
-    /// A file that exists, to read it; none if only a low number is free.
+    /// Opens an existing file for reading; `None` if no descriptor from [`MIN_DESCRIPTOR`] on is free.
     pub fn existing(path: &CStr) -> Option<OwnFile> {
         let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        // SAFETY: duplicates a descriptor of this function.
-        let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, LOWEST) } };
+        // SAFETY: this duplicates a descriptor of this function.
+        let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) } };
         if low >= 0 {
             output::close(low);
         }
         Some(OwnFile { descriptor, flags: 0, identity: status(descriptor)?.0 })
     }
 
-    /// Whether it is no file.
+    /// Whether this is no file.
     pub fn is_none(&self) -> bool {
         self.identity == (0, 0)
     }
 
-    /// Closes it.
+    /// Closes the file, if the descriptor still is this file's.
     pub fn close(&mut self) {
         if !self.is_none() && status(self.descriptor).is_some_and(|(identity, _)| identity == self.identity) {
             output::close(self.descriptor);
@@ -52,7 +52,7 @@ impl OwnFile {
         *self = OwnFile::NONE;
     }
 
-    /// Its descriptor and size now; none if it is gone. `path`: where it was made.
+    /// The descriptor and the current size; `None` if the file is gone. `path` gives the path where it was created.
     pub fn descriptor(&mut self, path: impl FnOnce() -> Option<Path>) -> Option<(c_int, u64)> {
         if self.is_none() {
             return None;
@@ -76,8 +76,8 @@ fn opened(path: &Path, flags: c_int) -> Option<c_int> {
     if low < 0 {
         return None;
     }
-    // SAFETY: duplicates a descriptor of this function.
-    let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, LOWEST) };
+    // SAFETY: this duplicates a descriptor of this function.
+    let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) };
     if high < 0 {
         return Some(low);
     }
@@ -87,7 +87,7 @@ fn opened(path: &Path, flags: c_int) -> Option<c_int> {
 
 /// Device and inode of an open file, and its size.
 fn status(descriptor: c_int) -> Option<((u64, u64), u64)> {
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: `status` is writable.
     let is_known = descriptor >= 0 && unsafe { libc::fstat(descriptor, &raw mut status) } == 0;

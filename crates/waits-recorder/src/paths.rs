@@ -1,76 +1,77 @@
-//! Where a thread is in its stream of paths, if the program was built to write one (`trodden build --stream`).
+//! The position of a thread in its stream of paths, if the program was built to write one (`trodden build --stream`).
 //!
-//! The program's own code writes the stream; a sample notes how many events the thread has written by then, so that the path it is
-//! executing can be read off the stream. The function that finds a thread's stream is hidden in the executable: its symbol table has it,
-//! unless it was stripped.
+//! The program itself writes the stream. A sample notes how many events the thread has written so far, so that the path that it is
+//! executing can be read off the stream. The function that returns a thread's stream is a hidden symbol of the executable: it is found in
+//! the symbol table, unless that was stripped.
 
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::stream::{CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, ChunkHeader, HEADER_BYTES, STREAM_PLACE_SYMBOL, ThreadStream};
 
-/// Address of the function; 0: the program has no streams.
+/// Address of the function; 0 if the program writes no streams.
 static PLACE: AtomicUsize = AtomicUsize::new(0);
 
-/// Kind of a section that is a symbol table.
+/// The section type SHT_SYMTAB.
 const SYMBOL_TABLE: u32 = 2;
-/// Kind of a file that is loaded anywhere.
-const ANYWHERE: u16 = 3;
+/// The file type ET_DYN of an executable that may be loaded at any address.
+const RELOCATABLE_FILE: u16 = 3;
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 
-/// Finds the function, once for each process.
+/// Finds the function, once in a process.
 pub fn find() {
     let path = c"/proc/self/exe";
-    // SAFETY: a C string.
+    // SAFETY: the path is a C string.
     let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return;
     }
-    // SAFETY: plain data, filled by the call.
+    // SAFETY: all zeros are a valid value.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: the file was just opened.
+    // SAFETY: the file was just opened, and `status` is writable.
     let size = if unsafe { libc::fstat(file, &raw mut status) } == 0 { status.st_size as usize } else { 0 };
-    // SAFETY: a new mapping.
+    // SAFETY: a new mapping does not affect other memory.
     let place = unsafe { libc::mmap(null_mut(), size.max(1), libc::PROT_READ, libc::MAP_PRIVATE, file, 0) };
-    // SAFETY: the file is this function's own; mappings outlive it.
+    // SAFETY: the descriptor is this function's own, and the mapping outlives it.
     unsafe { libc::close(file) };
     if place == libc::MAP_FAILED {
         return;
     }
-    // SAFETY: the mapping has this size; the system refuses to write to a program that runs.
+    // SAFETY: the mapping has this size, and the kernel does not permit writes to a running executable.
     let image = unsafe { core::slice::from_raw_parts(place.cast::<u8>(), size) };
     PLACE.store(address(image).unwrap_or(0), Ordering::Release);
-    // SAFETY: nothing borrows the mapping any more.
+    // SAFETY: the mapping is not borrowed any more.
     unsafe { libc::munmap(place, size.max(1)) };
 }
 
-/// Events that the calling thread has written, plus 1; 0: not known, or it has no stream. May be called in signal handlers.
+/// The number of events that the calling thread has written, plus 1; 0 if it is unknown or the program writes no streams. Safe in signal
+/// handlers.
 pub fn position() -> u64 {
     let place = PLACE.load(Ordering::Acquire);
     if place == 0 {
         return 0;
     }
-    // SAFETY: the program's function of that type, which gives the address of a thread-local variable.
+    // SAFETY: the program's function with this signature, which returns the address of a thread-local variable.
     let stream = unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const ThreadStream>(place)() };
-    // SAFETY: the thread's own; the code that was interrupted may be changing it, but by whole words.
+    // SAFETY: the variable is the thread's own. The interrupted code may be changing it, but only by whole words.
     let cursor = unsafe { (&raw const (*stream).cursor).read_volatile() };
     if cursor == 0 {
         return 1;
     }
     let (chunk, events) = match cursor % CHUNK_BYTES {
         0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
-        // Between the addition that leaves a chunk and the runtime, which finds the next one.
+        // The thread was interrupted after the addition that leaves a chunk, and before the runtime found the next one.
         used if used < HEADER_BYTES => return 0,
         used => (cursor - used, (used - HEADER_BYTES) / 4),
     };
     let header = chunk as *const ChunkHeader;
-    // SAFETY: chunks are mapped as long as their thread writes.
+    // SAFETY: chunks are mapped while their thread writes.
     let (state, sequence) = unsafe { ((&raw const (*header).state).read_volatile(), (&raw const (*header).sequence).read_volatile()) };
     if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }
 }
 
-/// Where the function is in memory, by the symbol table of the executable.
+/// The address of the function in memory, by the symbol table of the executable.
 fn address(image: &[u8]) -> Option<usize> {
     let sections = number(image, 0x28, 8)? as usize;
     let count = number(image, 0x3c, 2)? as usize;
@@ -85,15 +86,15 @@ fn address(image: &[u8]) -> Option<usize> {
     let symbol = (begin..begin + size).step_by(SYMBOL).find(is_wanted)?;
     let value = number(image, symbol + 8, 8)? as usize;
     let entry = number(image, 0x18, 8)? as usize;
-    if number(image, 0x10, 2)? as u16 != ANYWHERE {
+    if number(image, 0x10, 2)? as u16 != RELOCATABLE_FILE {
         return Some(value);
     }
-    // SAFETY: asks for a number.
+    // SAFETY: this has no pointer arguments.
     let loaded = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
     Some(value + loaded.checked_sub(entry)?)
 }
 
-/// A little-endian number of the file.
+/// A little-endian number in the file.
 fn number(image: &[u8], at: usize, size: usize) -> Option<u64> {
     let bytes = image.get(at..at.checked_add(size)?)?;
     Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))

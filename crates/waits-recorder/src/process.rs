@@ -1,48 +1,36 @@
-//! What is recorded once per process: lines of text. A program and its forked children write them into one file, in blocks that are
-//! written whole, so that threads and processes may add to it at any time.
-//!
-//! ```text
-//! trodden-waits 2
-//! process NUMBER START                  begins a block of the process: its number, and ticks when its recording began
-//! parent NUMBER                         host NAME          boot ID            counter 0|1
-//! anchor TICKS MONOTONIC_NS REALTIME_NS
-//! program PATH
-//! mpi openmpi|mpich RANK SIZE           (the end of MPI_Init)
-//! communicator ID local RANKS... [remote RANKS...]   (ranks of MPI_COMM_WORLD; "more" lines follow long ones)
-//! map ...                               (lines of /proc/self/maps that are executable, or writable and shared)
-//! note TEXT
-//! ```
+//! The process file: lines of text about the processes of a recording. A program and its forked children append blocks of lines, each by
+//! a single write, so that threads and processes may append at any time. [`FILE_BEGIN`] has the format.
 
 pub mod fork;
 
-use crate::lock::{Lock, give_way, without_signals};
+use crate::lock::{Lock, without_signals, yield_or_sleep};
 use crate::naming::{FIRST, FOLDER_VARIABLE, START, name, names_folder, path};
 use crate::output::{self, OutputLine, Text};
 use crate::own_file::OwnFile;
 use crate::{chunks, clock, images, limits, memory};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// Whether the process is recorded: one of the following.
+/// Whether the process is recorded; one of the following constants.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const RECORDED: u8 = 1;
 const UNRECORDED: u8 = 2;
 const SEALED: u8 = 3;
-/// What it was before it was [`SEALED`], and the first byte of the folder's name then.
+/// The state before it became [`SEALED`], and the first byte of the folder's name then.
 static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
-/// The file of lines.
+/// The process file.
 static LINES: Lock<OwnFile> = Lock::new(OwnFile::NONE);
-/// What [`add_place`] adds.
+/// The text of [`add_place`].
 static PLACE: Lock<OutputLine> = Lock::new(OutputLine::new());
-/// Images that were mapped when maps were written last.
+/// Number of loads and unloads of images when the maps were last written.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
-/// Whether a recorded process made this one by a fork.
+/// Whether this process was forked by a recorded one.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-/// Whether this process has children.
+/// Whether this process has forked.
 static IS_PARENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is to be recorded: the environment names a folder, and its files are there.
+/// Whether this process is to be recorded: the environment names a folder, and the files could be opened.
 pub fn is_recorded() -> bool {
     match STATE.load(Ordering::Acquire) {
         UNKNOWN => names_folder() && without_signals(open),
@@ -50,35 +38,35 @@ pub fn is_recorded() -> bool {
     }
 }
 
-/// Whether it is recorded already.
+/// Whether recording has already begun.
 pub fn has_begun() -> bool {
     STATE.load(Ordering::Acquire) == RECORDED
 }
 
-/// Whether recording has ended since the process filters its system calls: this library makes none from then on.
+/// Whether recording has ended because the process filters its system calls. This library makes no system calls from then on.
 #[inline]
 pub fn is_sealed() -> bool {
     STATE.load(Ordering::Acquire) == SEALED
 }
 
-/// The process is about to filter its system calls. Ends its recording, and that of programs that it executes.
+/// Ends the recording of the process, and of programs that it executes, because it is about to filter its system calls.
 pub fn seal() {
     if has_begun() {
-        note(b"a process has set a filter of system calls (seccomp): what it calls from then on is not recorded");
+        note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
     SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
     change_folder(0);
 }
 
-/// No filter was set after all.
+/// Continues recording, because no filter was set after all.
 pub fn unseal() {
     change_folder(SEALED_FOLDER.load(Ordering::Relaxed));
     STATE.store(SEALED_FROM.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// Replaces the first byte of the folder's name in the environment: none is named if it is 0.
+/// Replaces the first byte of the folder's name in the environment. If it is 0, the variable is empty.
 fn change_folder(first: u8) {
-    // SAFETY: a C string, and the environment's own, which is writable. Its first byte is there at least.
+    // SAFETY: the name is a C string. The value is writable, and has at least a terminating zero.
     let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
     if !folder.is_null() {
         // SAFETY: as above.
@@ -88,11 +76,11 @@ fn change_folder(first: u8) {
 
 #[cold]
 fn open() -> bool {
-    // Another thread may open them at the same time: the first one does.
+    // If several threads come here at the same time, the first one opens the files.
     if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         let mut tries = 0;
         while STATE.load(Ordering::Acquire) == UNKNOWN {
-            give_way(&mut tries);
+            yield_or_sleep(&mut tries);
         }
         return has_begun();
     }
@@ -110,9 +98,9 @@ fn open() -> bool {
 }
 
 fn make_lines() -> bool {
-    /// Files that may not be larger than this are not begun.
-    const LEAST: u64 = 4096;
-    if output::file_limit() < LEAST {
+    /// Minimum size limit of files; below it, no file is created.
+    const MIN_FILE_LIMIT: u64 = 4096;
+    if output::file_limit() < MIN_FILE_LIMIT {
         return false;
     }
     let (process, start) = name();
@@ -122,10 +110,12 @@ fn make_lines() -> bool {
     file.map(|file| LINES.with(|lines| *lines = file)).is_some()
 }
 
-/// Makes the file of threads.
+/// Creates the file of threads.
 fn begin_threads() -> bool {
     if limits::began_limited() {
-        write_block(b"note a program is not recorded: its address space is limited (RLIMIT_AS, `ulimit -v`), and the recorder needs some");
+        write_block(
+            b"note a program is not recorded, because its address space is limited (RLIMIT_AS, `ulimit -v`) and the recorder needs some",
+        );
         return false;
     }
     let is_open = chunks::open();
@@ -141,7 +131,7 @@ fn begin(is_first: bool) {
         line.add(FILE_BEGIN);
     }
     add_name(&mut line);
-    // SAFETY: asks the kernel.
+    // SAFETY: a system call without pointer arguments.
     line.add(b"parent ").number(unsafe { libc::getppid() } as u64).add(b"\n");
     PLACE.with(|place| {
         if is_first {
@@ -153,7 +143,7 @@ fn begin(is_first: bool) {
     write(line.as_bytes());
 }
 
-/// Where a process runs, and what: the same for all forked children.
+/// Appends where a process runs, and which program. This is the same for all forked children.
 fn add_place(line: &mut OutputLine) {
     line.add(b"host ");
     let mut name = [0u8; 256];
@@ -179,32 +169,32 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())]
 }
 
-/// Adds a block of lines to the file. One for which there is no room is left out.
+/// Appends a block of lines to the file, unless the file size limit leaves no room for it.
 fn write(lines: &[u8]) {
     LINES.with(|file| {
         let Some((file, size)) = file.descriptor(|| path(b".process")) else { return };
-        // A file over its limit is a signal that ends the program.
+        // Exceeding the file size limit would raise a signal that ends the program.
         if size + lines.len() as u64 <= output::file_limit() {
             output::write(file, lines);
         }
     });
 }
 
-/// Adds a line, if the process is recorded.
+/// Appends a line, if the process is recorded.
 pub fn line(line: &OutputLine) {
     if is_recorded() {
         write_block(line.as_bytes());
     }
 }
 
-/// Adds a line in a block of its own.
+/// Appends a block of one line.
 fn write_block(line: &[u8]) {
     let mut block = Text::<{ 4096 + 64 }>::new();
     add_name(&mut block);
     write(block.add(line).add(b"\n").as_bytes());
 }
 
-/// Adds a note for the reader of the report. Stacks of threads may be small.
+/// Appends a note for the reader of the report. Uses little stack, since a thread's stack may be small.
 pub fn note(text: &[u8]) {
     if is_recorded() {
         let mut block = Text::<512>::new();
@@ -213,11 +203,11 @@ pub fn note(text: &[u8]) {
     }
 }
 
-/// Says once in a process, in the report, that the recording has no room.
-pub fn say_full() {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Ordering::Relaxed) {
-        note(b"a process had no room for its recording: what its threads called from then on is missing");
+/// Notes that the recording has no room, once in a process.
+pub fn note_full() {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        note(b"a process had no room for its recording: later calls of its threads are missing");
     }
 }
 
@@ -226,7 +216,7 @@ fn add_anchor<const N: usize>(line: &mut Text<N>) {
     line.add(b"anchor ").number(ticks).add(b" ").number(ns).add(b" ").number(clock::real_ns()).add(b"\n");
 }
 
-/// Adds an anchor, if the process is recorded already.
+/// Appends an anchor, if recording has begun.
 pub fn anchor() {
     if has_begun() {
         let mut line = Text::<256>::new();
@@ -236,13 +226,13 @@ pub fn anchor() {
     }
 }
 
-/// Whether a recorded process made this one by a fork.
+/// Whether this process was forked by a recorded one.
 pub fn is_child() -> bool {
     IS_CHILD.load(Ordering::Acquire)
 }
 
-/// Whether the program is a user's, and not one of the system such as a shell or a launcher, whose children are other programs.
-pub fn is_users() -> bool {
+/// Whether the program is a user's. Children of system programs such as shells and launchers are other programs.
+pub fn is_user_program() -> bool {
     let mut program = [0u8; 2048];
     // SAFETY: the buffer has this size.
     unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
@@ -251,7 +241,7 @@ pub fn is_users() -> bool {
     !folders.iter().any(is_in)
 }
 
-/// A child is about to be made: both have the memory that is shared now.
+/// Prepares for the first fork: the maps list the memory that parent and child share.
 pub fn begin_fork() {
     if !IS_PARENT.swap(true, Ordering::AcqRel) {
         IMAGES.store(0, Ordering::Release);
@@ -259,10 +249,10 @@ pub fn begin_fork() {
     }
 }
 
-/// Adds the executable mappings and those of shared memory, if images were loaded since that was done last.
+/// Appends the executable mappings and those of shared memory, if images were loaded or unloaded since the last time.
 pub fn maps() {
     let mut images = 0u64;
-    // Loads and unloads both count, so that each change is seen.
+    // Loads and unloads are counted separately, so that each change is seen.
     images::any(|info| {
         images = info.dlpi_adds + (info.dlpi_subs << 32);
         true
@@ -281,27 +271,27 @@ pub fn maps() {
     }
 }
 
-/// Says which library waits by system calls of its own, which no function stands for.
+/// Notes which library waits by direct system calls, which cannot be interposed.
 fn note_libraries() {
     static IS_NOTED: AtomicBool = AtomicBool::new(false);
-    // Not by `dlopen`, which waits for the constructor of a library that may wait for this thread.
+    // `dlopen` is no alternative: it waits for constructors, and one of those may wait for this thread.
     let has_openmp = images::any(|info| images::file_name(info).starts_with(b"libgomp."));
     if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
-        note(b"libgomp (OpenMP of GCC) waits by system calls of its own: its waits are not recorded");
+        note(b"libgomp (GCC's OpenMP runtime) waits by direct system calls, which are not recorded");
     }
 }
 
-/// What copying needs, in memory of its own: stacks of threads may be small.
+/// Buffers for copying, in mapped memory, since a thread's stack may be small.
 struct Scratch {
     buffer: [u8; 4096],
     line: OutputLine,
     lines: Text<16384>,
 }
 
-/// Copies the lines of executable mappings, and of memory that other processes may write. A line longer than 4 KiB is cut.
+/// Copies the lines of executable mappings, and of memory that other processes may write. Truncates lines longer than 4 KiB.
 fn copy_executable(from: i32) {
     let Some(memory) = memory::memory::<Scratch>(1) else { return };
-    // SAFETY: zeroed memory of this size; zeros are empty lines.
+    // SAFETY: zeroed memory of this size, and zeros are a valid value of all fields.
     let scratch = unsafe { &mut *memory };
     add_name(&mut scratch.lines);
     copy_lines(from, scratch);
@@ -335,18 +325,30 @@ fn copy_lines(from: i32, Scratch { buffer, line, lines }: &mut Scratch) {
     }
 }
 
-/// How the file begins.
+/// The first line of the file, which has this format:
+///
+/// ```text
+/// trodden-waits 2
+/// process NUMBER START                  begins a block of a process: its ID, and ticks when its recording began
+/// parent NUMBER                         host NAME          boot ID            counter 0|1
+/// anchor TICKS MONOTONIC_NS REALTIME_NS
+/// program PATH
+/// mpi openmpi|mpich RANK SIZE           (at the end of MPI_Init)
+/// communicator ID local RANKS... [remote RANKS...]   (ranks of MPI_COMM_WORLD; long lines continue in "more" lines)
+/// map ...                               (lines of /proc/self/maps that are executable, or writable and shared)
+/// note TEXT
+/// ```
 const FILE_BEGIN: &[u8] = b"trodden-waits 2\n";
 
-/// In a forked child: another thread of the parent may have been opening the files.
-pub fn forget_opening() {
+/// In a forked child, gives up an opening of the files that another thread of the parent may have begun.
+pub fn abandon_opening() {
     if STATE.load(Ordering::Acquire) == UNKNOWN && START.load(Ordering::Acquire) != 0 {
         FIRST[0].store(0, Ordering::Relaxed);
         START.store(0, Ordering::Release);
     }
 }
 
-/// A forked child is a process of its own.
+/// Makes a forked child a process of its own.
 pub fn begin_child() {
     let file = LINES.begin_child(OwnFile::NONE);
     LINES.with(|lines| *lines = file);
@@ -357,7 +359,7 @@ pub fn begin_child() {
     IMAGES.store(0, Ordering::Release);
 }
 
-/// What is left to say at the end of the process.
+/// Appends what is known at the end of the process.
 pub fn end() {
     if (is_child() || IS_PARENT.load(Ordering::Acquire)) && has_begun() {
         IMAGES.store(0, Ordering::Release);

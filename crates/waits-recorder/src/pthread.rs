@@ -1,12 +1,12 @@
-//! POSIX threads: locks that are contended, condition variables, barriers, semaphores, the beginning and end of threads.
+//! POSIX threads: contended locks, condition variables, barriers, semaphores, and start and end of threads.
 //!
-//! A lock is tried first. Only if another thread has it is the wait recorded, and only if a thread waits is the release.
+//! A lock is tried first. The wait is recorded only if another thread has the lock, and the release only if a thread waits.
 
-use crate::caller::is_programs;
+use crate::caller::is_program_code;
 use crate::handles::Handles;
 use crate::memory::{memory, release};
 use crate::real::{Real, real};
-use crate::thread::{self, OpenRecord, Thread, begin, finish, outside, unrecorded};
+use crate::thread::{self, OpenRecord, Thread, begin, finish, recordable_thread, run_unrecorded};
 use crate::{contention, process, walk};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use trodden_wire::waits::{CallName, kind};
 
 pub type Object = *mut c_void;
 
-/// A call that may wait for `object`.
+/// Makes and records a call that may wait for `object`.
 #[inline]
-pub fn waiting(kind: u16, function: CallName, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
-    let Some(thread) = outside() else { return call() };
+pub fn record_wait(kind: u16, function: CallName, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(thread) = recordable_thread() else { return call() };
     contention::begin(object as usize);
     let open = begin(thread, kind, function);
     let result = call();
@@ -27,9 +27,9 @@ pub fn waiting(kind: u16, function: CallName, object: Object, other: u64, call: 
     result
 }
 
-/// What is kept of a result: 0, or the error's number.
+/// What is recorded of a result: 0, or the error number.
 fn failure(result: c_int) -> u64 {
-    // SAFETY: reads the thread's own errno.
+    // SAFETY: errno is the thread's own.
     if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
 }
 
@@ -43,23 +43,23 @@ pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: Object, o
     finish(thread, open);
 }
 
-/// A call that lets others go on. Its record is complete before they do.
+/// Makes and records a call that lets other threads continue. The record is complete before they do.
 #[inline]
-pub fn waking(kind: u16, function: CallName, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
-    let Some(thread) = outside() else { return call() };
+pub fn record_wake(kind: u16, function: CallName, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(thread) = recordable_thread() else { return call() };
     let open = begin(thread, kind, function);
     complete(thread, open, object, 0, amount);
-    unrecorded(thread, call)
+    run_unrecorded(thread, call)
 }
 
-/// Takers of locks: the name, that of the record, the function that only attempts it, and further arguments. `busy` is what that returns
-/// when another thread has the lock.
+/// Wrappers of functions that take locks: name, name in the record, function that only tries, and additional arguments. `$busy` is what
+/// the latter function returns if another thread has the lock.
 macro_rules! locks {
     ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         /// Takes a lock.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new($attempt);
@@ -68,7 +68,7 @@ macro_rules! locks {
             if result != $busy {
                 return result;
             }
-            waiting(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
+            record_wait(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
         }
     )* };
 }
@@ -78,12 +78,12 @@ macro_rules! unlocks {
         /// Releases a lock.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: Object) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn(Object) -> c_int, lock);
-            if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, CallName::$name, lock, 1, call) } else { call() }
+            if contention::is_awaited(lock as usize) { record_wake(kind::UNLOCK, CallName::$name, lock, 1, call) } else { call() }
         }
     )* };
 }
@@ -104,18 +104,18 @@ locks! {
 }
 unlocks! { pthread_mutex_unlock pthread_rwlock_unlock pthread_spin_unlock }
 
-/// Waits for a condition variable, which releases the mutex: threads that wait for that are let go on.
+/// Wrappers of waits for a condition variable. They release the mutex, and let threads continue that wait for it.
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         /// Waits for a condition variable.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
-            waiting(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
-                contention::during(mutex as usize, || {
+            record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
+                contention::waiting_during(mutex as usize, || {
                     real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
@@ -131,7 +131,7 @@ condition_waits! {
 /// Wakes one waiter.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
 /// Wakes all waiters.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
@@ -149,10 +149,10 @@ pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
 }
 
 pub fn wake(condition: Object, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
-    if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
+    if contention::is_awaited(condition as usize) { record_wake(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
-/// Threads that a barrier is for: the C library keeps it in the third word.
+/// The number of threads that a barrier is for.
 unsafe fn participants(barrier: Object) -> u64 {
     // SAFETY: glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
@@ -161,12 +161,12 @@ unsafe fn participants(barrier: Object) -> u64 {
 /// Waits at a barrier.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: Object) -> c_int {
     static REAL: Real = Real::new(c"pthread_barrier_wait");
     let call = || real!(REAL, fn(Object) -> c_int, barrier);
-    let Some(thread) = outside() else { return call() };
+    let Some(thread) = recordable_thread() else { return call() };
     // SAFETY: an initialised barrier, by the caller's contract.
     let count = unsafe { participants(barrier) };
     let open = begin(thread, kind::BARRIER, CallName::pthread_barrier_wait);
@@ -180,7 +180,7 @@ macro_rules! semaphore_waits {
         /// Takes a semaphore.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new(c"sem_trywait");
@@ -188,7 +188,7 @@ macro_rules! semaphore_waits {
             if real!(ATTEMPT, fn(*mut sem_t) -> c_int, semaphore) == 0 {
                 return 0;
             }
-            waiting(kind::SEMAPHORE_WAIT, CallName::$name, semaphore.cast(), 0, || {
+            record_wait(kind::SEMAPHORE_WAIT, CallName::$name, semaphore.cast(), 0, || {
                 real!(REAL, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
             })
         }
@@ -200,19 +200,19 @@ semaphore_waits! {
     sem_clockwait(clock: clockid_t, until: *const timespec);
 }
 
-/// Gives a semaphore.
+/// Posts a semaphore.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
     static REAL: Real = Real::new(c"sem_post");
-    waking(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
+    record_wake(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
 }
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a new thread needs to begin.
+/// What a new thread needs to start.
 pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
@@ -226,11 +226,11 @@ static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
 static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
 
 pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    let (routine, argument) = begun::<Routine>(start);
+    let (routine, argument) = start_thread::<Routine>(start);
     routine(argument)
 }
 
-/// Has the recording end when the thread does, however it does: by a key whose destructor runs then.
+/// Makes the recording of the calling thread end when the thread does, by the destructor of a thread-specific key.
 pub fn end_with_thread() {
     static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
@@ -238,7 +238,7 @@ pub fn end_with_thread() {
     }
     if KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
-        // SAFETY: makes a key.
+        // SAFETY: creates a key whose destructor has this signature.
         if unsafe {
             libc::pthread_key_create(
                 &raw mut key,
@@ -246,18 +246,18 @@ pub fn end_with_thread() {
             )
         } == 0
         {
-            // Another thread may have been first; its key serves as well.
+            // If another thread was first, its key is used.
             let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
-    // SAFETY: any value but null has the destructor run.
+    // SAFETY: the value is never dereferenced. Any value but null makes the destructor run.
     unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
-/// Makes a thread.
+/// Creates a thread.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     handle: *mut pthread_t,
@@ -269,14 +269,14 @@ pub unsafe extern "C" fn pthread_create(
     let create = |routine: Routine, argument: *mut c_void| {
         real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int, handle, attributes, routine, argument)
     };
-    if !is_programs(walk::walk(0).addresses[0]) {
+    if !is_program_code(walk::walk(0).addresses[0]) {
         return create(routine, argument);
     }
-    made(CallName::pthread_create, handle, attributes, (routine, run), argument, create)
+    create_thread(CallName::pthread_create, handle, attributes, (routine, run), argument, create)
 }
 
-/// The call that makes a thread: it begins with `run`, which registers it, and continues with its routine.
-pub fn made<R>(
+/// Creates a thread that starts in `run`, which registers it and then calls its routine.
+pub fn create_thread<R>(
     function: CallName,
     handle: *const pthread_t,
     attributes: *const pthread_attr_t,
@@ -285,7 +285,7 @@ pub fn made<R>(
     create: impl FnOnce(R, *mut c_void) -> c_int,
 ) -> c_int {
     thread::register(0, 0);
-    let Some(thread) = outside() else { return create(routine, argument) };
+    let Some(thread) = recordable_thread() else { return create(routine, argument) };
     let token = thread::token();
     let Some(start) = memory::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: fresh memory of this size.
@@ -294,9 +294,9 @@ pub fn made<R>(
     let result = create(run, start.cast());
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
-        // SAFETY: the call was successful, so the handle is there.
+        // SAFETY: after a successful call, the handle is initialised.
         if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
-            // The C library gives handles again, and the newest token counts.
+            // The C library reuses handles, so the newest token is valid.
             THREAD_TOKENS[slot].store(token, Ordering::Release);
         }
     } else {
@@ -305,12 +305,12 @@ pub fn made<R>(
     result
 }
 
-/// The size of the stack that these attributes give to a thread; null: the default ones.
+/// The stack size of a thread with these attributes; null means the default ones.
 fn stack_size(attributes: *const pthread_attr_t) -> usize {
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
     let mut size = 0;
-    // SAFETY: attributes of this function or of the caller of `pthread_create`.
+    // SAFETY: the attributes are initialised here or by the caller of `pthread_create`.
     unsafe {
         if attributes.is_null() {
             libc::pthread_attr_init(&raw mut default);
@@ -323,10 +323,10 @@ fn stack_size(attributes: *const pthread_attr_t) -> usize {
     size
 }
 
-/// What a thread was given, when it begins: from now on it is recorded.
-pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
+/// Starts the recording of a new thread. Returns the routine and argument that its creator passed.
+pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
-    // SAFETY: `made` wrote it for this thread alone.
+    // SAFETY: `create_thread` wrote it for this thread alone.
     let ThreadStart { routine, argument, token, stack_size } = unsafe { place.read() };
     if !process::is_sealed() {
         release(place, 1);
@@ -336,46 +336,46 @@ pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
     (routine, argument)
 }
 
-/// The call that waits for a thread's end.
-pub fn joined(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
-    let Some(thread) = outside() else { return call() };
-    // 0: unknown.
+/// Makes and records a call that waits until a thread ends.
+pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(thread) = recordable_thread() else { return call() };
+    // 0 means unknown.
     let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
     let mut open = begin(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {
-        // The thread goes on: nothing ended the wait but its time.
+        // The thread did not end, so only the timeout ended the wait.
         open.record().kind = kind::BLOCKED;
     }
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
     status
 }
 
-/// Waits for a thread's end.
+/// Waits until a thread ends.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"pthread_join");
-    joined(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
+    join_thread(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
 }
 
-/// Waits for a thread's end, until a time.
+/// Waits until a thread ends, with a timeout.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
     static REAL: Real = Real::new(c"pthread_timedjoin_np");
     let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, *const timespec) -> c_int, handle, result, until);
-    joined(CallName::pthread_timedjoin_np, handle, call)
+    join_thread(CallName::pthread_timedjoin_np, handle, call)
 }
 
-/// The same by a clock of the caller's choice.
+/// Waits until a thread ends, with a timeout by a given clock.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_clockjoin_np(
     handle: pthread_t,
@@ -385,5 +385,5 @@ pub unsafe extern "C" fn pthread_clockjoin_np(
 ) -> c_int {
     static REAL: Real = Real::new(c"pthread_clockjoin_np");
     let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, clockid_t, *const timespec) -> c_int, handle, result, clock, until);
-    joined(CallName::pthread_clockjoin_np, handle, call)
+    join_thread(CallName::pthread_clockjoin_np, handle, call)
 }

@@ -1,6 +1,6 @@
-//! The functions that this library stands in for, looked up once: in the libraries that come after it, else where the caller's image has
-//! them. A library that `dlopen` loads without RTLD_GLOBAL is visible only to the images that name it, so the linker's global order does
-//! not lead to it.
+//! Finds the functions that this library interposes, once each: in the libraries that come after it, or else by the caller's image. A
+//! library that `dlopen` loads without RTLD_GLOBAL is visible only to images that name it, so the linker's global order does not lead to
+//! it.
 
 use crate::images;
 use crate::memory::{memory, release};
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A function of another library.
 pub struct Real {
     name: &'static CStr,
-    /// Version of the symbol, where the default is not meant.
+    /// The version of the symbol, if not the default one.
     version: Option<&'static CStr>,
     address: AtomicUsize,
 }
 
 impl Real {
-    /// By name.
+    /// A function with this name.
     pub const fn new(name: &'static CStr) -> Self {
         Real { name, version: None, address: AtomicUsize::new(0) }
     }
 
-    /// By name and version; where the version is unknown, by name.
+    /// A function with this name and version, or just this name if the version does not exist.
     pub const fn versioned(name: &'static CStr, version: &'static CStr) -> Self {
         Real { name, version: Some(version), address: AtomicUsize::new(0) }
     }
 
-    /// Its address; the program ends with a message if there is none, since the call cannot be carried out.
+    /// The address. If there is none, the call is impossible, and the process exits with a message.
     #[inline]
     pub fn get(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
@@ -37,23 +37,23 @@ impl Real {
         }
     }
 
-    /// Its address if it is there.
+    /// Looks the address up; `None` if there is none.
     pub fn find(&self) -> Option<usize> {
         let next = |version: Option<&CStr>| search(libc::RTLD_NEXT, self.name, version);
         let address = self.version.map_or(0, |version| next(Some(version)));
         let address = if address == 0 { next(None) } else { address };
-        let address = if address == 0 { elsewhere(self.name) } else { address };
+        let address = if address == 0 { find_in_images(self.name) } else { address };
         self.address.store(address, Ordering::Relaxed);
         (address != 0).then_some(address)
     }
 
     #[cold]
     fn missing(&self) -> ! {
-        let parts: [&[u8]; 3] = [b"trodden: the program calls ", self.name.to_bytes(), b", which no library has\n"];
+        let parts: [&[u8]; 3] = [b"trodden: the program calls ", self.name.to_bytes(), b", which no loaded library defines\n"];
         for part in parts {
             crate::output::write(libc::STDERR_FILENO, part);
         }
-        // SAFETY: ends the process.
+        // SAFETY: this has no pointer arguments.
         unsafe { libc::_exit(127) }
     }
 }
@@ -65,27 +65,28 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// By name.
+    /// A variable with this name.
     pub const fn new(name: &'static CStr) -> Self {
         Variable { name, address: AtomicUsize::new(0) }
     }
 
-    /// Its address; 0 if no library has it. In the whole program first: an executable may have a copy of it, which all then use.
+    /// The address; 0 if no library defines the variable. Searches the whole program first, since an executable may have a copy that all
+    /// images use.
     pub fn address(&self) -> usize {
         let known = self.address.load(Ordering::Relaxed);
         if known != 0 {
             return known;
         }
         let found = search(libc::RTLD_DEFAULT, self.name, None);
-        let found = if found == 0 { elsewhere(self.name) } else { found };
+        let found = if found == 0 { find_in_images(self.name) } else { found };
         self.address.store(found, Ordering::Relaxed);
         found
     }
 }
 
-/// Looks a symbol up by a handle of the linker; 0 if it is not found, or is this library's own.
+/// Looks up a symbol by a handle of the linker. Returns 0 if it is not found, or is this library's own.
 fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
-    // SAFETY: a handle of the linker, and C strings.
+    // SAFETY: a valid handle, and C strings.
     let address = unsafe {
         match version {
             Some(version) => libc::dlvsym(handle, name.as_ptr(), version.as_ptr()),
@@ -96,12 +97,12 @@ fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usi
     if walk::is_own(address) { 0 } else { address }
 }
 
-/// Looks a symbol up as the image that called this library would, by what that image names; else in all images.
+/// Looks up a symbol as the image that called this library would, among the libraries which that image names, or else in all images.
 #[cold]
-fn elsewhere(name: &CStr) -> usize {
+fn find_in_images(name: &CStr) -> usize {
     let caller = walk::walk(0).addresses[0];
     let Some(path) = memory::<Path>(1) else { return 0 };
-    // SAFETY: zeroed memory of this size; zeros are an empty path.
+    // SAFETY: zeroed memory of this size, and zeros are an empty path.
     let place = unsafe { &mut *path };
     let mut address = in_image(name, place, |info, _| images::segment_at(info, caller).is_some());
     let mut images = 0;
@@ -118,34 +119,34 @@ fn elsewhere(name: &CStr) -> usize {
     address
 }
 
-/// Looks a symbol up in an image and in those that it names. The image stays loaded from then on, since the address is kept.
+/// Looks up a symbol in an image and in the libraries that it names. If it is found, the image stays loaded, since the address is kept.
 fn in_image(name: &CStr, place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
-    // The program itself has no path. What it can see was searched already.
+    // The executable has no path here, and what it can see was already searched.
     if !copy_path(place, is_it) || place.as_bytes().is_empty() {
         return 0;
     }
-    // Outside the iteration over images, which holds a lock of the linker.
-    // SAFETY: a C string; the image is loaded already, so none of its code is run.
+    // Not within the iteration over images, which holds a lock of the linker.
+    // SAFETY: the path is a C string, and the image is already loaded, so none of its code runs.
     let handle = unsafe { libc::dlopen(place.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return 0;
     }
     let address = search(handle, name, None);
     if address == 0 {
-        // SAFETY: opened above.
+        // SAFETY: the handle was opened above.
         unsafe { libc::dlclose(handle) };
     }
     address
 }
 
-/// Copies the path of the first image that `is_it` accepts, by its position too; whether there is one.
+/// Copies the path of the first image that `is_it` accepts, given the image and its index. Returns whether there is one.
 fn copy_path(place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
     let mut index = 0;
     images::any(|info| {
         let is_found = is_it(info, index);
         if is_found {
             place.clear();
-            // SAFETY: the linker's own string.
+            // SAFETY: the name is a C string of the linker.
             place.add(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
         }
         index += 1;
@@ -153,7 +154,7 @@ fn copy_path(place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> boo
     })
 }
 
-/// Calls a [`Real`] of the given type.
+/// Calls a [`Real`] function with the given signature.
 macro_rules! real {
     ($real:expr, fn($($type:ty),* $(,)?) $(-> $result:ty)?, $($argument:expr),* $(,)?) => {{
         // SAFETY: the symbol of that name has this signature.

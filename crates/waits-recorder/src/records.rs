@@ -1,19 +1,19 @@
-//! What a thread records of one kind: a sequence of chunks.
+//! The records of one kind of a thread, as a sequence of chunks.
 
 use crate::chunks::{self, Chunk, FIRST_SIZE, GROWTH, MAX_SIZE};
 use crate::process;
 use core::marker::PhantomData;
 
-/// Records of a kind, in the chunks of one thread.
+/// Records of one kind in the chunks of one thread.
 pub struct Records<T> {
     kind: u32,
     thread: u32,
-    /// Records so far.
+    /// Number of records so far.
     count: u32,
     chunk: Option<Chunk>,
-    /// The chunk before, mapped until the next one begins: a record that is not complete may lie in it.
+    /// The previous chunk, which stays mapped until the next one begins, because a record in it may be incomplete.
     previous: Option<Chunk>,
-    /// Bytes of the chunk that have records.
+    /// Number of bytes of the chunk that have records.
     used: usize,
     /// Size of the next chunk.
     size: usize,
@@ -22,50 +22,50 @@ pub struct Records<T> {
 }
 
 impl<T> Records<T> {
-    /// None yet. `thread`: its number in the file.
+    /// No records yet. `thread` is the thread's number in the file.
     pub fn new(kind: u32, thread: u32) -> Self {
         let size = FIRST_SIZE;
         Records { kind, thread, count: 0, chunk: None, previous: None, used: 0, size, is_full: false, record: PhantomData }
     }
 
-    /// Room for one more record; none where the disk is full.
+    /// Allocates a record; `None` if the disk is full.
     #[inline]
     pub fn next(&mut self) -> Option<*mut T> {
-        self.room(size_of::<T>()).map(<*mut u8>::cast)
+        self.allocate(size_of::<T>()).map(<*mut u8>::cast)
     }
 
-    /// Room for one more record of `size` bytes, which is less than the smallest chunk has.
+    /// Allocates a record of `size` bytes, which must fit the smallest chunk.
     #[inline]
-    pub fn room(&mut self, size: usize) -> Option<*mut u8> {
+    pub fn allocate(&mut self, size: usize) -> Option<*mut u8> {
         let has_room = self.chunk.as_ref().is_some_and(|chunk| self.used + size <= chunk.size);
         if !has_room && !self.advance() {
             return None;
         }
-        // SAFETY: the chunk has room for it.
+        // SAFETY: the chunk has room for the record.
         let place = self.chunk.as_ref().map(|chunk| unsafe { chunk.start.add(self.used) });
         self.used += size;
         self.count += 1;
         place
     }
 
-    /// Takes the newest record back: it is cleared. At most once after each [`Records::next`].
-    pub fn back(&mut self) {
+    /// Removes and clears the newest record. May be called at most once after each [`Records::next`].
+    pub fn remove_last(&mut self) {
         let Some(chunk) = &self.chunk else { return };
         self.used -= size_of::<T>();
         self.count -= 1;
-        // SAFETY: the place that `next` gave.
+        // SAFETY: the address that `next` returned.
         unsafe { chunk.start.add(self.used).write_bytes(0, size_of::<T>()) };
     }
 
     #[cold]
     fn advance(&mut self) -> bool {
-        // A gap would shift the numbers of later records.
+        // After a gap, the numbers of later records would be wrong.
         if self.is_full {
             return false;
         }
-        let Some(chunk) = chunks::add(self.kind, self.thread, self.count, self.size) else {
+        let Some(chunk) = chunks::add_chunk(self.kind, self.thread, self.count, self.size) else {
             self.is_full = true;
-            process::say_full();
+            process::note_full();
             return false;
         };
         let before = core::mem::replace(&mut self.previous, self.chunk.replace(chunk));
@@ -74,13 +74,13 @@ impl<T> Records<T> {
         true
     }
 
-    /// Ends it.
+    /// Ends the records.
     pub fn close(&mut self) {
         self.chunk.take().into_iter().chain(self.previous.take()).for_each(chunks::release);
         self.is_full = true;
     }
 
-    /// Gives it up without a change: in a forked child it is the parent's.
+    /// Abandons the records in a forked child without a change, since they are the parent's.
     pub fn forget(&mut self) {
         (self.chunk, self.previous, self.is_full) = (None, None, true);
     }

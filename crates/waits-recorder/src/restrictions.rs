@@ -1,8 +1,8 @@
-//! Programs that restrict themselves: by a filter of system calls (seccomp), or by a limit of their address space.
+//! Programs that restrict themselves by a system call filter (seccomp), or by a limit of their address space.
 //!
-//! - What a filter does with system calls of this library is not known, and it may end the program. So recording ends before a filter
-//!   begins, in the whole process and in programs that it executes: from then on this library makes no system call.
-//! - The limit that the kernel has is larger than the program's by what this library has mapped ([`limits`]). The program sees its own.
+//! - A filter might refuse this library's system calls, or end the program because of them. So before a filter is set, recording ends
+//!   in the whole process and in programs that it executes, and this library makes no system calls any more.
+//! - The kernel's limit of the address space is higher than the program's by what this library maps ([`limits`]). The program sees its own.
 
 use crate::memory::mapped;
 use crate::real::{Real, real};
@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_uint};
 use core::ptr::{null, null_mut};
 use libc::{pid_t, rlimit};
 
-/// Makes a call, which may set a filter.
+/// Makes a call that may set a filter.
 fn filtering<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R) -> R {
     if !is_filter || process::is_sealed() {
         return call();
@@ -25,7 +25,7 @@ fn filtering<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R)
     result
 }
 
-/// Whether a call of `prctl` with these arguments sets a filter. Programs call it with null to see whether it is there.
+/// Whether a call of `prctl` with these arguments sets a filter. With a null filter, programs only test for support.
 fn sets_by_prctl(option: usize, mode: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_MODE_STRICT as usize, libc::SECCOMP_MODE_FILTER as usize);
     option == libc::PR_SET_SECCOMP as usize && (mode == strict || mode == filtered && filter != 0)
@@ -37,7 +37,7 @@ fn sets_by_seccomp(operation: usize, flags: usize, filter: usize) -> bool {
     operation == strict && flags == 0 && filter == 0 || operation == filtered && filter != 0
 }
 
-/// A system call by number that may set a filter. `call` makes it.
+/// Makes a direct system call that may set a filter.
 pub fn system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl FnOnce() -> libc::c_long) -> libc::c_long {
     let is_filter = match number {
         libc::SYS_prctl => sets_by_prctl(a, b, c),
@@ -47,32 +47,32 @@ pub fn system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl FnOnc
     filtering(is_filter, call)
 }
 
-/// Operations on a process. The function is variadic in C, with at most five arguments of a word.
+/// Performs operations on a process. The function is variadic in C, with at most five word arguments.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     static REAL: Real = Real::new(c"prctl");
     filtering(sets_by_prctl(option as usize, a, b), || real!(REAL, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d))
 }
 
-/// Whether a limit is this process's address space, and the program is to see its own.
+/// Whether a limit is that of this process's address space, which is adjusted.
 fn is_adjusted(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::name().0;
     resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::names_folder()
 }
 
-/// What functions of the C library give.
+/// Returns a result as the C library's functions do.
 fn completed(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
     match result {
         Ok(limit) => {
-            // SAFETY: null, or by the caller's contract.
+            // SAFETY: null, or writable by the caller's contract.
             unsafe { old.as_mut() }.into_iter().for_each(|old| *old = limit);
             0
         }
         Err(error) => {
-            // SAFETY: the thread's own errno.
+            // SAFETY: errno is the thread's own.
             unsafe { *libc::__errno_location() = error };
             -1
         }
@@ -84,25 +84,25 @@ macro_rules! limits {
         /// Sets a limit.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(resource: c_uint, new: *const rlimit) -> c_int {
             // SAFETY: by the caller's contract.
             unsafe { $both(0, resource, new, null_mut()) }
         }
-        /// Asks for a limit.
+        /// Queries a limit.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(resource: c_uint, old: *mut rlimit) -> c_int {
             // SAFETY: by the caller's contract.
             unsafe { $both(0, resource, null(), old) }
         }
-        /// Sets a limit, and asks for the one before.
+        /// Sets a limit, and queries the previous one.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $both(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
             static REAL: Real = Real::new(c"prlimit64");

@@ -1,7 +1,7 @@
-//! How long a thread was ready to run and had no processor: the kernel's account of its scheduling.
+//! How long a thread was ready to run but had no processor, according to the kernel's scheduling statistics.
 //!
-//! A file that is opened each time costs ten microseconds, and programs may have more threads than files. So the files of a few threads
-//! that ask often are kept open.
+//! Opening the file each time costs ten microseconds, but programs may have more threads than descriptors. So the files of a few threads
+//! that read them often stay open.
 
 use crate::lock::Lock;
 use crate::output;
@@ -10,25 +10,25 @@ use core::ffi::CStr;
 
 const PATH: &CStr = c"/proc/thread-self/schedstat";
 const MAX_KEPT: usize = 8;
-/// A thread that has asked so often has its file kept open.
-const OFTEN: u32 = 8;
+/// Number of reads after which a thread's file stays open.
+const READS_UNTIL_KEPT: u32 = 8;
 
-/// Files that are kept open.
+/// Files that stay open.
 static KEPT: Lock<[OwnFile; MAX_KEPT]> = Lock::new([const { OwnFile::NONE }; MAX_KEPT]);
 
-/// The account of one thread.
+/// The scheduling statistics of one thread.
 #[derive(Default)]
 pub struct Schedule {
     asked: u32,
-    /// Its place among the files that are kept open.
+    /// The index of its file among those that stay open.
     kept: Option<usize>,
 }
 
 impl Schedule {
-    /// How long the calling thread, whose account it is, was ready to run and had no processor, ns. 0 if there is no account.
+    /// How long the calling thread, which owns these statistics, was ready to run but had no processor, in ns; 0 if that is unknown.
     pub fn ready_ns(&mut self) -> u64 {
         self.asked = self.asked.saturating_add(1);
-        if self.asked == OFTEN {
+        if self.asked == READS_UNTIL_KEPT {
             self.kept = keep();
         }
         let mut text = [0u8; 64];
@@ -41,7 +41,7 @@ impl Schedule {
         second.unwrap_or_default().iter().fold(0, |number, digit| number * 10 + u64::from(digit.wrapping_sub(b'0')))
     }
 
-    /// The thread ends.
+    /// Closes the file at the end of the thread.
     pub fn close(&mut self) {
         if let Some(kept) = self.kept.take() {
             KEPT.with(|files| files[kept].close());
@@ -57,7 +57,7 @@ fn keep() -> Option<usize> {
     })
 }
 
-/// In a forked child the files are those of its parent's threads.
+/// Closes the files in a forked child, since they are those of its parent's threads.
 pub fn begin_child() {
     let mut parents = KEPT.begin_child([const { OwnFile::NONE }; MAX_KEPT]);
     parents.iter_mut().for_each(OwnFile::close);

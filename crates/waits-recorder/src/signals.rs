@@ -1,8 +1,8 @@
-//! The signal of the sampler, and what keeps it out of the program's sight.
+//! The sampler's signal, and how it is hidden from the program.
 //!
-//! A real-time signal that the program does not use: signals of a kind that the program sends itself would be merged with the sampler's.
-//! The C library hides its own signals in the same way. Sets of all signals, as programs block and await them, are passed on without it.
-//! A handler that the program has for this signal all the same gets every signal that is not the sampler's.
+//! It is a real-time signal that the program does not use, since signals that the program sends itself would be mixed up with the
+//! sampler's. The C library hides its own signals in the same way. Sets of all signals, which programs block or wait for, are passed on
+//! without it. If the program installs a handler for it nevertheless, the handler gets all such signals that are not the sampler's.
 
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
@@ -14,22 +14,22 @@ use libc::{siginfo_t, sigset_t};
 type Action = libc::sigaction;
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// The signal; 0: none.
+/// The signal; 0 if none is chosen.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// What the program wants done with it: handler, flags, and the signals that are blocked meanwhile.
+/// The action that the program has set for it: handler, flags, and signals blocked meanwhile.
 static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static FLAGS: AtomicI32 = AtomicI32::new(0);
 static MASK: AtomicU64 = AtomicU64::new(0);
 /// The sampler's handler.
 static SAMPLER: AtomicUsize = AtomicUsize::new(0);
 
-/// The value by which timers of the sampler mark their signals.
+/// The value that identifies signals of the sampler's timers.
 fn mark() -> *mut c_void {
     (&raw const SIGNAL).cast_mut().cast()
 }
 
-/// Chooses a signal that has its default action, from the last one downwards, and installs the sampler's handler. Gives its number, and
-/// the value that its sender has to pass.
+/// Chooses the last signal that has its default action, and installs the sampler's handler. Returns the signal's number, and the value
+/// that timers must pass.
 pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
     let is_free = |signal: &c_int| installed(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
     let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
@@ -41,9 +41,9 @@ pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
     Some((signal, mark()))
 }
 
-/// Lets the signal through in the calling thread, if the program has blocked all signals.
+/// Unblocks the signal in the calling thread, if the program has blocked all signals.
 pub fn unblock() {
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut blocked: sigset_t = unsafe { zeroed() };
     mask(libc::SIG_BLOCK, null(), &raw mut blocked);
     if let Some(others) = without_sampler(&blocked) {
@@ -52,16 +52,16 @@ pub fn unblock() {
 }
 
 fn installed(signal: c_int) -> Option<Action> {
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut action: Action = unsafe { zeroed() };
     (real_action(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
 fn set(signal: c_int, flags: c_int) -> bool {
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut action: Action = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
-    // On the thread's own stack: alternate stacks are made for small handlers (8 KiB in Rust's threads), and unwinding needs more.
+    // Runs on the thread's own stack: alternate stacks are made for small handlers (8 KiB in Rust's threads), and unwinding needs more.
     action.sa_flags = libc::SA_SIGINFO | flags & libc::SA_RESTART;
     real_action(signal, &raw const action, null_mut()) == 0
 }
@@ -77,17 +77,17 @@ fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
 }
 
 extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes what the signal brought.
+    // SAFETY: the kernel passes valid information about the signal.
     let (code, value) = unsafe { ((*information).si_code, (*information).si_value().sival_ptr) };
     if code == libc::SI_TIMER && value == mark() {
-        // SAFETY: stored by `install`, before there was a timer.
+        // SAFETY: `install` stored a handler before it created a timer.
         let sampler = unsafe { transmute::<usize, Handler>(SAMPLER.load(Ordering::Acquire)) };
         return sampler(signal, information, context);
     }
     pass_on(signal, information, context);
 }
 
-/// Does with a signal what the program wants.
+/// Handles a signal as the program wants.
 #[cold]
 fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let (handler, flags) = (HANDLER.load(Ordering::Acquire), FLAGS.load(Ordering::Acquire));
@@ -95,63 +95,64 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
         return;
     }
     if handler == libc::SIG_DFL {
-        // SAFETY: plain data.
+        // SAFETY: all zeros are a valid value.
         let default: Action = unsafe { zeroed() };
         real_action(signal, &raw const default, null_mut());
-        // It is delivered when this handler returns.
-        // SAFETY: sends a signal to the calling thread.
+        // The signal is delivered when this handler returns.
+        // SAFETY: the calling thread exists.
         unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
         HANDLER.store(libc::SIG_DFL, Ordering::Release);
     }
-    // SAFETY: plain data, and a set that is written by the call.
+    // SAFETY: all zeros are a valid value.
     let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
     // SAFETY: the kernel's set is the first word of the C library's.
     unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
     mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
-    // SAFETY: the program's own handler; further arguments do no harm to one that takes the number alone.
+    // SAFETY: the program's own handler. One that takes only the number ignores the other arguments.
     unsafe { transmute::<usize, Handler>(handler)(signal, information, context) };
     mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
-/// A set of all real-time signals without that of the sampler. None if it is another set: the program means the signal itself.
+/// The set without the sampler's signal, if it contains all real-time signals; `None` otherwise, because the program then means this
+/// signal itself.
 fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SIGNAL.load(Ordering::Acquire);
-    // SAFETY: a set of signals.
+    // SAFETY: a valid set.
     let has = |signal: c_int| unsafe { libc::sigismember(signals, signal) } == 1;
     if signal == 0 || !(libc::SIGRTMIN()..=libc::SIGRTMAX()).all(has) {
         return None;
     }
     let mut others = *signals;
-    // SAFETY: a set of signals, and a signal.
+    // SAFETY: a valid set and a valid signal.
     unsafe { libc::sigdelset(&raw mut others, signal) };
     Some(others)
 }
 
-/// Calls with a set of signals, which is passed on without that of the sampler if it has all.
-pub fn hidden<R>(signals: Option<&sigset_t>, call: impl FnOnce(*const sigset_t) -> R) -> R {
+/// Makes a call with a set of signals, without the sampler's signal if the set contains all real-time signals.
+pub fn without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*const sigset_t) -> R) -> R {
     match signals.and_then(without_sampler) {
         Some(others) => call(&raw const others),
         None => call(signals.map_or(null(), core::ptr::from_ref)),
     }
 }
 
-/// Says what is to be done with a signal.
+/// Sets the action for a signal.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
         return real_action(signal, new, old);
     }
-    // SAFETY: by the caller's contract. Both may be the same.
+    // SAFETY: by the caller's contract. The action is copied, since both pointers may be the same.
     let new = unsafe { new.as_ref() }.copied();
     // SAFETY: by the caller's contract.
     if let Some(old) = unsafe { old.as_mut() } {
-        // SAFETY: plain data.
+        // SAFETY: all zeros are a valid value.
         *old = unsafe { zeroed() };
         old.sa_sigaction = HANDLER.load(Ordering::Acquire);
         old.sa_flags = FLAGS.load(Ordering::Acquire);
@@ -169,24 +170,24 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut 
     0
 }
 
-/// The older functions that install a handler, each with the flags that it implies.
+/// Wrappers of older functions that install a handler, with the flags that they imply.
 macro_rules! handlers {
     ($($name:ident $flags:expr;)*) => { $(
-        /// Installs a handler of a signal.
+        /// Installs a signal handler.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
             static REAL: Real = Real::new(crate::real::name!($name));
             if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
-            // SAFETY: plain data.
+            // SAFETY: all zeros are a valid value.
             let (mut new, mut old): (Action, Action) = unsafe { (zeroed(), zeroed()) };
             new.sa_sigaction = handler;
             new.sa_flags = $flags;
-            // SAFETY: both are this function's own.
+            // SAFETY: both actions are local variables.
             unsafe { sigaction(signal, &raw const new, &raw mut old) };
             old.sa_sigaction
         }
@@ -200,13 +201,13 @@ handlers! {
     __sysv_signal libc::SA_RESETHAND | libc::SA_NODEFER;
 }
 
-/// Functions that block the signals of a set.
+/// Wrappers of functions that block the signals of a set.
 macro_rules! masks {
     ($($name:ident)*) => { $(
-        /// Changes the signals that are blocked.
+        /// Changes the set of blocked signals.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -215,20 +216,20 @@ macro_rules! masks {
                 return call(new);
             }
             // SAFETY: by the caller's contract.
-            hidden(unsafe { new.as_ref() }, call)
+            without_sampler_signal(unsafe { new.as_ref() }, call)
         }
     )* };
 }
 masks! { pthread_sigmask sigprocmask }
 
-/// Has signals read from a file.
+/// Creates or changes a file from which signals are read.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
     static REAL: Real = Real::new(c"signalfd");
     // SAFETY: by the caller's contract.
     let signals = unsafe { signals.as_ref() };
-    hidden(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
+    without_sampler_signal(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
 }

@@ -1,10 +1,10 @@
 //! Stacks of return addresses, unwound once per call path.
 //!
-//! Unwinding through DWARF tables takes microseconds. It also says in which slots of the stack the return addresses lie. The next call
-//! from the same depth is on the same path if these slots hold the same addresses, and that is a handful of loads: the cache is keyed by
-//! the stack pointer and checked slot by slot, so a hit is as exact as an unwinding. Stacks of coroutines may be unmapped since: slots
-//! outside of the thread's own stack are read by the kernel. Stacks are numbered per thread in the order of their records, with [`DEPTH`]
-//! innermost frames at most.
+//! Unwinding by DWARF tables takes microseconds, but also finds the stack slots of the return addresses. A later call at the same depth
+//! is on the same path if these slots contain the same addresses, which is checked by a few loads. So the cache is keyed by the stack
+//! pointer and checked slot by slot, and a hit is as exact as unwinding. Slots outside of the thread's own stack are read by the kernel,
+//! since stacks of coroutines may have been unmapped. A thread's stacks are numbered in the order of their records, and have at most
+//! [`DEPTH`] innermost frames.
 
 use crate::process;
 use crate::real::Variable;
@@ -16,9 +16,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::waits::{NO_STACK, chunk_kind};
 
-/// Entries of the cache; a power of two.
+/// Number of entries of the cache; a power of two.
 const CACHE: usize = 512;
-/// Entries of the table of known stacks; a power of two.
+/// Number of entries of the table of known stacks; a power of two.
 const KNOWN: usize = 8192;
 
 struct Cached {
@@ -36,8 +36,7 @@ struct KnownStack {
     generation: u32,
 }
 
-/// Tables of the stacks of a thread. Threads that begin later take them over: entries of other generations count as empty. Zeros are empty
-/// tables.
+/// Tables of the stacks of a thread. Later threads reuse them; entries of other generations count as empty. All zeros are empty tables.
 pub struct StackTables {
     generation: u32,
     cache: [Cached; CACHE],
@@ -50,14 +49,14 @@ pub struct Stacks {
     count: u32,
     generation: u32,
     tables: *mut StackTables,
-    /// The thread's own stack: all of it above the stack pointer is mapped.
+    /// The thread's own stack, which is mapped from the stack pointer to its end.
     own: Range<usize>,
 }
 
 impl Stacks {
-    /// None yet. `thread`: its number in the file; `tables`: memory that is this thread's from now on; `stack_size`: 0 if unknown.
+    /// No stacks yet. `thread` is the thread's number in the file, `tables` is memory that now belongs to it, `stack_size` is 0 if unknown.
     pub fn new(thread: u32, tables: *mut StackTables, stack_size: usize) -> Self {
-        // SAFETY: the thread's own tables. The number is not used up by threads that begin one after another.
+        // SAFETY: the thread's own tables. The generation cannot overflow by threads that begin one after another.
         let generation = unsafe {
             (*tables).generation += 1;
             (*tables).generation
@@ -65,7 +64,7 @@ impl Stacks {
         Stacks { records: Records::new(chunk_kind::STACKS, thread), count: 0, generation, tables, own: own_stack(stack_size) }
     }
 
-    /// The number of the calling thread's stack.
+    /// The number of the calling thread's stack. `pointer` is the stack pointer.
     #[inline]
     pub fn capture(&mut self, pointer: usize) -> u32 {
         let index = (pointer >> 4) & (CACHE - 1);
@@ -85,7 +84,7 @@ impl Stacks {
     fn unwind(&mut self, pointer: usize, index: usize) -> u32 {
         let walk = walk(0);
         let id = self.intern(&walk.addresses[..walk.count]);
-        // Only where each address lies in the slot that it is expected in can the stack be checked there again.
+        // The stack can be checked by its slots only if each address really is in the slot where it is expected.
         if id != NO_STACK && self.is_same(pointer, &walk.slots, &walk.addresses, walk.count) {
             let StackWalk { slots, addresses, count, .. } = walk;
             // SAFETY: the thread's own tables.
@@ -115,21 +114,21 @@ impl Stacks {
             }
             at = (at + 1) & (KNOWN - 1);
         }
-        // A full table: the reader finds that the stacks are equal.
+        // If the table is full, the stack is written again, and the reader finds that it is equal.
         self.write(addresses)
     }
 
     fn write(&mut self, addresses: &[usize]) -> u32 {
-        // A count of zero ends the chunk.
+        // A count of zero would end the chunk.
         if addresses.is_empty() {
             return NO_STACK;
         }
-        let Some(place) = self.records.room((addresses.len() + 1) * size_of::<usize>()) else { return NO_STACK };
+        let Some(place) = self.records.allocate((addresses.len() + 1) * size_of::<usize>()) else { return NO_STACK };
         let place = place.cast::<usize>();
-        // SAFETY: room for the count and the addresses.
+        // SAFETY: there is room for the count and the addresses.
         unsafe {
             place.add(1).copy_from_nonoverlapping(addresses.as_ptr(), addresses.len());
-            // The count last: a stack is there as a whole, or not at all.
+            // The count is written last, so that a stack is there completely or not at all.
             AtomicUsize::from_ptr(place).store(addresses.len(), Ordering::Release);
         }
         process::maps();
@@ -137,61 +136,61 @@ impl Stacks {
         self.count - 1
     }
 
-    /// Ends their records.
+    /// Ends the records.
     pub fn close(&mut self) {
         self.records.close();
     }
 
-    /// Gives their records up: in a forked child they are the parent's.
+    /// Abandons the records in a forked child, since they are the parent's.
     pub fn forget(&mut self) {
         self.records.forget();
     }
 }
 
-/// The stack that the calling thread was given; empty if unknown. `size`: that of a thread that was made, else 0.
+/// The stack of the calling thread; empty if unknown. `size` is the size with which the thread was created, or 0.
 fn own_stack(size: usize) -> Range<usize> {
-    /// Room that the kernel keeps free below the first thread's stack, whatever limit it has.
+    /// The kernel keeps this much address space below the first thread's stack free of other mappings, whatever the stack's limit.
     const FIRST_STACK: u64 = 128 << 20;
-    /// What is left out at the lower end, where the guard may be.
+    /// Number of bytes left out at the lower end, where the guard may be.
     const GUARD: usize = 8192;
     if size > GUARD {
-        // The C library has the thread's descriptor at the stack's upper end. `pthread_getattr_np` would allocate memory.
-        // SAFETY: gives the descriptor's address.
+        // The C library has the thread's descriptor at the upper end of the stack. `pthread_getattr_np` would allocate memory.
+        // SAFETY: this has no arguments.
         let end = unsafe { libc::pthread_self() } as usize;
         let own = end.saturating_sub(size - GUARD)..end;
         return if own.contains(&stack_pointer()) { own } else { 0..0 };
     }
-    // SAFETY: asks the kernel.
+    // SAFETY: system calls without pointer arguments.
     let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::getpid()) };
-    // The C library would read /proc/self/maps for this thread.
+    // The C library would read /proc/self/maps for the first thread.
     static END: Variable = Variable::new(c"__libc_stack_end");
     let end = core::ptr::with_exposed_provenance::<usize>(END.address());
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
-    // SAFETY: writes to `limit`.
+    // SAFETY: `limit` is writable.
     let has_limit = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
     if thread != libc::c_long::from(process) || end.is_null() || !has_limit {
         return 0..0;
     }
-    // SAFETY: the linker's variable of that name is an address.
+    // SAFETY: the linker's variable of that name contains an address.
     let end = unsafe { end.read() };
     end.saturating_sub(limit.rlim_cur.min(FIRST_STACK) as usize)..end
 }
 
 impl Stacks {
-    /// Whether slots hold addresses now. `pointer`: the stack pointer.
+    /// Whether the slots contain these addresses now. `pointer` is the stack pointer.
     #[inline]
     fn is_same(&self, pointer: usize, slots: &[usize; DEPTH], addresses: &[usize; DEPTH], count: usize) -> bool {
         let (slots, addresses) = (&slots[..count], &addresses[..count]);
         if self.own.contains(&pointer) && slots.iter().all(|slot| (pointer..self.own.end).contains(slot)) {
-            // SAFETY: between the stack pointer and the end of the stack that it points into, all is mapped.
+            // SAFETY: the stack that the stack pointer points into is mapped from there to its end.
             return slots.iter().zip(addresses).all(|(slot, address)| unsafe { (*slot as *const usize).read() } == *address);
         }
         is_same_elsewhere(slots, addresses)
     }
 }
 
-/// The same for slots in memory of which nothing is known. False where the kernel does not read it.
+/// The same for slots in memory that may not be mapped. Returns false if the kernel cannot read it.
 #[cold]
 fn is_same_elsewhere(slots: &[usize], addresses: &[usize]) -> bool {
     let mut found = [0usize; DEPTH];
@@ -199,9 +198,9 @@ fn is_same_elsewhere(slots: &[usize], addresses: &[usize]) -> bool {
     from.iter_mut().zip(slots).for_each(|(part, slot)| part.iov_base = *slot as *mut c_void);
     let size = size_of_val(addresses);
     let to = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: size };
-    // SAFETY: asks the kernel; the errno is the interrupted code's.
+    // SAFETY: errno is the thread's own. The interrupted code may still need it.
     let error = unsafe { *libc::__errno_location() };
-    // SAFETY: `to` has room for `size` bytes, and the kernel checks what it reads.
+    // SAFETY: `to` has room for `size` bytes, and the kernel checks the addresses that it reads.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, from.as_ptr(), slots.len() as u64, 0) };
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };

@@ -1,7 +1,7 @@
 //! The state of a recorded thread, and the beginning and end of a record.
 //!
-//! A thread is recorded from its registration on: the first thread of a process when it starts MPI or makes a thread, others when they
-//! begin. `depth` counts the calls of this library that are open: what the real functions call in turn is not recorded.
+//! A thread is recorded from its registration on: the first thread of a process when it starts MPI, creates a thread or forks, others
+//! when they start. `depth` counts the open calls of this library: calls that the real functions make are not recorded.
 
 mod sample;
 
@@ -18,24 +18,25 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHeader, chunk_kind, kind};
 
-/// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
+/// Number of ticks from which on a block or call gets its processor time recorded, by a system call whose cost is negligible then.
 const LONG_TICKS: u64 = 300_000;
 
-/// Ticks (some 10 ms) after which a long block or call relates ticks to the clock again: a killed program is behind by no more.
+/// Number of ticks (some 10 ms) after which a long block or call relates ticks to the clock again. If the program is killed, no more is
+/// lost.
 const ANCHOR_TICKS: u64 = 30_000_000;
 
-/// A gap between two tests is long if a thread could compute something in it.
+/// Number of ticks from which on a gap between two tests is long: the thread may have computed something in it.
 const POLLING_TICKS: u64 = 60_000;
 
-/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where
-/// the thread loses its processor.
+/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where the
+/// thread loses its processor.
 #[derive(Clone, Copy, Default)]
 struct Polling {
-    /// When it began; 0: there is none.
+    /// Ticks when it began; 0 if there is none.
     begin: u64,
-    /// When its last test ended.
+    /// Ticks when its last test ended.
     end: u64,
-    /// Records by then.
+    /// Number of records at that time.
     count: u32,
     tests: u32,
     long_gaps: u32,
@@ -43,43 +44,43 @@ struct Polling {
 
 /// A recorded thread.
 pub struct Thread {
-    /// Open calls of this library.
+    /// Number of open calls of this library.
     pub depth: Cell<u32>,
     pub calls: Records<CallRecord>,
     pub samples: Records<SampleRecord>,
     pub stacks: Stacks,
-    /// Records so far.
+    /// Number of records so far.
     pub count: u32,
     last_exit: u64,
-    /// When ticks were related to the clock last.
+    /// Time, in ticks, when ticks were last related to the clock.
     anchored: u64,
     polling: Polling,
     schedule: Schedule,
-    /// How long it was ready to run without a processor by the end of the last long call, ns.
+    /// How long the thread was ready to run without a processor, up to the end of the last long call, in ns.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
-    /// The thread's number.
+    /// The thread ID.
     pub number: u32,
-    /// Where its header is in the file.
+    /// The offset of its header in the file.
     header: u64,
 }
 
-/// What a thread needs beside its records. Threads that begin later take it over.
+/// The memory of a thread except its records. Later threads reuse it.
 #[repr(C)]
 struct ThreadMemory {
     thread: MaybeUninit<Thread>,
     tables: StackTables,
-    /// The next one in its list.
+    /// The next one in the list.
     next: *mut ThreadMemory,
-    /// The one before, of a thread that lives.
+    /// The previous one in the list of live threads.
     previous: *mut ThreadMemory,
 }
 
-/// Memory of threads.
+/// Lists of the memory of threads.
 struct Threads {
-    /// Of those that live.
+    /// Memory of live threads.
     live: *mut ThreadMemory,
-    /// Of those that have ended.
+    /// Memory of ended threads.
     ended: *mut ThreadMemory,
     ended_count: u32,
 }
@@ -89,7 +90,7 @@ impl Threads {
 }
 
 static THREADS: Lock<Threads> = Lock::new(Threads::NONE);
-/// Ended threads whose memory is kept.
+/// Maximum number of ended threads whose memory is kept.
 const MAX_ENDED: u32 = 256;
 
 thread_local! {
@@ -98,7 +99,7 @@ thread_local! {
 
 static TOKENS: AtomicU64 = AtomicU64::new(1);
 
-/// A number for a thread that is about to be made.
+/// A number for a thread that is about to be created.
 pub fn token() -> u64 {
     TOKENS.fetch_add(1, Ordering::Relaxed)
 }
@@ -109,25 +110,25 @@ pub fn current() -> Option<&'static mut Thread> {
     if process::is_sealed() {
         return None;
     }
-    // SAFETY: the pointer is this thread's own, and is cleared before its memory is given back.
+    // SAFETY: the pointer is this thread's own, and is cleared before the memory is released.
     unsafe { CURRENT.get().as_mut() }
 }
 
 /// The calling thread, if it is recorded and no call of this library is open.
 #[inline]
-pub fn outside() -> Option<&'static mut Thread> {
+pub fn recordable_thread() -> Option<&'static mut Thread> {
     current().filter(|thread| thread.depth.get() == 0)
 }
 
-/// Begins the recording of the calling thread. `token` and `stack_size`: of one that is made; 0: unknown.
+/// Starts to record the calling thread. `token` and `stack_size` are those with which it was created; 0 if unknown.
 pub fn register(token: u64, stack_size: usize) {
     if current().is_some() || !process::is_recorded() {
         return;
     }
-    // SAFETY: asks the kernel.
+    // SAFETY: a system call without pointer arguments.
     let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let Some(place) = take_memory() else { return };
-    // SAFETY: memory of this thread.
+    // SAFETY: the memory belongs to this thread.
     let tables = unsafe { &raw mut (*place).tables };
     let Some(thread) = open(number, token, tables, stack_size) else { return keep_memory(place) };
     // SAFETY: as above.
@@ -142,7 +143,7 @@ fn take_memory() -> Option<*mut ThreadMemory> {
     let ended = THREADS.with(|threads| {
         let first = threads.ended;
         if !first.is_null() {
-            // SAFETY: no thread uses memory in the list.
+            // SAFETY: no thread uses the memory in this list.
             threads.ended = unsafe { (*first).next };
             threads.ended_count -= 1;
         }
@@ -151,13 +152,13 @@ fn take_memory() -> Option<*mut ThreadMemory> {
     if ended.is_null() { memory(1) } else { Some(ended) }
 }
 
-/// Keeps memory for threads to come, or gives it back.
+/// Keeps the memory of an ended thread for later threads, or releases it.
 fn keep_memory(place: *mut ThreadMemory) {
     let is_kept = THREADS.with(|threads| {
         if threads.ended_count == MAX_ENDED {
             return false;
         }
-        // SAFETY: the caller's memory, which is the list's from now on.
+        // SAFETY: the memory is the caller's, and belongs to the list from now on.
         unsafe { (*place).next = threads.ended };
         (threads.ended, threads.ended_count) = (place, threads.ended_count + 1);
         true
@@ -167,10 +168,10 @@ fn keep_memory(place: *mut ThreadMemory) {
     }
 }
 
-/// The thread of this memory lives, and its timer with it.
+/// Adds a thread to the list of live ones. If recording has ended meanwhile, ends its timer.
 fn add_live(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
-        // SAFETY: memory of live threads is there, and the lists are the lock's.
+        // SAFETY: the memory of live threads is mapped, and the lock guards the lists.
         unsafe {
             ((*place).next, (*place).previous) = (threads.live, null_mut());
             if !threads.live.is_null() {
@@ -184,7 +185,7 @@ fn add_live(place: *mut ThreadMemory) {
     });
 }
 
-/// It ends.
+/// Removes a thread from the list of live ones.
 fn remove_live(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
         // SAFETY: as above.
@@ -202,12 +203,12 @@ fn remove_live(place: *mut ThreadMemory) {
     });
 }
 
-/// Ends the timers of all threads: their signals would be system calls.
+/// Ends the timers of all threads, since handling their signals involves system calls.
 pub fn end_timers() {
     THREADS.with(|threads| {
         let mut place = threads.live;
         while !place.is_null() {
-            // SAFETY: memory of live threads is there; its timer is changed with the lock only.
+            // SAFETY: the memory of live threads is mapped, and timers are changed only while the lock is held.
             unsafe {
                 sample::end((*place).thread.assume_init_mut());
                 place = (*place).next;
@@ -238,13 +239,13 @@ fn open(number: u32, token: u64, tables: *mut StackTables, stack_size: usize) ->
     })
 }
 
-/// Ends the recording of the calling thread, with a record of its end: it ends, or its process does.
+/// Ends the recording of the calling thread with a record of its end, because the thread or the process ends.
 pub fn unregister(by: CallName) {
     let place = CURRENT.get();
     let Some(thread) = current() else { return };
     // `thread` is the first field of its memory.
     remove_live(place.cast());
-    // Timers of a process end with it.
+    // Timers end with their process.
     if by != CallName::process_exit {
         sample::end(thread);
     }
@@ -253,7 +254,7 @@ pub fn unregister(by: CallName) {
     }
     thread.depth.set(1);
     CURRENT.set(null_mut());
-    // The rate of the ticks is known from a parent.
+    // A child's tick rate is known from its parent.
     if by == CallName::process_exit && !process::is_child() {
         thread.anchor();
     } else {
@@ -266,7 +267,7 @@ pub fn unregister(by: CallName) {
     keep_memory(place.cast());
 }
 
-/// A forked child: what the thread has belongs to the parent.
+/// In a forked child, gives up what belongs to the parent.
 pub fn begin_child() {
     let place = CURRENT.get();
     THREADS.begin_child(Threads::NONE);
@@ -278,7 +279,7 @@ pub fn begin_child() {
     keep_memory(place.cast());
 }
 
-/// A record that is not complete.
+/// A record that is not complete yet.
 #[derive(Clone, Copy)]
 pub struct OpenRecord(*mut CallRecord);
 
@@ -286,33 +287,32 @@ impl OpenRecord {
     /// The record.
     #[inline]
     pub fn record(&mut self) -> &mut CallRecord {
-        // SAFETY: it lies in the thread's newest chunk or in the one before, which are mapped.
+        // SAFETY: the record is in the newest chunk or in the previous one, and both are mapped.
         unsafe { &mut *self.0 }
     }
 
-    /// What a record of a completed request has in common with this one, which is complete.
+    /// The record of a completed request, with what it has in common with this complete record.
     pub fn copy(&mut self) -> CallRecord {
         let CallRecord { exit, function, stack, .. } = *self.record();
         CallRecord { enter: exit, exit, kind: kind::COMPLETED, function, stack, ..CallRecord::default() }
     }
 }
 
-/// Begins a record of a call that the program makes now, with the caller's stack.
+/// Begins a record of a call that starts now, with the caller's stack.
 #[inline]
 pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
     begin_at(thread, kind, function, clock::now)
 }
 
-/// Makes a record of a call that the program has made, if the thread slept in it and it has lasted: programs read and write often, and
-/// mostly without waiting. A thread that only loses its processor in the call does not wait. `call` makes it, and nothing of it is
-/// recorded.
+/// Makes a call and records it if it took long and the thread slept in it: programs read and write often, and mostly without waiting.
+/// Losing the processor during the call does not count as waiting. Calls within `call` are not recorded.
 #[inline]
-pub fn lasting(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
+pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
     let sleeps = clock::sleeps();
     let enter = clock::now();
-    let result = unrecorded(thread, call);
+    let result = run_unrecorded(thread, call);
     if !process::is_sealed() && clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
-        // SAFETY: the thread's own errno, which the record must not change.
+        // SAFETY: errno is the thread's own. The record must not change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_at(thread, kind, function, || enter) {
             open.record().object = result as u64;
@@ -324,10 +324,10 @@ pub fn lasting(thread: &mut Thread, kind: u16, function: CallName, call: impl Fn
     result
 }
 
-/// Whether the calling thread has given up its processor since it had done so that often. Leaves errno alone.
+/// Whether the calling thread has slept more than `sleeps` times. Preserves errno.
 #[cold]
 fn slept_since(sleeps: i64) -> bool {
-    // SAFETY: the thread's own errno.
+    // SAFETY: errno is the thread's own.
     let error = unsafe { *libc::__errno_location() };
     let has_slept = clock::sleeps() != sleeps;
     // SAFETY: as above.
@@ -335,12 +335,12 @@ fn slept_since(sleeps: i64) -> bool {
     has_slept
 }
 
-/// Begins a record of a call that began at a time, which is asked for when the caller's stack is known.
+/// Begins a record of a call. `enter_time` gives the time of its start, and is called after the stack is captured.
 #[inline]
-fn begin_at(thread: &mut Thread, kind: u16, function: CallName, begun: impl FnOnce() -> u64) -> Option<OpenRecord> {
+fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl FnOnce() -> u64) -> Option<OpenRecord> {
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture(stack_pointer());
-    let enter = begun();
+    let enter = enter_time();
     if enter.wrapping_sub(thread.last_exit) > LONG_TICKS {
         thread.note_processor_time(function, enter);
     }
@@ -354,7 +354,7 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, begun: impl FnOn
     }
     thread.count += 1;
     let new = CallRecord { enter, exit: 0, kind, function: function as u16, stack, peer: NO_PEER, tag: 0, ..CallRecord::default() };
-    // SAFETY: room for one record.
+    // SAFETY: there is room for one record.
     unsafe { record.write(new) };
     Some(OpenRecord(record))
 }
@@ -368,7 +368,7 @@ pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
         thread.anchor_again(exit);
-        // A thread that loses its processor here has not begun its block.
+        // A thread that loses its processor before this has not begun its next block yet.
         exit = clock::now();
     }
     record.exit = exit;
@@ -376,12 +376,12 @@ pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
     thread.depth.set(thread.depth.get() - 1);
 }
 
-/// Adds a record that is complete, at the time of the newest one.
+/// Adds a complete record.
 #[inline]
 pub fn add(thread: &mut Thread, new: CallRecord) {
     if let Some(record) = thread.calls.next() {
         thread.count += 1;
-        // SAFETY: room for one record.
+        // SAFETY: there is room for one record.
         unsafe { record.write(new) };
     }
 }
@@ -406,26 +406,27 @@ impl Thread {
         self.anchor_again(now);
     }
 
-    /// Relates ticks to the clock once more, if that is long ago: a thread that is killed may have made few calls.
+    /// Relates ticks to the clock once more if that was long ago, since a thread may be killed after few calls.
     fn anchor_again(&mut self, now: u64) {
         if now.wrapping_sub(self.anchored) > ANCHOR_TICKS {
             self.anchor();
         }
     }
 
-    /// Takes the newest record back: a test that found nothing. Tests in quick succession are one wait, which the first of them begins.
+    /// Removes the newest record, of a test that found nothing. Tests in quick succession count as one wait, which starts with the first
+    /// of them.
     pub fn withdraw(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
         let loop_before = self.polled_until(enter);
         let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
         self.last_exit = clock::now();
         self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
-        self.calls.back();
+        self.calls.remove_last();
         self.count -= 1;
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// A test was successful: the wait began with the first of the tests before it.
+    /// Completes a successful test: the wait began with the first test of its loop.
     pub fn end_polling(&mut self, open: &mut OpenRecord) {
         if let Some(polling) = self.polled_until(open.record().enter) {
             open.record().enter = polling.begin;
@@ -433,13 +434,13 @@ impl Thread {
         self.polling = Polling::default();
     }
 
-    /// The loop of tests that goes on at `enter`; none if the thread has done anything else since.
+    /// The loop of tests that continues at `enter`; `None` if the thread has done anything else in between.
     fn polled_until(&self, enter: u64) -> Option<Polling> {
         let mut polling = self.polling;
         polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
-        // The open record is the next one.
-        let goes_on = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
-        goes_on.then_some(polling)
+        // The open record is included in the count.
+        let continues = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
+        continues.then_some(polling)
     }
 
     /// Relates ticks to the clock once more, in the thread's header, which is no longer mapped.
@@ -451,9 +452,9 @@ impl Thread {
     }
 }
 
-/// Runs `call` with nothing of it recorded.
+/// Runs `call` without recording calls within it.
 #[inline]
-pub fn unrecorded<R>(thread: &Thread, call: impl FnOnce() -> R) -> R {
+pub fn run_unrecorded<R>(thread: &Thread, call: impl FnOnce() -> R) -> R {
     thread.depth.set(thread.depth.get() + 1);
     let result = call();
     thread.depth.set(thread.depth.get() - 1);

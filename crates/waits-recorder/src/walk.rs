@@ -1,10 +1,10 @@
-//! The calling thread's stack, unwound through DWARF tables; this library's own frames are left out.
+//! The calling thread's stack, unwound by DWARF tables, without the frames of this library.
 
 use crate::images;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Frames that are kept.
+/// Maximum number of frames that are kept.
 pub const DEPTH: usize = 40;
 unsafe extern "C" {
     fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> i32, state: *mut c_void) -> i32;
@@ -12,35 +12,35 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
 }
 
-/// The stack pointer here: where it is equal at two calls from equal paths, the frames are laid out equally.
+/// The stack pointer. If it is equal at two calls on the same path, their frames are laid out equally.
 #[inline(always)]
 pub fn stack_pointer() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a register.
+    // SAFETY: this only reads a register.
     unsafe {
         core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register.
+    // SAFETY: this only reads a register.
     unsafe {
         core::arch::asm!("mov {}, sp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     pointer
 }
 
-/// What an unwinding finds.
+/// The result of unwinding.
 pub struct StackWalk {
     pub addresses: [usize; DEPTH],
-    /// Where each of them lies.
+    /// The stack slot of each address.
     pub slots: [usize; DEPTH],
     pub count: usize,
-    /// Frames up to this address are left out; 0: none.
+    /// Frames up to and including the one at this address are left out; 0 if none are.
     from: usize,
 }
 
-/// Unwinds the calling thread's stack. `from`: an instruction, above which the stack begins (that of an interrupted function); 0: at the
-/// first frame that is not this library's.
+/// Unwinds the calling thread's stack. `from` is the address of an interrupted instruction, whose frame and all inner ones are left out.
+/// If it is 0, the stack begins with the innermost frame that is not this library's.
 pub fn walk(from: usize) -> StackWalk {
     own_range();
     let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, from };
@@ -50,18 +50,18 @@ pub fn walk(from: usize) -> StackWalk {
 }
 
 extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
-    const GO_ON: i32 = 0;
+    const CONTINUE: i32 = 0;
     const STOP: i32 = 4;
-    // SAFETY: `walk` passes its state, the unwinder its context.
+    // SAFETY: `walk` passes its state, and the unwinder its context.
     let (walk, address, frame) = unsafe { (&mut *state.cast::<StackWalk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
     if walk.from != 0 {
         if address == walk.from {
             walk.from = 0;
         }
-        return GO_ON;
+        return CONTINUE;
     }
     if is_own(address) {
-        return GO_ON;
+        return CONTINUE;
     }
     if walk.count == DEPTH || address == 0 {
         return STOP;
@@ -69,7 +69,7 @@ extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
     walk.addresses[walk.count] = address;
     walk.slots[walk.count] = frame.wrapping_sub(size_of::<usize>());
     walk.count += 1;
-    GO_ON
+    CONTINUE
 }
 
 static OWN_START: AtomicUsize = AtomicUsize::new(0);
@@ -80,7 +80,7 @@ pub fn is_own(address: usize) -> bool {
     (OWN_START.load(Ordering::Relaxed)..OWN_END.load(Ordering::Relaxed)).contains(&address)
 }
 
-/// Finds this library's addresses, once.
+/// Finds this library's address range, once.
 pub fn own_range() {
     if OWN_END.load(Ordering::Acquire) == 0 {
         images::any(|info| {

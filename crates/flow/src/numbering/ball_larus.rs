@@ -1,7 +1,7 @@
-//! Ball-Larus numbering: every path of a DAG gets an identity from 0 to N-1, the sum of the values on its edges.
+//! Ball-Larus numbering: every path of a DAG gets a number from 0 to N-1, the sum of the values on its edges.
 //!
-//! Source: Ball and Larus (1996), figure 5; Vaswani's thesis, figure 3.1 (`computeBLIncrements`) and lemma 3.2.1. Linear in the
-//! number of edges. Identities stay below 2^63 so that they, and every partial sum, fit a signed word.
+//! Source: Ball and Larus (1996), figure 5; Vaswani's thesis, figure 3.1 (`computeBLIncrements`) and lemma 3.2.1. Linear in the number of
+//! edges. Numbers stay below 2^63, so that they and every partial sum fit a signed word.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -12,7 +12,7 @@ use crate::graph::Node;
 pub struct TooManyPaths(pub u32);
 
 impl TooManyPaths {
-    /// The message, with what the node is called.
+    /// The message, with the given name for the node.
     pub fn with_name(&self, node: &dyn std::fmt::Display) -> String {
         format!("2^63 paths or more begin at node {node}: cut the graph further")
     }
@@ -27,10 +27,10 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// The algorithm `computeBLIncrements`: each edge's value is the number of paths through the out-edges before it.
+    /// Numbers all paths (`computeBLIncrements`): each edge's value is the number of paths through the out-edges before it.
     ///
     /// # Errors
-    /// A node from which more than 2^63 - 1 paths start.
+    /// The node at which more than 2^63 - 1 paths begin.
     pub fn ball_larus(dag: &Dag) -> Result<Numbering, TooManyPaths> {
         let mut values = vec![0; dag.edges().len()];
         let mut paths_from = vec![0u64; dag.node_count()];
@@ -48,20 +48,23 @@ impl Numbering {
         Ok(Numbering { values, paths_from, paths })
     }
 
-    /// The numbering that stored values stand for, after a check that it is one: at every node the out-edges' values, in order,
-    /// are the running sums of the numbers of paths behind them.
+    /// Rebuilds a numbering from stored values.
     ///
     /// # Errors
-    /// Says which edge has another value.
+    /// The first edge whose value is not the number of paths through the out-edges before it.
     pub fn from_values(dag: &Dag, values: &[i64]) -> Result<Numbering, String> {
         let numbering = Numbering::ball_larus(dag).map_err(|e| e.to_string())?;
         match dag.edge_ids().find(|e| values.get(e.index()) != Some(&numbering.values[e.index()])) {
-            Some(bad) => Err(format!("the value of edge {} is {:?}, which numbers no path", bad.0, values.get(bad.index()))),
+            Some(bad) => Err(format!(
+                "the value of edge {} is {:?}, which is not the number of paths through the edges before it",
+                bad.0,
+                values.get(bad.index())
+            )),
             None => Ok(numbering),
         }
     }
 
-    /// Number of paths; identities run from 0 to one less.
+    /// Number of paths. Their numbers are 0 to one less.
     pub fn paths(&self) -> u64 {
         self.paths
     }
@@ -76,13 +79,13 @@ impl Numbering {
         &self.values
     }
 
-    /// The identity of a path given as edges (`computePathIdentifier`, figure 3.3).
+    /// The number of a path (`computePathIdentifier`, figure 3.3).
     pub fn id(&self, path: &[DagEdgeId]) -> u64 {
         path.iter().map(|e| self.values[e.index()]).sum::<i64>() as u64
     }
 
-    /// The path with a given identity: at each node the out-edge with the greatest value not above what is left.
-    /// `None` if there is no such identity.
+    /// The path with a given number, or `None` if there is none. At each node it takes the out-edge with the greatest value that does not
+    /// exceed the rest of the number.
     pub fn path(&self, dag: &Dag, id: u64) -> Option<Vec<DagEdgeId>> {
         if id >= self.paths {
             return None;
@@ -91,7 +94,7 @@ impl Numbering {
         let mut node = dag.entry();
         let mut path = Vec::new();
         while node != dag.exit() {
-            // Values rise with the order of the out-edges.
+            // The values of the out-edges are in ascending order.
             let at = dag.out(node).partition_point(|e| self.values[e.index()] <= left);
             let edge = dag.out(node)[at - 1];
             left -= self.values[edge.index()];

@@ -1,12 +1,12 @@
-//! Numbers that favour marked edges: what precise selective labels (P3 paper, algorithm 1) are made of.
+//! Numberings that favour marked edges: the building blocks of precise selective labels (P3 paper, algorithm 1).
 
 use super::TooManyPaths;
 use crate::dag::Dag;
 use crate::graph::Node;
 
-/// Ball-Larus among marked edges, and the number of paths along them from each node: numbers from 0 to one less than the paths. Zero
-/// elsewhere.
-pub fn number_within(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
+/// Ball-Larus numbering of the paths of marked edges. Returns the value of each edge, 0 if unmarked, and the number of marked paths from
+/// each node to the exit.
+pub fn number_marked(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     paths[dag.exit().index()] = 1;
@@ -21,7 +21,8 @@ pub fn number_within(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
     (values, paths)
 }
 
-/// Numbers of all paths, uninteresting out-edges first; interesting ones by decreasing least number behind them if `sorted`.
+/// Numbers all paths, at each node the uninteresting out-edges first. If `sorted`, the interesting ones follow by decreasing least number
+/// of an interesting path through them.
 pub fn marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
@@ -30,7 +31,7 @@ pub fn marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<
     least[dag.exit().index()] = 0;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let mut out = dag.out(node).to_vec();
-        // Stable sorts: among equals the order of the graph remains.
+        // Stable sorts: ties keep the order of the graph.
         out.sort_by_key(|e| interesting[e.index()]);
         if sorted {
             out.sort_by_key(|e| {
@@ -51,7 +52,7 @@ pub fn marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<
     Ok(values)
 }
 
-/// Moves the value of each edge that is the only one into its head to the edges behind, from the entry on.
+/// Moves the value of each edge that is the only one into its head on to the out-edges of the head, in topological order.
 pub fn push_down(dag: &Dag, values: &mut [i64]) {
     let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
     for &node in dag.order().iter().filter(movable) {
@@ -60,7 +61,7 @@ pub fn push_down(dag: &Dag, values: &mut [i64]) {
     }
 }
 
-/// Drops the values of uninteresting edges.
+/// Sets the values of uninteresting edges to zero.
 pub fn absorb(interesting: &[bool], values: &mut [i64]) {
     values.iter_mut().zip(interesting).filter(|(_, interesting)| !**interesting).for_each(|(value, _)| *value = 0);
 }

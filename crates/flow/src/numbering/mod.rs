@@ -1,5 +1,5 @@
-//! Numbers of paths: those of Ball and Larus, the same among marked edges, and a perfect hash of known ones. The other
-//! numberings ([`NumberingScheme`]) are the crate `selective`'s.
+//! Numberings of paths: Ball-Larus, Ball-Larus among marked edges, and a perfect hash of known numbers. The crate `selective` has the
+//! other numberings ([`NumberingScheme`]).
 
 mod ball_larus;
 mod known;
@@ -9,16 +9,16 @@ pub mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use known::{NoHash, PerfectHash};
-pub use marked::{absorb, marked_last, number_within, push_down};
+pub use marked::{absorb, marked_last, number_marked, push_down};
 pub use scheme::NumberingScheme;
 
 use crate::dag::Dag;
 
-/// Paths that have numbers.
+/// An acyclic graph with a numbering of its paths.
 #[derive(Clone, Debug)]
 pub struct NumberedPaths {
-    /// Their acyclic graph.
+    /// The graph.
     pub dag: Dag,
-    /// Their numbers.
+    /// The numbers of its paths.
     pub numbering: Numbering,
 }

@@ -2,26 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How paths are numbered. All but the first are made by the crate `selective`.
+/// How paths are numbered. The crate `selective` implements all but the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NumberingScheme {
-    /// Every path has a number.
+    /// Ball-Larus: every path has a number.
     BallLarus,
-    /// Selective path profiling: few probes; other paths may have the number of an interesting one.
+    /// Selective path profiling: few probes, but other paths may get the number of an interesting one.
     Spp,
-    /// The same with probes put back until no other path has the number of an interesting one. Exponential.
+    /// Like [`NumberingScheme::Spp`], with probes put back until no other path has the number of an interesting one. Exponential time.
     Mspp,
-    /// Compact numbers for the closure of the interesting edges; other paths have higher ones.
+    /// Compact numbers for the paths of interesting edges; all other paths have higher ones.
     Pertinent,
     /// Precise selective path profiling.
     Pspp,
-    /// Preferential path profiling, checked against the Ball-Larus identity.
+    /// Preferential path profiling, checked against the Ball-Larus number.
     Ppp,
-    /// Ball-Larus identities looked up in a table of known ones.
+    /// Ball-Larus numbers, looked up in a table of the interesting ones.
     KnownTable,
-    /// As [`NumberingScheme::Ppp`], with the most compact numbers that are found, and a bound on how compact they could be.
+    /// Like [`NumberingScheme::Ppp`], with the most compact numbers found, and a bound on how compact they could be.
     PppOptimal,
-    /// As [`NumberingScheme::Ppp`] without the check.
+    /// Like [`NumberingScheme::Ppp`], without the check.
     Approximate,
 }
 
@@ -54,12 +54,12 @@ impl NumberingScheme {
         }
     }
 
-    /// Whether the scheme works on edges: its interesting paths are all whose edges are interesting.
+    /// Whether the scheme selects edges: its interesting paths are then all paths that consist of interesting edges.
     pub fn takes_closure(self) -> bool {
         matches!(self, NumberingScheme::Spp | NumberingScheme::Mspp | NumberingScheme::Pertinent | NumberingScheme::Pspp)
     }
 
-    /// Whether the scheme promises that no other path is taken for an interesting one.
+    /// Whether the scheme guarantees that no other path is counted as an interesting one.
     pub fn is_exact(self) -> bool {
         !matches!(self, NumberingScheme::Spp | NumberingScheme::Approximate)
     }

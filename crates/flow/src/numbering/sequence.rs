@@ -1,21 +1,21 @@
-//! A fixed sequence of numbers for searches that try things in many orders, so that the same graph always gives the same result.
+//! A deterministic random sequence, so that randomised searches give the same result for the same graph.
 //!
-//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 17) from a constant seed; Fisher and Yates' shuffle.
+//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 17) with a constant seed, and the Fisher-Yates shuffle.
 
-/// The sequence.
+/// The generator.
 pub struct Shuffle {
     state: u64,
 }
 
 impl Default for Shuffle {
-    /// From the beginning.
+    /// Starts with the constant seed.
     fn default() -> Shuffle {
         Shuffle::from_seed(0x7472_6f64_6465_6e21)
     }
 }
 
 impl Shuffle {
-    /// From behind a number.
+    /// Starts with the given seed.
     pub fn from_seed(state: u64) -> Shuffle {
         Shuffle { state }
     }
@@ -29,17 +29,17 @@ impl Shuffle {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// A number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
     }
 
-    /// A number from 0 on, below 1.
+    /// A number in [0, 1).
     pub fn fraction(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Puts things into another order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last + 1));

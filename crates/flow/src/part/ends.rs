@@ -1,11 +1,10 @@
-//! Where a path's identity is decided: the edges behind which only one path leads to the exit.
+//! Ends of paths: the edges after which only one path leads to the exit.
 //!
-//! Every path takes exactly one such edge, its *end*. That is the earliest place where the path can be counted, and a
-//! count is one memory access wherever it stands; so counts are made there (as [`crate::program`] does where it pays),
-//! and two paths with different ends never need different sums. A copy that has no interest in any path of an end makes
-//! no count there: this is what makes a partition by ends cheap.
+//! Every path takes exactly one such edge, its *end*. That is the earliest place where it can be counted, at the same cost as anywhere
+//! later, so counts are placed there (as [`crate::program`] does where it pays). Paths with different ends never need different sums, and
+//! a copy of the program that is not interested in any path of an end needs no count there, which makes a partition by ends cheap.
 //!
-//! A call that might not come back is a branch (to the exit), so no such call stands behind an end. O(edges).
+//! A call that may not return is a branch to the exit, so there is no such call after an end. O(edges).
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -20,7 +19,7 @@ pub struct Ends {
 impl Ends {
     /// Finds the ends.
     pub fn from_dag(dag: &Dag) -> Ends {
-        // Paths to the exit, of which two are as good as many.
+        // Number of paths to the exit, saturating at 2.
         let mut paths_to_exit = vec![0u8; dag.node_count()];
         paths_to_exit[dag.exit().index()] = 1;
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -28,19 +27,19 @@ impl Ends {
             paths_to_exit[node.index()] = sum.min(2) as u8;
         }
         let mut decided: Vec<bool> = paths_to_exit.iter().map(|w| *w == 1).collect();
-        // A function of one path is decided at its beginning: the edges out of the entry are ends all the same.
+        // In a function with a single path, the out-edge of the entry is the end.
         decided[dag.entry().index()] = false;
         let is_end = |e: &DagEdgeId| decided[dag.edge(*e).to.index()] && !decided[dag.edge(*e).from.index()];
         let edges = dag.edge_ids().filter(is_end).collect();
         Ends { edges, decided }
     }
 
-    /// The ends, in the order of their numbers.
+    /// The ends, ordered by number.
     pub fn edges(&self) -> &[DagEdgeId] {
         &self.edges
     }
 
-    /// Whether a path that has come to the node has passed its end.
+    /// Whether a path at this node has passed its end.
     pub fn is_decided(&self, node: Node) -> bool {
         self.decided[node.index()]
     }

@@ -1,4 +1,4 @@
-//! What probes of a part cost: their executions, counted in two ways.
+//! The cost of a part's probes: their executions, by two measures.
 
 use super::Measure;
 
@@ -7,12 +7,12 @@ use super::Measure;
 pub struct Hits {
     /// Edges with an increment other than zero, as the paper counts ([`Measure::Labels`]).
     pub labels: u64,
-    /// Counts of paths, and increments that are not part of a count ([`Measure::All`]).
+    /// Counts of paths, and increments that are not folded into a count ([`Measure::All`]).
     pub all: u64,
 }
 
 impl Hits {
-    /// One of the two.
+    /// The executions by this measure.
     pub fn of(self, measure: Measure) -> u64 {
         match measure {
             Measure::Labels => self.labels,

@@ -1,31 +1,31 @@
-//! Which counter counts a path: what the counters of a program mean.
+//! What the counters of a program count.
 
 use crate::interesting::{NumberAliases, PathEnding};
 use crate::part::Part;
 
-/// Which counter counts a path, by what the register and an increment sum to at its end.
+/// Maps a path to its counter, given the sum of the register and an increment at its end.
 #[derive(Clone, Debug)]
 pub enum Cells {
-    /// That of the path's number, which is the sum.
+    /// The sum is the path's number, and the number of its counter.
     Paths,
-    /// What one of several copies counts: that of the path's sum of labels.
+    /// The counter is the path's sum of labels. For one of several copies of a program.
     Labels {
-        /// For each edge of the numbered paths' acyclic graph its label.
+        /// For each edge of the numbered acyclic graph, its label.
         labels: Vec<i64>,
         /// Number of counters.
         cells: u64,
-        /// Increments and places of counts, by edge of the acyclic graph of all paths.
+        /// Increments and counting edges, by edge of the acyclic graph of all paths.
         part: Part,
     },
-    /// One for each interesting path, the last for all others.
+    /// Each interesting path has a counter; the last counter is that of all other paths.
     Interesting(InterestingCells),
-    /// That of the path's number, which is in the lower bits of the sum. Where paths are looked up, those are known that have a word of
-    /// their own (thesis, section 3.5.1).
+    /// The lower bits of the sum are the path's number, which is that of its counter. Where paths are looked up, a path is known if its
+    /// ending has a word for it (thesis, section 3.5.1).
     Preferential(PathEnding),
 }
 
 impl Cells {
-    /// Whether a path is known where it is looked up, by the sum, if that alone says so.
+    /// Whether the path with this sum is known where paths are looked up; `None` if the sum alone does not tell.
     pub(super) fn is_known(&self, sum: i64) -> Option<bool> {
         match self {
             Cells::Preferential(ending) => Some(ending.word(sum) + 1 < ending.words()),
@@ -37,12 +37,12 @@ impl Cells {
 /// Counters of interesting paths.
 #[derive(Clone, Debug)]
 pub struct InterestingCells {
-    /// Which counter it is, by the sum.
+    /// Maps the sum to a counter.
     pub ending: PathEnding,
-    /// Counters with the numbers of their paths, ascending. Other counters count other paths.
+    /// Counters with the numbers of their paths, ascending. Counters that are not listed count other paths.
     pub paths: Vec<(u64, u64)>,
-    /// Other paths that a counter of this list counts, too.
+    /// Other paths that are counted by a listed counter, too.
     pub aliases: NumberAliases,
-    /// Whether the numbering was proven, not only tried on some paths.
+    /// Whether the numbering was proven correct, and not only tested on some paths.
     pub proven: bool,
 }

@@ -1,4 +1,4 @@
-//! The changing half of a probe program: operations by edge, and the loops they name; what passes ask of them.
+//! The part of a probe program that passes change: operations by edge, and the loops that they name.
 
 use super::operation::{LoopId, Operation, reads_register};
 use crate::dag::{Cut, CutReason, Dag};
@@ -8,72 +8,72 @@ use std::num::NonZeroU64;
 /// A loop that is counted by its trip count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TripCountedLoop {
-    /// Where it is entered.
+    /// The loop's head.
     pub head: Node,
-    /// The edge that closes it.
+    /// The back edge.
     pub back: Edge,
     /// Its nodes in the order of an iteration.
     pub nodes: Vec<Node>,
     /// The register at the beginning of every iteration but the first.
     pub start: i64,
-    /// What an iteration adds to the register until it is counted.
+    /// The sum of increments in an iteration, up to the count.
     pub increment: i64,
-    /// How often the loop goes back, if that is the same constant whenever it is entered: nothing has to be counted in it then.
+    /// How often the back edge is taken per entry of the loop, if that is a constant. Then nothing is counted inside the loop.
     pub trip_count: Option<NonZeroU64>,
 }
 
 /// The dominant iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DominantIterationCode {
-    /// The edge that closes it.
+    /// The back edge that ends it.
     pub back: Edge,
-    /// The index that it counts.
+    /// The index of its counter.
     pub index: i64,
-    /// If its executions are kept in a register.
+    /// Set if its executions are kept in a register.
     pub in_register: Option<RegisterCounted>,
 }
 
-/// Where executions of a dominant iteration are kept in a register. At the loop's head it is 0 if control comes from elsewhere.
+/// How executions of a dominant iteration are kept in a register. The register is 0 when the loop is entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterCounted {
     /// The loop's head.
     pub head: Node,
-    /// The nodes where there may be some in it, the head first, in the order of an iteration.
+    /// The nodes where the register may be nonzero, the head first, in topological order.
     pub nodes: Vec<Node>,
-    /// The edges on which they are written, and none are left.
+    /// The edges on which the register is added to the counter and cleared.
     pub writes: Vec<Edge>,
 }
 
-/// What a program is for: a graph, and where its paths end. No pass changes it.
+/// The fixed part of a program: its graph, and where paths end.
 #[derive(Clone, Debug)]
 pub(super) struct ProgramFrame {
     pub graph: Graph,
-    /// Its nodes but the exit, those of a path in its order.
+    /// The nodes except the exit, in topological order of the paths.
     pub order: Vec<Node>,
     /// The acyclic graph of the function's graph.
     pub dag: Dag,
-    /// Where the graph is of several versions of a function: which of the function's edges each one is.
+    /// If the graph has several versions of a function: for each edge, the function's edge.
     pub origins: Option<Vec<Edge>>,
 }
 
 impl ProgramFrame {
-    /// Of a function's own graph.
+    /// The frame of a function's own graph.
     pub fn from_function(graph: &Graph, dag: &Dag) -> ProgramFrame {
         let order = dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
         ProgramFrame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
     }
 
-    /// Which of the function's edges an edge is.
+    /// The function's edge that an edge stands for.
     pub fn origin(&self, edge: Edge) -> Edge {
         self.origins.as_ref().map_or(edge, |origins| origins[edge.index()])
     }
 
-    /// How the path on an edge is cut, if it is.
+    /// The cut on an edge, if it is cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.dag.cut(self.origin(edge))
     }
 
-    /// The edges that close loops.
+    /// The back edges.
     pub fn back_edges(&self) -> impl Iterator<Item = Edge> + '_ {
         self.graph.edges().filter(|e| self.cut(*e).is_some_and(|c| c.reason == CutReason::Back))
     }
@@ -88,29 +88,29 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Of just these operations.
+    /// Code with these operations, and no loops.
     pub fn new(operations: Vec<Vec<Operation>>) -> Code {
         Code { operations, loops: Vec::new(), dominant: Vec::new() }
     }
 
-    /// What is done on an edge, in this order.
+    /// The operations on an edge, in order.
     pub fn on(&self, edge: Edge) -> &[Operation] {
         &self.operations[edge.index()]
     }
 
-    /// The same but for what is done because a loop is left.
-    pub fn behind_flushes(&self, edge: Edge) -> &[Operation] {
+    /// The operations on an edge without those that flush a loop at its start.
+    pub fn after_flushes(&self, edge: Edge) -> &[Operation] {
         let operations = self.on(edge);
         let flushes = operations.iter().take_while(|o| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_)));
         &operations[flushes.count()..]
     }
 
-    /// Whether no control comes along an edge.
+    /// Whether an edge is never taken.
     pub fn is_dead(&self, edge: Edge) -> bool {
         self.on(edge) == [Operation::Unreachable]
     }
 
-    /// The edges along which control may come.
+    /// The edges that may be taken.
     pub fn live<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
         edges.iter().copied().filter(|e| !self.is_dead(*e))
     }
@@ -120,12 +120,12 @@ impl Code {
         self.on(edge).iter().any(|o| o.needs_code())
     }
 
-    /// Whether the register's value in front of an edge matters.
+    /// Whether the register's value before an edge is used later.
     pub fn reads_register(&self, edge: Edge) -> bool {
         reads_register(self.on(edge))
     }
 
-    /// The next loop to be added.
+    /// The number of the next loop to be added.
     pub fn next_loop(&self) -> LoopId {
         LoopId(self.loops.len())
     }

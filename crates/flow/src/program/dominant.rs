@@ -1,14 +1,10 @@
-//! Pass: the dominant iteration of a loop, short and through no loop in it, whose count is split from those of other iterations.
+//! Pass: counts the dominant iteration of a loop, if it is short and contains no other loop, separately from the other iterations.
 //!
-//! Processors hand what was stored in memory to a load of the same place in no time if they guess which store it was;
-//! they guess by the instructions' addresses. The first iteration of a loop ends another path than those behind it, so
-//! one instruction that counts both adds to different words; on an AMD EPYC (family 26) that spoils the guess for the
-//! whole loop, and each iteration waits some seven cycles for the one before. With an instruction of its own for the word
-//! that nearly all iterations add to, the guess is always right; one comparison distinguishes them.
-//!
-//! Where a loop mostly iterates so several times before it is left or calls something, these iterations are not even
-//! added to memory one by one: their number is kept in a register ([`RegisterCounted`]), and written where control leaves the part
-//! of the loop that calls nothing, or enters a loop in it.
+//! Processors forward a stored value to a load of the same address if they predict, by instruction address, which store it was. One
+//! instruction that counts all iterations adds to different words (the first iteration ends another path than the later ones), which
+//! spoils the prediction: on an AMD EPYC (family 26), each iteration waits some seven cycles for the previous one. A separate instruction
+//! for the word that nearly all iterations add to is always predicted. Where the dominant iteration is often repeated before control
+//! leaves the loop or calls something, its executions are kept in a register ([`RegisterCounted`]) and written when that happens.
 
 use super::BlockProperties;
 use super::code::{Code, DominantIterationCode, ProgramFrame, RegisterCounted};
@@ -18,31 +14,30 @@ use crate::frequency::{Frequencies, innermost_loops};
 use crate::graph::{Edge, Node};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Iterations of more instructions take as long as an addition to memory does. With 100 three programs execute 0 to 0.6 % more
-/// (docs/benchmarks/constants.md).
-const SHORT: u32 = 24;
-/// Dominant iterations are kept in a register if there are this many of them for each time that they have to be written. With 0.5, three
-/// programs built with measured weights execute 0 to 1.8 % more; with 8, 0 to 0.2 % less, and fewer are kept
-/// (docs/benchmarks/constants.md).
-const WORTHWHILE: f64 = 2.0;
-/// The most places where a loop's iterations are written: each gets code for it. With 2, three programs execute 0 to 0.2 % less; with 64,
-/// they are the same.
-const MOST_WRITES: usize = 8;
+/// Maximum number of instructions of an iteration; a longer one takes as long as the addition to memory. With 100, three programs execute
+/// 0 to 0.6 % more instructions (docs/benchmarks/constants.md).
+const MAX_SIZE: u32 = 24;
+/// Minimum number of dominant iterations per write, for keeping them in a register. With 0.5, three programs built with measured weights
+/// execute 0 to 1.8 % more instructions; with 8, 0 to 0.2 % fewer, and fewer loops qualify (docs/benchmarks/constants.md).
+const MIN_ITERATIONS_PER_WRITE: f64 = 2.0;
+/// Maximum number of edges on which a loop's register is written; each gets code for it. With 2, three programs execute 0 to 0.2 % fewer
+/// instructions; with 64, as many.
+const MAX_WRITES: usize = 8;
 
-/// What counts the dominant iterations of loops.
+/// How the dominant iterations of loops are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DominantCounting {
-    /// What counts all others, too.
+    /// By the same instruction as all other iterations.
     Shared,
-    /// An instruction of their own.
+    /// By an instruction of their own.
     Split,
-    /// The same, or a register where that is worthwhile.
+    /// In a register where that pays, and otherwise by an instruction of their own.
     Register,
 }
 
-/// Splits the counts of the dominant iterations of all loops that have one.
-pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: DominantCounting) {
-    code.dominant = iterations(frame, code, frequencies, blocks, which);
+/// Separates the counts of the dominant iterations of all loops that have one.
+pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, counting: DominantCounting) {
+    code.dominant = iterations(frame, code, frequencies, blocks, counting);
     for place in 0..code.dominant.len() {
         let (id, back) = (DominantId(place), code.dominant[place].back);
         for operation in &mut code.operations[back.index()] {
@@ -61,15 +56,15 @@ fn iterations(
     code: &Code,
     frequencies: &Frequencies,
     blocks: &BlockProperties,
-    which: DominantCounting,
+    counting: DominantCounting,
 ) -> Vec<DominantIterationCode> {
-    if frame.back_edges().next().is_none() || which == DominantCounting::Shared {
+    if frame.back_edges().next().is_none() || counting == DominantCounting::Shared {
         return Vec::new();
     }
-    let walk = Walk { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
-    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| walk.iteration(back)).collect();
-    if which == DominantCounting::Register {
-        // Of a loop that is closed by several edges the most frequent iteration is in the register.
+    let search = LoopSearch { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
+    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| search.iteration(back)).collect();
+    if counting == DominantCounting::Register {
+        // If a loop has several back edges, its most frequent iteration gets the register.
         let mut most_frequent = BTreeMap::<Node, usize>::new();
         for (i, (dominant, often)) in found.iter().enumerate() {
             let best = most_frequent.entry(frame.graph.to(dominant.back)).or_insert(i);
@@ -78,13 +73,13 @@ fn iterations(
             }
         }
         for (head, i) in most_frequent {
-            found[i].0.in_register = walk.in_register(head, found[i].0.back, found[i].1);
+            found[i].0.in_register = search.register_counted(head, found[i].0.back, found[i].1);
         }
     }
     found.into_iter().map(|(dominant, _)| dominant).collect()
 }
 
-struct Walk<'a> {
+struct LoopSearch<'a> {
     frame: &'a ProgramFrame,
     code: &'a Code,
     frequencies: &'a Frequencies,
@@ -96,39 +91,39 @@ struct Walk<'a> {
 #[derive(Clone, Copy)]
 struct Prefix {
     probability: f64,
-    /// The register at the node.
+    /// The path register at the node.
     register: i64,
-    /// Instructions before the node.
+    /// Number of instructions before the node.
     size: u32,
 }
 
-impl Walk<'_> {
-    /// What the most frequent iteration adds up to, and how often it is taken; `None` if it is long, calls something, comes
-    /// through another loop, or is counted elsewhere.
+impl LoopSearch<'_> {
+    /// The most frequent iteration that ends with a back edge, and how often it is executed; `None` if it is long, makes a call, contains
+    /// another loop, or is counted elsewhere.
     fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
-        let [Operation::Count { increment }, Operation::Set(start)] = *self.code.behind_flushes(back) else { return None };
+        let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };
         let mut prefixes = HashMap::from([(head, Prefix { probability: 1.0, register: start, size: 0 })]);
         for &node in &self.frame.order {
             let Some(&prefix) = prefixes.get(&node) else { continue };
             if self.blocks.quiet[node.index()] {
-                self.go_on(node, head, prefix, &mut prefixes);
+                self.extend_prefix(node, head, prefix, &mut prefixes);
             }
         }
         let latch = self.frame.graph.from(back);
         let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet[latch.index()])?;
         let often = self.frequencies.node(head) * prefix.probability * self.share(latch, back);
         let dominant = DominantIterationCode { back, index: prefix.register.wrapping_add(increment), in_register: None };
-        (prefix.size + self.blocks.sizes[latch.index()] <= SHORT).then_some((dominant, often))
+        (prefix.size + self.blocks.sizes[latch.index()] <= MAX_SIZE).then_some((dominant, often))
     }
 
-    /// How often an edge is taken from its tail.
+    /// The probability that control leaves `tail` by `edge`.
     fn share(&self, tail: Node, edge: Edge) -> f64 {
         self.frequencies.edge(edge) / self.frequencies.node(tail).max(f64::MIN_POSITIVE)
     }
 
-    /// Enters the prefixes behind a node that stay in the loop, where none is more frequent.
-    fn go_on(&self, node: Node, head: Node, prefix: Prefix, prefixes: &mut HashMap<Node, Prefix>) {
+    /// Extends the prefix of a node along its out-edges that stay in the loop, unless a more frequent prefix is known.
+    fn extend_prefix(&self, node: Node, head: Node, prefix: Prefix, prefixes: &mut HashMap<Node, Prefix>) {
         for edge in self.code.live(self.frame.graph.out(node)) {
             let to = self.frame.graph.to(edge);
             let increment = match self.code.on(edge) {
@@ -139,32 +134,32 @@ impl Walk<'_> {
             if self.innermost[to.index()] != Some(head) || self.frame.cut(edge).is_some() {
                 continue;
             }
-            let on = Prefix {
+            let extended = Prefix {
                 probability: prefix.probability * self.share(node, edge),
                 register: prefix.register.wrapping_add(increment),
                 size: prefix.size + self.blocks.sizes[node.index()],
             };
-            if prefixes.get(&to).is_none_or(|known| known.probability < on.probability) {
-                prefixes.insert(to, on);
+            if prefixes.get(&to).is_none_or(|known| known.probability < extended.probability) {
+                prefixes.insert(to, extended);
             }
         }
     }
 
-    /// How the dominant iterations of a loop are kept in a register, if they can be and that is worthwhile.
-    fn in_register(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
+    /// How the dominant iterations of a loop are kept in a register; `None` if they cannot be, or if it does not pay.
+    fn register_counted(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
         let body = self.body(head)?;
-        let nodes = self.holding(head, &body);
+        let nodes = self.register_nodes(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
         let all = nodes.iter().flat_map(|n| self.code.live(self.frame.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
-        // Of an endless loop they never would be.
+        // The register of an infinite loop would never be written.
         let can = !writes.is_empty() && nodes.contains(&self.frame.graph.from(back)) && writes.iter().all(|e| self.blocks.open[e.index()]);
-        let pays = often >= WORTHWHILE * written && writes.len() <= MOST_WRITES;
+        let pays = often >= MIN_ITERATIONS_PER_WRITE * written && writes.len() <= MAX_WRITES;
         (can && pays).then_some(RegisterCounted { head, nodes, writes })
     }
 
-    /// The nodes of a loop that is entered at its head only, with those of loops in it.
+    /// The nodes of a loop, including those of inner loops; `None` if it can be entered elsewhere than at its head.
     fn body(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.frame.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
         let before = |node: Node| self.code.live(self.frame.graph.incoming(node));
@@ -181,8 +176,8 @@ impl Walk<'_> {
         (head != self.frame.graph.entry()).then_some(body)
     }
 
-    /// The nodes of a loop at which there may be iterations in a register: none in the loops in it.
-    fn holding(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
+    /// The nodes of a loop at which the register may be nonzero. Inner loops are not among them.
+    fn register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet[n.index()];
         for &node in self.frame.order.iter().filter(|n| may(**n)) {

@@ -1,10 +1,10 @@
-//! Pass: where paths with different register values meet in a node from which one path leads to the end, the counts are
-//! made on the edges into it. Their places in the array are constants there, so no register has to be set, and the node
-//! keeps its size (which decides whether a code generator copies it, as it does with the indirect branch of an
-//! interpreter).
+//! Pass: counts paths on the edges into a node from which one path leads to the end, if the register has different values on these edges.
 //!
-//! Some counts have to move, whatever it costs: those of a block that does nothing but return what a tail call gave. The
-//! callee may never come back, and the path is over where it is called.
+//! The counters' addresses are constants there, so no register has to be set, and the node keeps its size (which decides whether a code
+//! generator duplicates it, as it does with the indirect branch of an interpreter).
+//!
+//! Some counts must be moved, whatever the cost: those of a block that only returns the result of a tail call. The callee may never
+//! return, and the path ends where it is called.
 
 use super::BlockProperties;
 use super::code::{Code, ProgramFrame};
@@ -12,8 +12,8 @@ use super::operation::{Operation, value_set};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves counts to the edges into the nodes before them: `wherever` that pays, or only where it has to be. Nodes are
-/// treated from the ends of paths on, so that a count moves as far as it pays. Takes time linear in the size of the graph.
+/// Moves counts to the edges into the node before them: `wherever` that pays, or only where it is necessary. Nodes are visited from the
+/// ends of paths backwards, so that a count moves as far as it pays. Linear in the size of the graph.
 pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, wherever: bool) {
     let graph = &frame.graph;
     let known = constants(frame, code);
@@ -22,12 +22,12 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
         let mut out = code.live(graph.out(node));
         let (Some(end), None) = (out.next(), out.next()) else { continue };
         drop(out);
-        let Some(count) = ends(code.on(end)) else { continue };
+        let Some(count) = count_at_end(code.on(end)) else { continue };
         let into: Vec<Edge> = code.live(graph.incoming(node)).collect();
         let can = blocks.quiet[node.index()]
             && !in_loops.contains(&node)
             && graph.to(end) != node
-            && into.iter().all(|e| blocks.open[e.index()] && !is_counted_behind(code.on(*e)));
+            && into.iter().all(|e| blocks.open[e.index()] && !counts_continuing_path(code.on(*e)));
         if can && (blocks.early[node.index()] || (wherever && pays(code, &into, &known, frequencies, blocks))) {
             let set = value_set(code.on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
@@ -36,9 +36,8 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
     }
 }
 
-/// If a path that takes an edge with these operations is bound to end: what counts it, by the register as it is before the
-/// edge.
-fn ends(operations: &[Operation]) -> Option<Operation> {
+/// The operation that counts a path at the beginning of these operations, if they end the path.
+fn count_at_end(operations: &[Operation]) -> Option<Operation> {
     match operations {
         [count @ (Operation::Count { .. } | Operation::Check { .. })] => Some(*count),
         [count @ (Operation::Count { .. } | Operation::Check { .. }), Operation::Set(_)] => Some(*count),
@@ -48,13 +47,13 @@ fn ends(operations: &[Operation]) -> Option<Operation> {
     }
 }
 
-/// Whether the path that goes on behind an edge is counted on the edge.
-fn is_counted_behind(operations: &[Operation]) -> bool {
+/// Whether an edge counts the path that continues after it.
+fn counts_continuing_path(operations: &[Operation]) -> bool {
     matches!(operations.last(), Some(Operation::Count { .. } | Operation::Check { .. }))
 }
 
-/// Whether counts on these edges cost less than one behind them: there every edge with a constant would have to set the
-/// register; here edges that cannot carry code may need a jump.
+/// Whether counts on these edges cost less than one after their common head. There, each edge with a constant has to set the register;
+/// here, edges that cannot carry code may need a jump.
 fn pays(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, blocks: &BlockProperties) -> bool {
     let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
     let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
@@ -63,7 +62,7 @@ fn pays(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequen
     into.len() > 1 && differ && jumps < constant
 }
 
-/// The register behind each edge, where it is the same on all paths there.
+/// The register's value after each edge, where all paths agree on it.
 fn constants(frame: &ProgramFrame, code: &Code) -> Vec<Option<i64>> {
     let graph = &frame.graph;
     let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();

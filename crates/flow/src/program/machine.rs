@@ -1,9 +1,7 @@
-//! An interpreter of probe programs: what each operation does, on one thread.
+//! An interpreter of probe programs on one thread. It defines the meaning of each [`Operation`], for the verifier and for tests.
 //!
-//! It is the meaning of [`Operation`] for the verifier and for tests. A backend that does the same counts the same.
-//!
-//! Faults are what no program may lead to, whatever path control takes: to use a register whose value was discarded, to
-//! take an edge that control never takes, to leave a loop whose iterations were not counted.
+//! A [`MachineFault`] is what no program may do on any path: use a register whose value was discarded, take an edge that is declared
+//! dead, or leave a loop whose iterations are not counted yet.
 
 use crate::graph::{Edge, Node};
 use crate::part::Hits;
@@ -11,52 +9,52 @@ use crate::program::operation::{DominantId, LoopId, Operation};
 use crate::program::{ProbeProgram, RegisterCounted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is in a stream.
+/// An item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamItem {
-    /// A path ended: its number.
+    /// A path with this number ended.
     Path(i64),
-    /// A call of the function begins.
+    /// A call of the function began.
     EnterCall,
     /// The call ended.
     LeaveCall,
 }
 
-/// What a program did that none may do.
+/// An illegal action of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineFault {
-    /// Control took an edge that is said to be dead.
-    #[error("control takes {0:?}, which is said to be unreachable")]
+    /// Control took an edge that is declared dead.
+    #[error("control takes {0:?}, which is declared unreachable")]
     Unreachable(Edge),
-    /// The path register is used though it has no value.
+    /// The path register is used although its value was discarded.
     #[error("on {0:?} the path register is used after its value was discarded")]
     Discarded(Edge),
-    /// A loop is left, or entered again, and its iterations are not counted.
-    #[error("behind {0:?} iterations of {1:?} are lost")]
+    /// A loop is left or entered again before its iterations are counted.
+    #[error("after {0:?} iterations of {1:?} are lost")]
     Iterations(Edge, LoopId),
-    /// Dominant iterations that are kept in a register are lost.
-    #[error("behind {0:?} executions of {1:?} that are kept in a register are lost")]
+    /// Executions of a dominant iteration that are kept in a register are lost.
+    #[error("after {0:?} executions of {1:?} that are kept in a register are lost")]
     Dominant(Edge, DominantId),
 }
 
 /// The state of one thread.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The path register; none after its value was discarded.
+    /// The path register; `None` after its value was discarded.
     pub register: Option<i64>,
-    /// By index; none is 0.
+    /// Counts by index; counters that are 0 are absent.
     pub counts: BTreeMap<i64, u64>,
-    /// Paths that are not counted where they are looked up.
+    /// Paths that are known, and not counted where they are looked up.
     pub known: BTreeSet<i64>,
     /// The stream.
     pub stream: Vec<StreamItem>,
-    /// The path that is noted in the frame of the call.
+    /// The path noted in the frame of the current call.
     pub noted: Option<i64>,
-    /// Hits that the program counted.
+    /// Hits that the program counted itself.
     pub hits: Hits,
-    /// Iterations of loops that are counted by their trip count.
+    /// Pending iterations of loops that are counted by trip count.
     iterations: BTreeMap<LoopId, u64>,
-    /// Executions of dominant iterations that are kept in a register.
+    /// Pending executions of dominant iterations that are kept in a register.
     in_register: BTreeMap<DominantId, u64>,
 }
 
@@ -76,18 +74,18 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// A machine to whose program these paths are known.
-    pub fn knowing(known: impl IntoIterator<Item = i64>) -> Machine {
+    /// Creates a machine whose program knows these paths.
+    pub fn with_known(known: impl IntoIterator<Item = i64>) -> Machine {
         Machine { known: known.into_iter().collect(), ..Machine::default() }
     }
 
-    /// A call of the program's function begins: its path register is 0, and nothing is noted.
+    /// Enters a call of the program's function: the path register is 0, and no path is noted.
     pub fn enter(&mut self, program: &ProbeProgram) {
         (self.register, self.noted) = (Some(0), None);
         self.stream.extend(program.at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| StreamItem::EnterCall));
     }
 
-    /// Does what is to be done when control takes an edge.
+    /// Carries out the operations on an edge.
     ///
     /// # Errors
     /// See [`MachineFault`].

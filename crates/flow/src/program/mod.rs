@@ -1,20 +1,10 @@
 //! Probe programs: for each edge of a graph, an ordered list of operations on path register and counters.
 //!
-//! A scheme makes a program (every path; without rare edges; the paths that are interesting; one copy's part; unknown paths
-//! only, by several versions of the code). Passes rewrite it, each with a switch of its own, so that fewer instructions run
-//! for the same counts:
-//!
-//! 1. [trip counts](trip_counts): loops of one path are counted when they are left;
-//! 2. [early counts](early_counts): counts are made on the edges into a node from which one path leads to the end;
-//! 3. [dominant iterations](dominant) of other loops have an instruction of their own that counts them, or a register.
-//!
-//! A backend (LLVM, the interpreter of [`verify`], breakpoints) only carries a program out, and needs to know
-//! nothing of schemes. The verifier holds a program against the paths of its graph, after every pass.
-//!
-//! [Streams](stream) append paths where such a program counts them.
-//!
-//! All passes leave the counts as they are; but a path in the middle of a loop, or of a node, that they treat may be seen in
-//! memory late or early. That is why nodes that call something are left alone: nothing but a signal can look in between.
+//! A scheme makes a program, and passes rewrite it so that fewer instructions run for the same counts: [trip counts](trip_counts), [early
+//! counts](early_counts) and [dominant iterations](dominant). A backend (LLVM, the interpreter of [`verify`], breakpoints) carries a
+//! program out and needs to know nothing about schemes. The verifier checks a program against the paths of its graph after every pass.
+//! Passes keep the final counts, but may change when a count becomes visible in memory; they leave nodes with calls alone, so that only a
+//! signal can observe that.
 
 mod cells;
 mod code;
@@ -49,55 +39,54 @@ pub use dominant::DominantCounting;
 pub use place::{CodeVersion, NodePlace};
 pub use stream::StreamEdges;
 
-/// What a backend knows of a function beyond its graph: by number of node or edge.
+/// What a backend knows about a function beyond its graph, by number of node or edge.
 #[derive(Clone, Debug)]
 pub struct BlockProperties {
-    /// Nodes whose code does nothing that could be observed from outside: no call.
+    /// Nodes whose code has no effect that can be observed from outside: no calls.
     pub quiet: Vec<bool>,
-    /// Nodes whose count has to be made on the edges into them, whatever it costs.
+    /// Nodes whose count must be made on the edges into them, whatever the cost.
     pub early: Vec<bool>,
     /// Edges that can carry code.
     pub open: Vec<bool>,
     /// Edges that can carry code without another jump.
     pub free: Vec<bool>,
-    /// Instructions of each node.
+    /// Number of instructions of each node.
     pub sizes: Vec<u32>,
-    /// Back edges on which control may leave this code for another version of it: their loops cannot be counted by trip count.
+    /// Back edges on which control may change to another version of the code. Their loops cannot be counted by trip count.
     pub crossed: BTreeSet<Edge>,
-    /// How often each of these back edges is taken from when its loop is entered until the loop is left at the edge's
-    /// tail, where that is a constant.
+    /// For each of these back edges, how often it is taken per entry of the loop if the loop is left at the edge's tail, where that is a
+    /// constant.
     pub trip_counts: BTreeMap<Edge, u64>,
-    /// Back edges of loops whose iterations the program itself counts: nothing has to be done in them to know their number.
+    /// Back edges of loops whose iterations the program itself counts, so that their number is available for free.
     pub counted: BTreeSet<Edge>,
 }
 
-/// Which loops of one path are counted by trip count, of those that iterate often enough, as far as is known.
+/// Which single-path loops are counted by trip count, of those that are expected to iterate often enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TripCounting {
     /// None.
     Off,
-    /// Those of a few instructions, those with a constant trip count, and those with one exit edge whose iterations the
-    /// program counts. In short ones an addition to the same word of memory in each iteration is what the processor waits
-    /// for: it takes some five cycles from one to the next, where an iteration takes one or two. Longer iterations hide that.
+    /// Short loops, loops with a constant trip count, and loops with one exit edge whose iterations the program counts. In a short loop,
+    /// the addition to the same word of memory is the bottleneck: it takes some five cycles, an iteration one or two. Longer iterations
+    /// hide it.
     Tight,
     /// All.
     On,
 }
 
-/// Which passes are run.
+/// Which passes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// Loops of one path that are counted by trip count.
+    /// Which loops are counted by trip count.
     pub trip_counts: TripCounting,
-    /// Counts are made early.
+    /// Whether counts are made early where that pays.
     pub early: bool,
-    /// What counts the dominant iterations of short loops.
+    /// How the dominant iterations of short loops are counted.
     pub dominant: DominantCounting,
 }
 
 impl Choices {
-    /// Numbers of iterations are kept in registers wherever that is worthwhile, unless a pass is off: a program that is
-    /// killed in the middle of a loop loses them.
+    /// Keeps numbers of iterations in registers wherever that pays and the pass is on. A program that is killed inside a loop loses them.
     pub fn in_registers(self) -> Choices {
         let trip_counts = if self.trip_counts == TripCounting::Tight { TripCounting::On } else { self.trip_counts };
         let dominant = if self.dominant == DominantCounting::Split { DominantCounting::Register } else { self.dominant };
@@ -105,26 +94,26 @@ impl Choices {
     }
 }
 
-/// What rewrites a program, in the order in which it does.
+/// A pass, in the order in which passes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Loops are counted by their trip counts.
+    /// Counts loops by their trip counts.
     TripCounts,
-    /// Counts are made early.
+    /// Counts paths early.
     EarlyCounts,
-    /// Counts of dominant iterations are split from others.
+    /// Separates the counts of dominant iterations from others.
     DominantIterations,
 }
 
 impl Pass {
-    /// All.
+    /// All passes.
     pub const ALL: [Pass; 3] = [Pass::TripCounts, Pass::EarlyCounts, Pass::DominantIterations];
 }
 
-/// A program that does not count its paths.
+/// A program does not count its paths.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PassFault {
-    /// After which pass; none: as the scheme made it.
+    /// The pass after which that is so; `None` if it is so before the first pass.
     pub pass: Option<Pass>,
     /// What is wrong.
     pub fault: ProgramFault,
@@ -133,13 +122,13 @@ pub struct PassFault {
 impl fmt::Display for PassFault {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.pass {
-            None => write!(f, "the program of the scheme does not count its paths: {}", self.fault),
-            Some(pass) => write!(f, "after the pass {pass:?} the program does not count its paths any more: {}", self.fault),
+            None => write!(f, "the scheme's program miscounts its paths: {}", self.fault),
+            Some(pass) => write!(f, "the program miscounts its paths after the pass {pass:?}: {}", self.fault),
         }
     }
 }
 
-/// Which passes a scheme admits.
+/// The passes that a scheme permits.
 #[derive(Clone, Copy, Debug)]
 struct Admitted {
     trip_counts: bool,
@@ -150,42 +139,42 @@ struct Admitted {
 /// Where counts are made early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EarlyCounts {
-    /// Nowhere: they are so already.
+    /// Nowhere: the scheme does so itself.
     Nowhere,
-    /// Where they have to be.
+    /// Where it is necessary for exact counts.
     Necessary,
-    /// Where that pays, too.
+    /// Also where it pays.
     Worthwhile,
 }
 
-/// What has to be done on the edges of a graph, and what the counters mean.
+/// The operations on the edges of a graph, and the meaning of the counters.
 #[derive(Clone, Debug)]
 pub struct ProbeProgram {
     frame: ProgramFrame,
     code: Code,
     admitted: Admitted,
     paths: NumberedPaths,
-    /// Increments by edge of the acyclic graph, if each path's sum is its number.
+    /// Increments by edge of the acyclic graph, if each path's sum of them is its number.
     increments: Option<Probes>,
     cells: Cells,
-    /// If some paths are known, and only the others are counted: their numbers.
+    /// If some paths are known and not counted: their numbers.
     known: Option<Vec<u64>>,
     versions: Option<Versions>,
-    /// If paths are appended to a stream, and not counted.
+    /// Set if paths are appended to a stream instead of counted.
     stream: Option<StreamEdges>,
 }
 
 /// Several versions of a function's code.
 #[derive(Clone, Debug)]
 struct Versions {
-    /// What each node of the graph but the exit is.
+    /// What each node of the graph, except the exit, is a version of.
     places: Vec<NodePlace>,
-    /// How often the known paths take its edges.
+    /// How often the known paths take each edge.
     executions: Vec<u64>,
 }
 
 impl ProbeProgram {
-    /// Of a plan, before any pass.
+    /// The program of a plan, before any pass.
     pub fn from_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
         match (&plan.part, &plan.partial) {
             (Some(part), _) => ProbeProgram::from_part(graph, plan, part),
@@ -194,20 +183,20 @@ impl ProbeProgram {
         }
     }
 
-    /// Of every path.
+    /// Counts every path.
     fn from_all(graph: &Graph, plan: &Plan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::Worthwhile, dominant: true };
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), ..program }
     }
 
-    /// Of the paths that do not end on edges which are left out.
+    /// Counts the paths that do not end on edges which the plan leaves out.
     fn leaving_out(graph: &Graph, plan: &Plan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Worthwhile, dominant: false };
         ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan)
     }
 
-    /// Of what one of several copies counts: at the ends of its paths already.
+    /// Counts one copy's part of the paths, at the ends of the paths already.
     fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::Nowhere, dominant: false };
         let operations = part::operations(graph, &plan.dag, &part.part);
@@ -215,20 +204,20 @@ impl ProbeProgram {
         ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan) }
     }
 
-    /// Of every path of a plan, whose sums of increments are those of precise selective labels instead of numbers: those of interesting
-    /// paths are of no other path. `interesting` has an entry for each edge of the acyclic graph.
+    /// Counts every path of a plan whose increments sum to precise selective labels instead of numbers: no other path has the sum of an
+    /// interesting one. `interesting` has an entry for each edge of the acyclic graph.
     pub fn from_labels(graph: &Graph, plan: &Plan, interesting: Vec<bool>) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Worthwhile, dominant: false };
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
         let (increments, last) = (plan.probes.increments().to_vec(), |edge: DagEdgeId| plan.dag.edge(edge).to == plan.dag.exit());
         let counted: Vec<bool> = plan.dag.edge_ids().map(last).collect();
-        // By increments, sums behind a node are off by one constant for all edges: they overlap as little as labels do.
+        // Sums of increments after a node differ from sums of labels by one constant for all its edges, so they do not overlap either.
         let part = Part { interesting, values: increments.clone(), increments, offset: 0, ends: counted.clone(), counted };
         let cells = Cells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };
         ProbeProgram { cells, ..program }
     }
 
-    /// Of the interesting paths, each with a counter of its own; all others have one together. Numbers are those of all paths.
+    /// Counts each interesting path in a counter of its own, and all others in one. Numbers are those of all paths.
     pub fn from_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
         let program = ProbeProgram::from_plan(graph, &planned.plan);
         let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
@@ -236,15 +225,15 @@ impl ProbeProgram {
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }
 
-    /// Of a plan's unknown paths, in a function that stays one version: paths are looked up where they end.
+    /// Counts a plan's unknown paths in a function that stays in one version: paths are looked up where they end.
     pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Necessary, dominant: false };
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
     }
 
-    /// Of a plan's unknown paths, recognised by preferential numbering where they end: the plan's increments are those of `ending`, and its
-    /// numbers those of all paths.
+    /// Counts a plan's unknown paths, which preferential numbering recognises where they end. The plan's increments are those of
+    /// `ending`, and its numbers those of all paths.
     pub fn from_preferential(graph: &Graph, plan: &Plan, ending: PathEnding, known: Vec<u64>) -> ProbeProgram {
         let looked_up = |operation: Operation| match operation {
             Operation::Count { increment } => Operation::Check { increment },
@@ -255,12 +244,12 @@ impl ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
     }
 
-    /// Of every path, by a plan whose increments are those of `ending` and whose numbers are those of all paths.
+    /// Counts every path by a plan whose increments are those of `ending`, and whose numbers are those of all paths.
     pub fn from_registers(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_all(graph, plan) }
     }
 
-    /// Of a plan's unknown paths, in a graph of several versions of the function.
+    /// Counts a plan's unknown paths in a graph of several versions of the function.
     pub(crate) fn from_versions(
         (graph, order, origins): (Graph, Vec<Node>, Vec<Edge>),
         plan: &Plan,
@@ -280,24 +269,24 @@ impl ProbeProgram {
         ProbeProgram { frame, code, admitted, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
-    /// A plan's program, after the passes.
+    /// The program of a plan, after the passes.
     pub fn from_graph(graph: &Graph, plan: &Plan, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) -> ProbeProgram {
         let mut program = ProbeProgram::from_plan(graph, plan);
         program.run_passes(frequencies, blocks, choices);
         program
     }
 
-    /// Runs the passes that are on and that the scheme admits. Frequencies are those of the function's edges; block
-    /// properties are those of the program's graph, so of all versions if there are several.
+    /// Runs the passes that are switched on and that the scheme permits. Frequencies are those of the function's edges; block properties
+    /// are those of the program's graph, which may have several versions.
     pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
         let own = self.own_frequencies(frequencies);
         Pass::ALL.into_iter().for_each(|pass| self.run(pass, own.as_ref().unwrap_or(frequencies), blocks, choices));
     }
 
-    /// The same; the program is [verified](verify_counts) before the first pass and after each.
+    /// Like [`ProbeProgram::run_passes`], but [verifies](verify_counts) the program before the first pass and after each.
     ///
     /// # Errors
-    /// The program does not count its paths, or does not do so any more after a pass.
+    /// The program miscounts its paths, from the start or after a pass.
     pub fn run_verified_passes(
         &mut self,
         frequencies: &Frequencies,
@@ -314,7 +303,7 @@ impl ProbeProgram {
         Ok(())
     }
 
-    /// Frequencies of the edges of several versions.
+    /// Frequencies of the edges of this graph, if it has several versions.
     fn own_frequencies(&self, frequencies: &Frequencies) -> Option<Frequencies> {
         let edges = self.frame.origins.as_ref()?.iter().map(|e| frequencies.edge(*e)).collect();
         Some(Frequencies::measured(&self.frame.graph, edges))
@@ -332,13 +321,12 @@ impl ProbeProgram {
         }
     }
 
-    /// Sets what is done on an edge. The caller verifies the program afterwards.
+    /// Replaces the operations on an edge. The caller should verify the program afterwards.
     pub fn set_operations(&mut self, edge: Edge, operations: Vec<Operation>) {
         self.code.operations[edge.index()] = operations;
     }
 
-    /// If this is one copy's part, has its probes counted besides, wherever control takes an edge with some: to check what
-    /// their hits are said to be.
+    /// If this is one copy's part, makes the program count the hits of its probes as well, to verify the predicted ones.
     pub fn count_hits(&mut self) {
         let Cells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {
@@ -354,7 +342,7 @@ impl ProbeProgram {
         &self.frame.graph
     }
 
-    /// Its nodes but the exit, those of a path in its order.
+    /// The nodes except the exit, in topological order of the paths.
     pub fn order(&self) -> &[Node] {
         &self.frame.order
     }
@@ -379,32 +367,32 @@ impl ProbeProgram {
         &self.cells
     }
 
-    /// Numbers of the paths that are not counted, since they are known; `None` if the program knows of none.
+    /// Numbers of the paths that are not counted because they are known; `None` if the program knows no paths.
     pub fn known(&self) -> Option<&[u64]> {
         self.known.as_deref()
     }
 
-    /// What the nodes of the graph but the exit are, if it is of several versions of a function's code.
+    /// What each node, except the exit, is a version of; `None` if the program has a single version of the function.
     pub fn places(&self) -> Option<&[NodePlace]> {
         self.versions.as_ref().map(|v| v.places.as_slice())
     }
 
-    /// How often known paths take an edge of several versions.
+    /// How often known paths take an edge; 0 if the program has a single version of the function.
     pub fn executions(&self, edge: Edge) -> u64 {
         self.versions.as_ref().map_or(0, |v| v.executions[edge.index()])
     }
 
-    /// Which of the function's edges an edge is.
+    /// The function's edge that an edge stands for.
     pub fn origin(&self, edge: Edge) -> Edge {
         self.frame.origin(edge)
     }
 
-    /// How the path on an edge is cut, if it is.
+    /// The cut on an edge, if it is cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.frame.cut(edge)
     }
 
-    /// What has to be done on an edge, in this order.
+    /// The operations on an edge, in order.
     pub fn operations(&self, edge: Edge) -> &[Operation] {
         self.code.on(edge)
     }
@@ -414,27 +402,27 @@ impl ProbeProgram {
         &self.code.loops
     }
 
-    /// A loop that is counted by trip count.
+    /// The loop with this number.
     pub fn loop_of(&self, id: LoopId) -> &TripCountedLoop {
         &self.code.loops[id.0]
     }
 
-    /// The dominant iterations that are split from others where they are counted: on the edges that close their loops.
+    /// The dominant iterations that are counted separately, on the back edges of their loops.
     pub fn dominant(&self) -> &[DominantIterationCode] {
         &self.code.dominant
     }
 
-    /// A dominant iteration.
+    /// The dominant iteration with this number.
     pub fn dominant_of(&self, id: DominantId) -> &DominantIterationCode {
         &self.code.dominant[id.0]
     }
 
-    /// The edges that close loops which are counted by trip count.
+    /// The back edges of the loops that are counted by trip count.
     pub fn by_trip_count(&self) -> Vec<Edge> {
         self.code.loops.iter().map(|l| l.back).collect()
     }
 
-    /// Whether no control comes along an edge.
+    /// Whether an edge is never taken.
     pub fn is_dead(&self, edge: Edge) -> bool {
         self.code.is_dead(edge)
     }
@@ -444,17 +432,17 @@ impl ProbeProgram {
         self.code.has_code(edge)
     }
 
-    /// Whether anything has to be done at all.
+    /// Whether any edge needs code.
     pub fn has_any_code(&self) -> bool {
         self.frame.graph.edges().any(|e| self.has_code(e))
     }
 
-    /// Whether the register's value in front of an edge matters.
+    /// Whether the register's value before an edge is used later.
     pub fn reads_register(&self, edge: Edge) -> bool {
         self.code.reads_register(edge)
     }
 
-    /// Whether the path that goes on behind an edge, and does not end there, is counted on the edge.
+    /// Whether an edge counts the path that continues after it.
     pub fn counts_early(&self, edge: Edge) -> bool {
         use Operation::{Check, Count, CountHits, Emit, LeaveCall, NoteCall};
         let last = self.code.on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
@@ -463,11 +451,11 @@ impl ProbeProgram {
 }
 
 fn actions(graph: &Graph, plan: &Plan) -> Vec<Vec<Operation>> {
-    graph.edges().map(|e| of_action(plan.action(graph, e))).collect()
+    graph.edges().map(|e| operations_of_action(plan.action(graph, e))).collect()
 }
 
-/// What a plan says of an edge, as operations.
-pub(crate) fn of_action(action: RegisterAction) -> Vec<Operation> {
+/// The operations of a plan's action.
+pub(crate) fn operations_of_action(action: RegisterAction) -> Vec<Operation> {
     match action {
         RegisterAction::Add { increment } => add(increment).into_iter().collect(),
         RegisterAction::Count { increment } => vec![Operation::Count { increment }],

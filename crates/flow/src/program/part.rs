@@ -1,19 +1,17 @@
-//! The program of one copy's part of the paths: each is counted on its end ([`crate::part::Ends`]), if its end is the copy's.
+//! The program of one copy's part of the paths: each of its paths is counted on its end ([`crate::part::Ends`]).
 //!
-//! Behind an end only one edge leads on and no call on it is one that might not come back, so a count there is as exact
-//! as one where the path is over. Where nothing of interest can come any more, nothing is done until the next path
-//! begins.
+//! After an end only one way leads on, without a call that may not return, so a count there is as exact as one where the path is over.
+//! Where no path of the part can follow, nothing is done until the next path begins.
 //!
-//! A path may be decided where it begins, behind a cut edge: then it is counted on that edge, after the register was
-//! set. What follows a call that returns twice begins whenever that call returns, without the edge being taken again:
-//! such paths are counted on the edge behind.
+//! A path may be decided where it begins, on a cut edge, and is then counted there after the register is set. But a path that begins at a
+//! call that returns twice begins again without the edge being taken; such paths are counted on the next edge.
 
 use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node};
 use crate::part::{Hits, Part};
 
-/// What has to be done on each edge of a graph.
+/// The operations on each edge of a graph.
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
     let mut returning = vec![false; graph.node_count()];
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::ReturnsTwice) {
@@ -23,7 +21,7 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
     graph.edges().map(|e| counting.on(e)).collect()
 }
 
-/// Hits of probes on an edge: of those that stand there, and on what a cut edge was replaced by.
+/// Hits of the probes on an edge, including those on the dummy edges that replace it.
 pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     let of = |id: DagEdgeId| {
         let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted[id.index()], part.ends[id.index()]);
@@ -37,9 +35,9 @@ struct Counting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
-    /// Nodes from which a count is reached.
+    /// Nodes from which a counting edge is reachable.
     leads: Vec<bool>,
-    /// Nodes where a call returns twice and the path that begins is decided, and of interest.
+    /// Nodes where a call returns twice, and the path that begins there is already decided and counted by this part.
     returning: Vec<bool>,
 }
 
@@ -49,7 +47,7 @@ impl Counting<'_> {
         if let Some(id) = self.dag.real(edge) {
             return match self.counted(id).or(pending) {
                 Some(increment) => vec![Operation::Count { increment }],
-                None if self.goes_on(id, self.graph.to(edge)) => add(self.part.increments[id.index()]).into_iter().collect(),
+                None if self.needs_register(id, self.graph.to(edge)) => add(self.part.increments[id.index()]).into_iter().collect(),
                 None => vec![Operation::Discard],
             };
         }
@@ -67,13 +65,13 @@ impl Counting<'_> {
         [ends, Some(start), begins].into_iter().flatten().collect()
     }
 
-    /// What the register lacks to the number of the path that is counted on this edge.
+    /// The number of the path counted on this edge minus the register; `None` if no path is counted there.
     fn counted(&self, id: DagEdgeId) -> Option<i64> {
         self.part.counted[id.index()].then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }
 
-    /// Whether the register is of use behind an edge.
-    fn goes_on(&self, id: DagEdgeId, to: Node) -> bool {
+    /// Whether the register is used after an edge.
+    fn needs_register(&self, id: DagEdgeId, to: Node) -> bool {
         !self.part.ends[id.index()] && self.leads[to.index()]
     }
 }

@@ -1,17 +1,17 @@
-//! Where the code of a node is, in a program of several versions of the code.
+//! The versions of a function's code.
 
 use crate::graph::Node;
 
-/// Where a node's code is.
+/// A version of a node's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeVersion {
-    /// In the known-path region: which of the node's copies there, of which 0 is the original.
+    /// In the known-path region: the number of the node's copy; 0 is the original.
     Known(u32),
-    /// In the instrumented code, where control goes on that leaves the region.
+    /// In the instrumented code, which control enters when it leaves the region.
     Instrumented,
 }
 
-/// A place of the code: a node of the function's graph in a version.
+/// A node of the function's graph in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodePlace {
     /// The node.

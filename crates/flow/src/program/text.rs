@@ -1,4 +1,4 @@
-//! Probe programs as text, for people and for tests that compare: one edge a line, with its operations in their order.
+//! Probe programs as text, for people and for golden files: one line per edge, with its operations in order.
 
 use super::ProbeProgram;
 use super::operation::Operation;
@@ -13,7 +13,7 @@ impl fmt::Display for Operation {
             Operation::Set(value) => write!(f, "set {value}"),
             Operation::Discard => write!(f, "discard"),
             Operation::Count { increment } => write!(f, "count {increment:+}"),
-            Operation::CountIteration { increment, dominant } => write!(f, "count {increment:+}, mostly dominant {}", dominant.0),
+            Operation::CountIteration { increment, dominant } => write!(f, "count {increment:+}, dominant {}", dominant.0),
             Operation::Check { increment } => write!(f, "check {increment:+}"),
             Operation::Iterate(of) => write!(f, "iterate loop {}", of.0),
             Operation::Flush { of, partial } => write!(f, "flush loop {} {partial:+}", of.0),
@@ -57,7 +57,7 @@ impl ProbeProgram {
         writeln!(f, "{from} -> {to}: {}", if operations.is_empty() { "-".to_owned() } else { operations.join("; ") })
     }
 
-    /// A node's number in the function, with its version if there are several.
+    /// A node's number in the function, with its version if the program has several.
     fn name(&self, node: Node) -> String {
         use super::CodeVersion;
         match self.places().map(|places| places.get(node.index())) {

@@ -1,6 +1,5 @@
-//! Pass: an innermost loop through which only one path leads, and in which nothing is called, is not counted iteration by
-//! iteration: the trip count is known when the loop is left, and is added to the path's count there
-//! ([`TripCountedLoop`]). Edge profilers keep counters in registers for the same purpose; here the loop's own counter
+//! Pass: counts an innermost loop with a single path and no calls by its trip count, which is added to the path's counter when the loop
+//! is left ([`TripCountedLoop`]). Edge profilers keep counters in registers for the same purpose; here the loop's own induction variable
 //! usually serves.
 
 use super::code::{Code, ProgramFrame, TripCountedLoop};
@@ -10,17 +9,17 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use std::num::NonZeroU64;
 
-/// Loops are counted by trip count if they iterate this often per entry: what the exit edges cost then is less than what the
-/// iterations would. Estimates are far off: 2 changes none of three programs, 20 saves 0 to 0.4 % (docs/benchmarks/constants.md).
-const WORTHWHILE_ITERATIONS: f64 = 5.0;
-/// The most instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute -1 to +1.1 %, with 24
-/// -0.9 to +4.3 % (docs/benchmarks/constants.md).
-const TIGHT: u32 = 6;
-/// The most exit edges of a loop that is counted by trip count: each gets the code that adds it. 8 changes none of three programs, 1
-/// saves 0 to 0.4 % (docs/benchmarks/constants.md).
-const MOST_EXITS: usize = 3;
+/// Minimum number of iterations per entry: from there on, the code on the exit edges costs less than counting each iteration. Estimates
+/// are rough: 2 changes none of three programs, and 20 saves 0 to 0.4 % of the instructions (docs/benchmarks/constants.md).
+const MIN_ITERATIONS: f64 = 5.0;
+/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute -1 to +1.1 %
+/// more instructions, with 24 -0.9 to +4.3 % (docs/benchmarks/constants.md).
+const MAX_TIGHT_SIZE: u32 = 6;
+/// Maximum number of exit edges; each gets the code that adds the trip count. 8 changes none of three programs, 1 saves 0 to 0.4 % of the
+/// instructions (docs/benchmarks/constants.md).
+const MAX_EXITS: usize = 3;
 
-/// Counts loops by their trip counts where that pays. Takes time linear in the size of the graph and of its loops.
+/// Counts loops by their trip counts where that pays. Linear in the size of the graph and of its loops.
 pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
     if which == TripCounting::Off {
         return;
@@ -37,9 +36,9 @@ struct Candidate {
     back: Edge,
     nodes: Vec<Node>,
     exits: Vec<Edge>,
-    /// The register at the beginning of the next iteration.
+    /// The register at the start of all iterations but the first.
     start: i64,
-    /// How often the loop goes back, if that is a constant.
+    /// How often the back edge is taken per entry, if that is a constant.
     trip_count: Option<NonZeroU64>,
 }
 
@@ -52,13 +51,14 @@ impl Candidate {
         let nodes = only_path(frame, code, blocks, back)?;
         let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays(graph, &nodes, back, *e)).collect();
-        // What an endless loop counts has to be counted in it.
-        if exits.is_empty() || exits.len() > MOST_EXITS || exits.iter().any(|e| !blocks.open[e.index()]) {
+        // An infinite loop has to be counted inside.
+        if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.open[e.index()]) {
             return None;
         }
-        // Two additions then, and none in the iterations.
+        // With a constant trip count, the exit needs two additions and the iterations none.
         let trip_count = match blocks.trip_counts.get(&back).filter(|_| exits.len() == 1) {
-            // The loop never goes back (one iteration of vectors is left, say): its path is never taken, and costs nothing as it is.
+            // The back edge is never taken (for example, because one vector iteration does all the work), so the loop costs nothing as it
+            // is.
             Some(0) => return None,
             count => count.copied().and_then(NonZeroU64::new),
         };
@@ -68,10 +68,10 @@ impl Candidate {
     fn pays(&self, frame: &ProgramFrame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) -> bool {
         let graph = &frame.graph;
         let is_counted_by_program = self.exits.len() == 1 && blocks.counted.contains(&self.back);
-        let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= TIGHT;
+        let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= MAX_TIGHT_SIZE;
         let entering = code.live(graph.incoming(self.nodes[0])).filter(|e| *e != self.back);
         let outside: f64 = entering.map(|e| frequencies.edge(e)).sum();
-        let iterates = frequencies.edge(self.back) >= WORTHWHILE_ITERATIONS * outside;
+        let iterates = frequencies.edge(self.back) >= MIN_ITERATIONS * outside;
         self.trip_count.is_some() || (which == TripCounting::On || is_counted_by_program || is_short()) && iterates
     }
 
@@ -98,16 +98,15 @@ impl Candidate {
     }
 }
 
-/// Whether an edge from a node of a loop stays in it, or closes it.
+/// Whether an edge from a node of a loop stays in it, or is its back edge.
 fn stays(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool {
     edge == back || (nodes.contains(&graph.to(edge)) && graph.to(edge) != nodes[0])
 }
 
-/// Whether an iteration's path is counted on the edge that closes the loop, or on an earlier one behind which only one
-/// path leads on.
+/// Whether an iteration's path is counted on the back edge, or on an earlier edge after which only one path leads on.
 fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bool {
     let counts = |e: Edge| code.on(e).iter().any(|o| matches!(o, Operation::Count { .. }));
-    match code.behind_flushes(back) {
+    match code.after_flushes(back) {
         [Operation::Count { .. }, Operation::Set(_)] => true,
         [Operation::Set(_)] => {
             let region = |pair: &[Node]| code.live(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
@@ -117,8 +116,8 @@ fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bo
     }
 }
 
-/// The nodes of the loop that a back edge closes, if there is just one path through it, it can be entered at its head
-/// only, and it holds no other loop.
+/// The nodes of the loop with this back edge; `None` unless there is a single path through it, it is entered at its head only, and it
+/// contains no other loop.
 fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
@@ -138,6 +137,6 @@ fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: 
     nodes.reverse();
     let follows = |i: usize| nodes.get(i + 1).copied().unwrap_or(head);
     let stays = |n: Node, to: Node| code.live(graph.out(n)).filter(|e| graph.to(*e) == to).count() == 1;
-    let alone = (0..nodes.len()).all(|i| blocks.quiet[nodes[i].index()] && stays(nodes[i], follows(i)));
-    alone.then_some(nodes)
+    let is_only_path = (0..nodes.len()).all(|i| blocks.quiet[nodes[i].index()] && stays(nodes[i], follows(i)));
+    is_only_path.then_some(nodes)
 }

@@ -1,16 +1,10 @@
-//! Verifier of probe programs: does every path count in its own counter, once, and nothing else there?
+//! Verifies probe programs: does every path count in its own counter, once, and nothing else there?
 //!
-//! Two questions, both asked of a program as it is, whatever scheme and passes it went through:
-//!
-//! - *numbering* ([`verify_numbering`]): each path has a number of its own. A proof, linear in the size of the graph.
-//! - *counts* ([`verify_counts`]): the [machine](super::machine) takes walks through the program's graph, from entry to
-//!   exit. Each walk is split into paths by the cuts of the acyclic graph alone; their numbers say which counters have to
-//!   have which counts at the walk's end. Walks are drawn by a fixed sequence, so verdicts repeat. They refute, and prove
-//!   nothing. It shares no code with schemes and passes but the acyclic graph and the numbering.
-//!
-//! Of a program that writes a stream, the same walks say which paths have to be in it, in their order, between which marks.
-//!
-//! Walks that never come to the exit (endless loops) are not verified: their counts may be pending.
+//! [`verify_numbering`] proves that each path has a number of its own. [`verify_counts`] lets the [machine](super::machine) take walks
+//! from entry to exit, and splits each walk into paths by the cuts of the acyclic graph, whose numbers give the expected counts, or the
+//! expected stream. Walks are drawn from a fixed sequence, so verdicts are reproducible; they can only refute. The verifier shares
+//! nothing with schemes and passes but the acyclic graph and the numbering. Walks that never reach the exit are not verified, since their
+//! counts may be pending.
 
 use super::machine::{Machine, MachineFault, StreamItem};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
@@ -25,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 pub struct WalkBudget {
     /// Number of walks.
     pub walks: u64,
-    /// After so many edges a walk takes the shortest path to the exit.
+    /// Number of edges after which a walk takes the shortest path to the exit.
     pub edges: usize,
 }
 
@@ -38,59 +32,59 @@ impl Default for WalkBudget {
 /// What is wrong with a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramFault {
-    /// It does what none may do.
+    /// It did something illegal.
     #[error("{fault}, on the walk {walk:?}")]
     Machine {
-        /// The edges of the program's graph until there.
+        /// The edges of the program's graph so far.
         walk: Vec<Edge>,
-        /// What it does.
+        /// What it did.
         fault: MachineFault,
     },
-    /// It counts something else than the paths of a walk.
+    /// A counter is not the number of the walk's paths that it counts.
     #[error("counter {cell} has {counted} instead of {expected} after the walk {walk:?}")]
     Count {
         /// The walk.
         walk: Vec<Edge>,
         /// The counter.
         cell: i64,
-        /// What it should have.
+        /// The expected count.
         expected: u64,
-        /// What it has.
+        /// The actual count.
         counted: u64,
     },
-    /// It appends something else to the stream than the paths of a walk.
+    /// The stream does not consist of the walk's paths.
     #[error("the stream has {written:?} instead of {expected:?} after the walk {walk:?}")]
     Stream {
         /// The walk.
         walk: Vec<Edge>,
-        /// What should be in the stream.
+        /// The expected stream.
         expected: Vec<StreamItem>,
-        /// What is.
+        /// The actual stream.
         written: Vec<StreamItem>,
     },
-    /// A call finds another path noted in its caller's frame than the one that came to it.
-    #[error("path {noted:?} is noted instead of {expected:?} at the call behind the walk {walk:?}")]
+    /// At a call, another path is noted in the frame than the one that led there.
+    #[error("path {noted:?} is noted instead of {expected:?} at the call after the walk {walk:?}")]
     Noted {
-        /// The edges until the call.
+        /// The edges up to the call.
         walk: Vec<Edge>,
-        /// The path that should be noted.
+        /// The expected path.
         expected: Option<i64>,
-        /// The one that is.
+        /// The actual path.
         noted: Option<i64>,
     },
 }
 
-/// Verifies the numbering of a program's paths: every path has a number of its own, from 0 on, and if increments are to
-/// sum to it, they do. Linear in the size of the graph.
+/// Verifies that each path of a program has a number of its own, from 0 on, and that increments which are supposed to sum to the numbers
+/// do. Linear in the size of the graph.
 ///
 /// # Errors
-/// Says what is wrong.
+/// A description of the first fault.
 pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
     if let Cells::Labels { part, .. } = program.cells() {
         return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
     }
     let (dag, numbering) = (&program.paths().dag, &program.paths().numbering);
-    // Increments where paths are left out make sums that are no number: those are not verified here.
+    // Where paths are left out, increments have sums that are not numbers; those are not verified here.
     let increments = program.increments().map_or(numbering.values(), |i| i.increments());
     let paths = verify_full(dag, numbering.values(), increments).map_err(|fault| fault.to_string())?;
     match paths == numbering.paths() {
@@ -99,7 +93,7 @@ pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
     }
 }
 
-/// Verifies what a program counts, along walks.
+/// Verifies a program's counts along walks.
 ///
 /// # Errors
 /// See [`ProgramFault`].
@@ -109,7 +103,7 @@ pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), 
     (0..budget.walks).map_while(|number| walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
 }
 
-/// For each node the number of edges to the exit; none if it is not reached.
+/// For each node, the number of edges to the exit; `None` if the exit is unreachable.
 fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     let graph = program.graph();
     let mut distances = vec![None; graph.node_count()];
@@ -128,8 +122,8 @@ fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     distances
 }
 
-/// The walk with a number, from entry to exit; none if there is no such walk.
-fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, most: usize) -> Option<Vec<Edge>> {
+/// The walk with a number, from entry to exit; `None` if there is none.
+fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_edges: usize) -> Option<Vec<Edge>> {
     let graph = program.graph();
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut draw = move |below: usize| {
@@ -143,7 +137,7 @@ fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, most: 
     while at != graph.exit() {
         let leads = |e: &&Edge| !program.is_dead(**e) && distances[graph.to(**e).index()].is_some();
         let out: Vec<Edge> = graph.out(at).iter().filter(leads).copied().collect();
-        let edge = match taken.len() < most {
+        let edge = match taken.len() < max_edges {
             true if out.is_empty() => return None,
             true => out[draw(out.len())],
             false => out.into_iter().min_by_key(|e| distances[graph.to(*e).index()])?,
@@ -154,23 +148,23 @@ fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, most: 
     Some(taken)
 }
 
-/// What has to be counted of a path.
+/// What a path is expected to count.
 enum Expected {
-    /// Once, by this counter.
+    /// Once, in this counter.
     Cell(i64),
     /// Nothing.
     Nothing,
-    /// It is one of those that counters without a path of their own count.
+    /// In a counter that has no path of its own.
     Elsewhere,
 }
 
-/// Which counters a program's paths have.
+/// The expected counters of a program's paths.
 struct Counting<'a> {
     program: &'a ProbeProgram,
-    /// Edges of the numbered paths' graph.
+    /// Edges of the numbered acyclic graph.
     numbered: HashMap<(Node, Node, Origin), DagEdgeId>,
     known: HashSet<u64>,
-    /// Of interesting paths: their counters.
+    /// The counters of interesting paths, by path number.
     interesting: HashMap<u64, i64>,
 }
 
@@ -187,7 +181,7 @@ impl<'a> Counting<'a> {
     }
 
     fn verify(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
-        let mut machine = Machine::knowing(self.known.iter().map(|path| *path as i64));
+        let mut machine = Machine::with_known(self.known.iter().map(|path| *path as i64));
         machine.enter(self.program);
         for (at, edge) in walk.iter().enumerate() {
             machine.take(self.program, *edge).map_err(|fault| ProgramFault::Machine { walk: walk[..=at].to_vec(), fault })?;
@@ -221,7 +215,7 @@ impl<'a> Counting<'a> {
         Ok(())
     }
 
-    /// A path that came to a call is noted there.
+    /// Checks that the path that led to a call is noted there.
     fn verify_note(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
         let is_call = |edge: &Edge| self.program.stream().is_some_and(|s| s.calls[edge.index()]);
         if !walk.last().is_some_and(is_call) {
@@ -232,7 +226,7 @@ impl<'a> Counting<'a> {
         if noted == expected { Ok(()) } else { Err(ProgramFault::Noted { walk: walk.to_vec(), expected, noted }) }
     }
 
-    /// What is in the stream are the walk's paths, in their order; nothing, if the program writes none.
+    /// Checks that the stream consists of the walk's paths in order, or is empty if the program writes none.
     fn verify_stream(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
         let mut expected = Vec::new();
         if let Some(edges) = self.program.stream() {
@@ -246,7 +240,7 @@ impl<'a> Counting<'a> {
         if written == expected { Ok(()) } else { Err(ProgramFault::Stream { walk: walk.to_vec(), expected, written }) }
     }
 
-    /// The paths of a walk, by edges of the acyclic graph.
+    /// The paths of a walk, as edges of the acyclic graph.
     fn paths(&self, walk: &[Edge]) -> Vec<Vec<DagEdgeId>> {
         let dag = self.program.dag();
         let (mut paths, mut path) = (Vec::new(), Vec::new());
@@ -263,7 +257,7 @@ impl<'a> Counting<'a> {
                     paths.push(std::mem::take(&mut path));
                     path.extend(cut.enter);
                 }
-                // The machine has refused it.
+                // The machine has already refused this edge.
                 (None, None) => {}
             }
         }
@@ -282,7 +276,7 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// A path's number; none if it is left out.
+    /// A path's number; `None` if the plan leaves it out.
     fn number(&self, path: &[DagEdgeId]) -> Option<u64> {
         let whole = self.program.dag();
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
@@ -303,12 +297,12 @@ impl<'a> Counting<'a> {
         by_cell
     }
 
-    /// Whether other paths may be counted where interesting ones are.
+    /// Whether a counter of an interesting path may count other paths, too.
     fn may_alias(&self) -> bool {
         matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, NumberAliases::Exactly(0)))
     }
 
-    /// Whether a counter is that of a path, and of no other.
+    /// Whether a counter counts one path and no other.
     fn is_of_one_path(&self, cell: i64) -> bool {
         match self.program.cells() {
             Cells::Paths | Cells::Preferential(_) => true,

@@ -1,10 +1,9 @@
-//! the known-path region as a finite automaton: the original code of a function, in which some of its blocks may be several.
+//! The known-path region as a finite automaton over edges.
 //!
-//! A state is a node of the path graph in a context: what was taken before it, as far as that matters. Its words are
-//! paths, its letters edges; every path is known that it takes without an edge it has no transition for, and that does not end
-//! *unclear*.
+//! A state is a node of the path graph in a context: what was taken before it, as far as that matters. A path is known if the automaton
+//! has a transition for each of its edges and it does not end *unclear*.
 //!
-//! Invariants: state 0 is the graph's entry; transitions lead to states of the edge's head.
+//! Invariants: state 0 is the entry; a transition leads to a state of its edge's head.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -16,7 +15,7 @@ pub struct RegionTransition {
     pub edge: DagEdgeId,
     /// Where it leads; `None` where the path ends.
     pub to: Option<usize>,
-    /// Whether unknown paths end with it, too.
+    /// Whether unknown paths may end with this transition, too.
     pub unclear: bool,
 }
 
@@ -29,17 +28,17 @@ pub struct RegionState {
     pub transitions: Vec<RegionTransition>,
 }
 
-/// the known-path region.
+/// The known-path region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automaton {
-    /// The states, as the invariants have them.
+    /// The states, the entry first.
     pub states: Vec<RegionState>,
 }
 
 impl Automaton {
-    /// One state for each node; the transitions are the edges of the region.
+    /// The automaton with one state for each node, whose transitions are the edges of the region.
     pub fn from_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
-        // The entry first: it changes places with node 0.
+        // State 0 must be the entry, so it is swapped with node 0.
         let number = |node: Node| match node {
             n if n == dag.entry() => 0,
             Node(0) => dag.entry().index(),
@@ -60,12 +59,12 @@ impl Automaton {
         Automaton { states }
     }
 
-    /// The transition on an edge from a state, if that stays in the region.
+    /// The transition on an edge from a state; `None` if the edge leaves the region.
     pub fn transition(&self, state: usize, edge: DagEdgeId) -> Option<RegionTransition> {
         self.states[state].transitions.iter().copied().find(|w| w.edge == edge)
     }
 
-    /// For each state, whether the path register has to be kept there: an edge outside or an unclear end may follow.
+    /// For each state, whether the path register must be valid there, because an edge out of the region or an unclear end may follow.
     pub fn needed(&self, dag: &Dag) -> Vec<bool> {
         let position = dag.positions();
         let mut order: Vec<usize> = (0..self.states.len()).collect();
@@ -79,7 +78,7 @@ impl Automaton {
         needed
     }
 
-    /// A state of a node, if it has one.
+    /// The first state of a node, if it has one.
     pub fn state_of(&self, node: Node) -> Option<usize> {
         self.states.iter().position(|s| s.node == node)
     }

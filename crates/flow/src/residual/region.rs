@@ -1,65 +1,59 @@
-//! Which edges of known paths are the known-path region, the version of a function with hardly any probes.
+//! Chooses which edges of known paths form the known-path region, the version of a function with hardly any probes.
 //!
-//! What a region costs ([`super::prices`]) follows from the executions of the known paths: a path through the instrumented
-//! code for each path that is not wholly in it; a look-up where paths end that are in the region and might be unknown;
-//! keeping the register wherever it is needed and edges with different values meet. We begin with all edges of known
-//! paths, and take whatever move lowers the cost most, until none does:
-//!
-//! - leave out one edge;
-//! - of the edges into a node keep the one that is executed most: there the register is a constant;
-//! - leave out edges until no unknown path ends with some edge.
-//!
-//! Greedy; the best region is a matter of exponential search. Where it costs much, nodes may be several ([`super::contexts`]).
+//! A region costs ([`super::prices`]) a detour through the instrumented code for each execution of a path that is not wholly in it, a
+//! lookup where an unknown path may end in it, and the register wherever that is needed and edges with different values meet. The search
+//! starts with all edges of known paths and greedily takes the move that saves most: leave out an edge; keep only the most executed edge
+//! into a node, so that the register is a constant there; or leave out edges until no unknown path ends with some edge. An optimal region
+//! would take exponential time.
 
 use super::KnownPath;
 use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// Improvements below this part of the cost are not worth a move. With a hundredth of it, three programs execute 0 to 0.25 % more; with
-/// thirty times as much, within 0.2 % (docs/benchmarks/constants.md).
-const WORTHWHILE: f64 = 1e-3;
-/// Functions are searched for so many steps; what was found until then is taken: bounds the time of a build.
-const MOST_STEPS: usize = 300_000_000;
+/// Minimum relative improvement of a move. With a hundredth of it, three programs execute 0 to 0.25 % more instructions; with thirty
+/// times as much, the difference is within 0.2 % (docs/benchmarks/constants.md).
+const MIN_IMPROVEMENT: f64 = 1e-3;
+/// Maximum number of search steps for a function, which bounds the build time. The best region found until then is taken.
+const MAX_STEPS: usize = 300_000_000;
 
-/// Known paths, and the edges of the region.
+/// The known paths, and the edges of the region.
 pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
-    /// The edges that are in the region.
+    /// For each edge, whether it is in the region.
     pub edges: Vec<bool>,
     paths: Vec<KnownPath>,
     prices: Prices,
     /// For each edge, the paths that take it.
-    takers: Vec<Vec<usize>>,
-    /// For each path, how many of its edges are not in the region.
+    paths_with: Vec<Vec<usize>>,
+    /// For each path, the number of its edges that are not in the region.
     outside: Vec<u32>,
-    /// Executions of each edge on paths that are in the region, and how many such paths end with it.
+    /// For each edge, the executions on paths in the region, and the number of such paths that end with it.
     flow: Vec<f64>,
     ends: Vec<u64>,
     steps: usize,
 }
 
 impl<'a> KnownPathRegion<'a> {
-    /// All edges of known paths, which come with their executions.
+    /// The region of all edges of known paths.
     pub fn all(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> KnownPathRegion<'a> {
         let edges = dag.edges().len();
-        let mut takers = vec![Vec::new(); edges];
+        let mut paths_with = vec![Vec::new(); edges];
         for (at, path) in paths.iter().enumerate() {
-            path.edges.iter().for_each(|e| takers[e.index()].push(at));
+            path.edges.iter().for_each(|e| paths_with[e.index()].push(at));
         }
-        let region = takers.iter().map(|t| !t.is_empty()).collect();
+        let region = paths_with.iter().map(|t| !t.is_empty()).collect();
         let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
-        let mut all = KnownPathRegion { dag, edges: region, paths, prices, takers, outside, flow, ends, steps: 0 };
-        (0..all.paths.len()).for_each(|at| all.account(at, 1.0));
+        let mut all = KnownPathRegion { dag, edges: region, paths, prices, paths_with, outside, flow, ends, steps: 0 };
+        (0..all.paths.len()).for_each(|at| all.account_path(at, 1.0));
         all
     }
 
-    /// Leaves edges out as long as that makes it cheaper; then those that no path in the region takes any more, which would
-    /// only be code that is never executed.
+    /// Leaves out edges as long as that lowers the cost, and then the edges that no path in the region takes, whose code would never run.
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {
-            if self.edges[edge.index()] && self.takers[edge.index()].iter().all(|at| self.outside[*at] > 0) {
+            if self.edges[edge.index()] && self.paths_with[edge.index()].iter().all(|at| self.outside[*at] > 0) {
                 self.leave_out(edge);
             }
         }
@@ -67,11 +61,11 @@ impl<'a> KnownPathRegion<'a> {
 
     fn make_cheaper(&mut self) {
         let mut cost = self.cost();
-        while cost > 0.0 && self.steps < MOST_STEPS {
+        while cost > 0.0 && self.steps < MAX_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
             for edges in self.moves() {
-                // One iteration may be too much already: it takes time with the square of the function's size.
-                if self.steps >= MOST_STEPS {
+                // A single round may take too many steps: its time is quadratic in the size of the function.
+                if self.steps >= MAX_STEPS {
                     break;
                 }
                 let new = self.cost_without(&edges);
@@ -80,7 +74,7 @@ impl<'a> KnownPathRegion<'a> {
                 }
             }
             match best {
-                Some((new, edges)) if new < cost * (1.0 - WORTHWHILE) => {
+                Some((new, edges)) if new < cost * (1.0 - MIN_IMPROVEMENT) => {
                     edges.iter().for_each(|e| self.leave_out(*e));
                     cost = new;
                 }
@@ -94,7 +88,7 @@ impl<'a> KnownPathRegion<'a> {
         (self.edges, self.paths)
     }
 
-    /// For each edge whether unknown paths in the region end with it.
+    /// For each edge, whether unknown paths in the region may end with it.
     pub fn unclear(&self) -> Vec<bool> {
         let path_counts = self.path_counts();
         self.dag.edge_ids().map(|e| self.is_unclear(&path_counts, e)).collect()
@@ -108,7 +102,7 @@ impl<'a> KnownPathRegion<'a> {
         self.is_end(edge) && self.edges[edge.index()] && path_counts[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
     }
 
-    /// What might be left out: edges, each move at once.
+    /// The moves to try; each is a set of edges to leave out.
     fn moves(&mut self) -> Vec<Vec<DagEdgeId>> {
         let inner = |e: &DagEdgeId| self.edges[e.index()] && !self.is_end(*e);
         let mut moves: Vec<Vec<DagEdgeId>> = self.dag.edge_ids().filter(inner).map(|e| vec![e]).collect();
@@ -121,28 +115,29 @@ impl<'a> KnownPathRegion<'a> {
         }
         let path_counts = self.path_counts();
         let unclear: Vec<DagEdgeId> = self.dag.edge_ids().filter(|e| self.is_unclear(&path_counts, *e)).collect();
-        moves.extend(unclear.into_iter().filter_map(|end| self.clearing(end)));
+        moves.extend(unclear.into_iter().filter_map(|end| self.edges_to_clear(end)));
         moves
     }
 
-    /// Edges without which no unknown path in the region ends with this one: each time the one on most of them for its executions.
-    fn clearing(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
-        const MOST: usize = 32;
-        if self.steps >= MOST_STEPS {
+    /// Edges to leave out so that no unknown path in the region ends with `end`, chosen greedily by unknown paths per execution; `None`
+    /// if there would be too many.
+    fn edges_to_clear(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
+        const MAX_EDGES: usize = 32;
+        if self.steps >= MAX_STEPS {
             return None;
         }
         let mut out = Vec::new();
         let found = loop {
             match self.most_unknown(end) {
                 None => break true,
-                Some(_) if out.len() == MOST => break false,
+                Some(_) if out.len() == MAX_EDGES => break false,
                 Some(edge) => {
                     self.leave_out(edge);
                     out.push(edge);
                 }
             }
         };
-        out.iter().rev().for_each(|e| self.take_in(*e));
+        out.iter().rev().for_each(|e| self.put_back(*e));
         found.then_some(out)
     }
 
@@ -159,7 +154,7 @@ impl<'a> KnownPathRegion<'a> {
             from[node.index()] += self.inner_out(node).map(|e| from[dag.edge(e).to.index()]).sum::<u64>();
         }
         let mut known = vec![0u64; dag.edges().len()];
-        for &at in self.takers[end.index()].iter().filter(|at| self.outside[**at] == 0) {
+        for &at in self.paths_with[end.index()].iter().filter(|at| self.outside[**at] == 0) {
             self.paths[at].edges.iter().for_each(|e| known[e.index()] += 1);
         }
         let unknown = |e: DagEdgeId| {
@@ -176,26 +171,26 @@ impl<'a> KnownPathRegion<'a> {
 
     fn leave_out(&mut self, edge: DagEdgeId) {
         self.edges[edge.index()] = false;
-        for at in self.takers[edge.index()].clone() {
+        for at in self.paths_with[edge.index()].clone() {
             if self.outside[at] == 0 {
-                self.account(at, -1.0);
+                self.account_path(at, -1.0);
             }
             self.outside[at] += 1;
         }
     }
 
-    fn take_in(&mut self, edge: DagEdgeId) {
+    fn put_back(&mut self, edge: DagEdgeId) {
         self.edges[edge.index()] = true;
-        for at in self.takers[edge.index()].clone() {
+        for at in self.paths_with[edge.index()].clone() {
             self.outside[at] -= 1;
             if self.outside[at] == 0 {
-                self.account(at, 1.0);
+                self.account_path(at, 1.0);
             }
         }
     }
 
-    /// Adds a path to what is in the region, or takes it away.
-    fn account(&mut self, at: usize, sign: f64) {
+    /// Adds a path to the paths in the region (`sign` 1), or removes it (`sign` -1).
+    fn account_path(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();
         path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.own_executions() as f64);
@@ -209,17 +204,17 @@ impl<'a> KnownPathRegion<'a> {
     fn cost_without(&mut self, edges: &[DagEdgeId]) -> f64 {
         edges.iter().for_each(|e| self.leave_out(*e));
         let cost = self.cost();
-        edges.iter().rev().for_each(|e| self.take_in(*e));
+        edges.iter().rev().for_each(|e| self.put_back(*e));
         cost
     }
 
-    /// Nodes that are in the region.
+    /// Number of nodes in the region.
     pub fn node_count(&self) -> usize {
         let path_counts = self.path_counts();
         self.dag.order().iter().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0).count()
     }
 
-    /// Instructions that the known paths cost.
+    /// The cost of the known paths, in instructions.
     pub fn cost(&mut self) -> f64 {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
         let detours: f64 =
@@ -244,7 +239,7 @@ impl<'a> KnownPathRegion<'a> {
         self.prices.executed(detours, lookups, kept)
     }
 
-    /// For each node the paths in the region from the entry: no more than there are paths.
+    /// For each node, the number of paths in the region from the entry to it.
     fn path_counts(&self) -> Vec<u64> {
         let mut path_counts = vec![0u64; self.dag.node_count()];
         path_counts[self.dag.entry().index()] = 1;

@@ -1,35 +1,35 @@
-//! Verifier of numberings of all paths: a proof in one pass, however many there are.
+//! Verifies a numbering of all paths, in one pass.
 //!
-//! Behind each node the numbers of the paths to the exit must be 0 to n - 1, each once. That is so at the exit, and at
-//! a node whose out-edges' values are the sums of the counts behind the edges before, in some order: the numbers behind
-//! edge `e` are then the interval from its value on, and the intervals lie side by side. Increments make the same sums
-//! if they differ from the values by a difference of potentials of the ends, which is zero from entry to exit.
+//! The paths from each node to the exit must have the numbers 0 to n - 1, each once. That holds at the exit, and at a node whose
+//! out-edges, in some order, have the running sums of the path counts of the out-edges before them as values: then the numbers through
+//! each edge form an interval, and the intervals are contiguous. Increments make the same sums if they differ from the values by a
+//! difference of node potentials, with equal potentials at entry and exit.
 
 use crate::dag::{Dag, DagEdgeId};
 
 /// What is wrong with a numbering of all paths.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Two paths have one number, or there is a hole.
-    #[error("the numbers of the paths behind node {0} do not lie side by side")]
+    /// Two paths have the same number, or a number is missing.
+    #[error("the numbers of the paths from node {0} to the exit are not contiguous")]
     Numbers(u32),
-    /// Paths are too many for a word.
-    #[error("there are too many paths behind node {0}")]
+    /// The number of paths does not fit a word.
+    #[error("there are too many paths from node {0} to the exit")]
     TooMany(u32),
-    /// Increments sum up to something else.
+    /// The increments along a path do not sum to its number.
     #[error("the increments on the path through edge {0} do not add up to the numbers")]
     Increments(u32),
 }
 
-/// Proves that the values number all paths of a graph from 0 on, and that the increments make the same sums. Gives the number of paths.
+/// Proves that the values number all paths of a graph from 0 on, and that the increments have the same sums. Returns the number of paths.
 ///
 /// # Errors
-/// They do not.
+/// The first node or edge at which the proof fails.
 pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64, Fault> {
-    let mut behind = vec![0u64; dag.node_count()];
-    behind[dag.exit().index()] = 1;
+    let mut paths_from = vec![0u64; dag.node_count()];
+    paths_from[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        let mut out: Vec<(i64, u64)> = dag.out(node).iter().map(|e| (values[e.index()], behind[dag.edge(*e).to.index()])).collect();
+        let mut out: Vec<(i64, u64)> = dag.out(node).iter().map(|e| (values[e.index()], paths_from[dag.edge(*e).to.index()])).collect();
         out.sort_unstable();
         let mut sum = 0u64;
         for (value, paths) in out {
@@ -38,14 +38,14 @@ pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64,
             }
             sum = sum.checked_add(paths).filter(|s| i64::try_from(*s).is_ok()).ok_or(Fault::TooMany(node.0))?;
         }
-        behind[node.index()] = sum;
+        paths_from[node.index()] = sum;
     }
-    sums_are_equal(dag, values, increments)?;
-    Ok(behind[dag.entry().index()])
+    check_sums(dag, values, increments)?;
+    Ok(paths_from[dag.entry().index()])
 }
 
-/// Whether the increments make the sums that the values make on every path.
-fn sums_are_equal(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<(), Fault> {
+/// Checks that the increments have the same sums as the values on every path.
+fn check_sums(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<(), Fault> {
     let ahead = |e: &DagEdgeId| values[e.index()].wrapping_sub(increments[e.index()]);
     let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
     potential[dag.entry().index()] = Some(0);

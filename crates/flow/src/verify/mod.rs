@@ -1,5 +1,4 @@
-//! Verifiers, which share no code with what makes numbers and parts: of numberings of all paths, and of what one of
-//! several copies does, each in one pass or two.
+//! Verifiers of numberings and of the parts that copies of a program count. They share no code with what they verify.
 
 mod full;
 mod part;

@@ -1,12 +1,10 @@
-//! Verifier of one copy's part of a procedure's paths, in two passes, however many paths there are.
+//! Verifies one copy's part of a function's paths, in two passes.
 //!
-//! Interesting paths have different numbers if behind each node the numbers that lie behind its interesting edges are
-//! in intervals that do not overlap. And each is counted once, in the word of its number, if what the register lacks to
-//! the sum of values is the same on all paths to a node, and is made up for by the offset and by the values behind the
-//! edge where the path is counted, which must be the same on all interesting paths onwards.
+//! Interesting paths have distinct numbers if, at each node, the number intervals of its interesting out-edges do not overlap. Each path
+//! is counted once and under its number if the register lags behind the sum of values by the same amount on all paths to a node, and if
+//! the offset and the values after the counting edge, equal on all interesting continuations, make up for that.
 //!
-//! That paths of other copies are not counted in words of this one's is not verified here: copies that differ in what
-//! both count are found out when they are merged.
+//! Whether paths of other copies are counted in this copy's counters is not verified here; merging the copies detects that.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::part::Part;
@@ -14,53 +12,53 @@ use crate::part::Part;
 /// What is wrong with a part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartFault {
-    /// Two interesting paths may have one number.
-    #[error("numbers of interesting paths behind node {0} overlap")]
+    /// Two interesting paths may have the same number.
+    #[error("numbers of interesting paths from node {0} to the exit overlap")]
     Numbers(u32),
     /// The register does not hold the path's number where it is counted.
     #[error("the increments on the path through edge {0} do not add up to the numbers")]
     Increments(u32),
-    /// An interesting path is not counted, or twice.
+    /// An interesting path is not counted, or is counted twice.
     #[error("interesting paths through edge {0} are not counted once")]
     Counts(u32),
 }
 
-/// The least and the greatest number behind a node.
+/// The least and the greatest number of the paths from a node to the exit.
 type Interval = (i128, i128);
 
-/// Proves that each interesting path has a number of its own, and is counted once and by it.
+/// Proves that each interesting path has a number of its own and is counted once, under this number.
 ///
 /// # Errors
-/// That is not so.
+/// The first node or edge at which the proof fails.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     let region = |e: &&DagEdgeId| part.interesting[e.index()];
-    let mut behind: Vec<Option<Interval>> = vec![None; dag.node_count()];
-    behind[dag.exit().index()] = Some((0, 0));
+    let mut numbers_to_exit: Vec<Option<Interval>> = vec![None; dag.node_count()];
+    numbers_to_exit[dag.exit().index()] = Some((0, 0));
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let of = |e: &DagEdgeId| {
-            let (least, most) = behind[dag.edge(*e).to.index()]?;
+            let (least, greatest) = numbers_to_exit[dag.edge(*e).to.index()]?;
             let value = i128::from(part.values[e.index()]);
-            Some((least + value, most + value))
+            Some((least + value, greatest + value))
         };
         let mut intervals: Vec<Interval> = dag.out(node).iter().filter(region).filter_map(of).collect();
         intervals.sort_unstable();
         if intervals.windows(2).any(|pair| pair[0].1 >= pair[1].0) {
             return Err(PartFault::Numbers(node.0));
         }
-        behind[node.index()] = intervals.first().zip(intervals.last()).map(|(first, last)| (first.0, last.1));
+        numbers_to_exit[node.index()] = intervals.first().zip(intervals.last()).map(|(first, last)| (first.0, last.1));
     }
-    counts_once(dag, part, &behind)
+    check_counts(dag, part, &numbers_to_exit)
 }
 
-/// What is known at a node of the interesting paths that lead to it.
+/// What holds for all interesting paths to a node.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// They are not counted yet; the sum of values is so much more than the register.
+    /// They are not counted yet; the sum of values exceeds the register by this amount.
     Open(i128),
     Counted,
 }
 
-fn counts_once(dag: &Dag, part: &Part, behind: &[Option<Interval>]) -> Result<(), PartFault> {
+fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) -> Result<(), PartFault> {
     let mut states: Vec<Option<State>> = vec![None; dag.node_count()];
     states[dag.entry().index()] = Some(State::Open(0));
     for &node in dag.order() {
@@ -72,9 +70,9 @@ fn counts_once(dag: &Dag, part: &Part, behind: &[Option<Interval>]) -> Result<()
                 (State::Counted, true) => return Err(PartFault::Counts(edge.0)),
                 (State::Open(ahead), counted) => {
                     let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
-                    match (counted, behind[to.index()]) {
+                    match (counted, numbers_to_exit[to.index()]) {
                         (false, _) => State::Open(ahead),
-                        (true, Some((least, most))) if least == most && ahead + least == i128::from(part.offset) => State::Counted,
+                        (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => State::Counted,
                         (true, _) => return Err(PartFault::Increments(edge.0)),
                     }
                 }

@@ -1,4 +1,4 @@
-//! What a backend might say of a graph.
+//! Random properties of graphs, as a backend would provide them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
@@ -6,7 +6,7 @@ use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node};
 use trodden_testkit::Random;
 
-/// Random frequencies of a graph in which control rather goes back than on, so that loops iterate often.
+/// Random frequencies that favour back edges, so that loops iterate often.
 pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
     let mut weight = |e: Edge| random.below(40) * if graph.to(e) <= graph.from(e) { 20 } else { 1 };
     let weights: Vec<f64> = graph.edges().map(|e| weight(e) as f64).collect();

@@ -39,7 +39,7 @@ pub fn is_counting(program: &Path, context: CopyContext) -> bool {
 /// Records a run by copies that share the interesting paths.
 ///
 /// # Errors
-/// The copies cannot be made or run.
+/// The copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     path_sets::check(&job.options, KIND)?;
     shared::run(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
@@ -67,12 +67,12 @@ impl InterestingPartition {
         // The numbers of other schemes may alias paths, and would alias others in each copy.
         ensure!(
             matches!(numbering, None | Some(NumberingScheme::KnownTable)),
-            "copies share interesting paths only under their usual numbers, and {} uses another scheme: make it without --scheme",
+            "copies share interesting paths only under their usual numbers, and {} uses another scheme: build it without --scheme",
             program.display()
         );
         let settings = path_sets::settings(&units, program, KIND)?;
         let file =
-            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: make it again")?;
+            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
         let mut paths = experiment::paths_of(context.driver, InputKind::Interesting, file)?;
         // A set may have functions of other programs.
         let functions: HashSet<(&str, &str)> =
@@ -84,7 +84,7 @@ impl InterestingPartition {
             true => path_sets::divide(paths.known().map(|(key, _)| (key, vec![0])), &weights, copies),
             false => path_sets::divide(paths.known(), &weights, copies),
         };
-        ensure!(copies > 0, "{} has no interesting path: make it again with paths of its own functions", program.display());
+        ensure!(copies > 0, "{} has no interesting path: build it again with paths of its own functions", program.display());
         path_sets::report(&owners, copies, "counted");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
         Ok(InterestingPartition { image, settings, paths, whole_functions, owners, copies })

@@ -29,7 +29,7 @@ pub fn check(options: &CopyOptions, kind: &str) -> Result<()> {
         (options.strategy != PartitionStrategy::Weighted, "--strategy"),
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => bail!("{option} is for copies that count all paths, and the program was made by {kind}: leave it out"),
+        Some((_, option)) => bail!("{option} applies to copies that count all paths, but the program was built with {kind}: leave it out"),
         None => Ok(()),
     }
 }
@@ -43,7 +43,7 @@ pub fn settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Resul
     all.dedup();
     ensure!(
         all.len() == 1,
-        "units of {} were built with different parameters: make it again by `trodden instrument {kind}`",
+        "units of {} were built with different parameters: build it again with `trodden instrument {kind}`",
         program.display()
     );
     Ok(all.remove(0))
@@ -212,7 +212,7 @@ pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Resul
     let foreign = counted.iter().find(|(_, function)| !function.paths.is_empty());
     ensure!(
         foreign.is_none(),
-        "copies have a function `{}` that the program lacks: make it again",
+        "the copies have a function `{}` that the program does not have: build the program again",
         foreign.map_or("", |((key, _), _)| &key.1)
     );
     Ok((image, differences))
@@ -245,7 +245,7 @@ mod tests {
         ("a.c".into(), name.into(), NameVersion::default())
     }
 
-    /// The copies of the paths of functions that have so many paths and such weights.
+    /// Divides functions with the given numbers of paths and weights among copies. Returns the copies of each function's paths.
     fn copies(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
             functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_have_nearly_equal_weight_and_no_copy_has_nothing() {
+    fn pieces_have_nearly_equal_weight_and_every_copy_has_a_path() {
         assert_eq!(copies(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
         assert_eq!(copies(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
         // The heaviest function comes first, and is divided.

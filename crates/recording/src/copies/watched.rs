@@ -33,7 +33,7 @@ pub fn is_watching(program: &Path, context: CopyContext) -> bool {
 /// Records a run by copies that share the watching.
 ///
 /// # Errors
-/// The copies cannot be made or run.
+/// The copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     path_sets::check(&job.options, KIND)?;
     shared::run(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
@@ -50,35 +50,35 @@ struct WatchPartition {
     owners: Owners,
     copies: usize,
     /// The program's expression, if matches are to be reported.
-    reported: Option<String>,
+    reported_expression: Option<String>,
 }
 
 impl WatchPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<WatchPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let units = units(program, context.around.units.as_ref())?;
-        let reported = reported(&bytes, program, context)?;
+        let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings(&units, program, KIND)?;
-        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: make it again")?;
+        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
         let others = experiment::paths_of(context.driver, InputKind::Watched, file)?;
         let (owners, copies) = path_sets::divide(others.unknown(), &path_sets::weights(&units)?, copies);
         path_sets::report(&owners, copies, "watched for");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
-        Ok(WatchPartition { image, settings, others, owners, copies, reported })
+        Ok(WatchPartition { image, settings, others, owners, copies, reported_expression })
     }
 }
 
 /// Returns the expression of a program that reports matches; `None` if it only counts them.
-fn reported(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
+fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
     let defaults = Defaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
-        format!("{} has no symbols, which say what it does at a match: link it without removing symbols", program.display())
+        format!("{} has no symbols, so its action at a match is unknown: link it without stripping symbols", program.display())
     })?;
     let variable = context.driver.variables.get(OsStr::new(ON_UNTESTED_VARIABLE)).map(|word| word.to_string_lossy().into_owned());
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "{} does `{action}` at a match, and copies that watch for different paths would not do the same: set {ON_UNTESTED_VARIABLE}=report",
+        "{} does `{action}` at a match, so copies with different watched paths would behave differently: set {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))
@@ -86,7 +86,7 @@ fn reported(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option
 
 impl Partition for WatchPartition {
     const STREAMS: bool = false;
-    // The link recipe has what the program does at a match.
+    // The program's own action at a match, which is in its link recipe, is replaced.
     const VARIABLES: &[(&str, &str)] = &[(ON_UNTESTED_VARIABLE, "count")];
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -101,7 +101,7 @@ impl Partition for WatchPartition {
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let (own, elsewhere) = path_sets::images_of_copies(profiles, work);
         let (image, differences) = path_sets::merge(self.image.clone(), &own)?;
-        if let Some(expression) = &self.reported {
+        if let Some(expression) = &self.reported_expression {
             for unit in &image.units {
                 for function in &unit.map.functions {
                     unit.counts_of(function).for_each(|(path, _)| log::info!("path {path} of {} matches {expression}", function.name));

@@ -1,16 +1,10 @@
-//! Verifier of numberings: does a labelling distinguish interesting paths, from each other and from all others?
-//!
-//! Shares no code with what makes them: it takes the increments as they will be inserted and asks for the class of
-//! what they sum to. Three properties (P3 paper, section 2.1; thesis, problem A):
-//! - *uniqueness*: every interesting path is recognised, and each as another;
+//! Verifies labellings; shares no code with what makes them. Properties (P3 paper, section 2.1; thesis, problem A):
+//! - *uniqueness*: every interesting path is recognised, and no two as the same one;
 //! - *validity*: no other path is recognised as an interesting one;
-//! - *compactness*: the interesting paths' numbers lie in the span that is claimed, and both its ends are taken.
+//! - *compactness*: the interesting paths' numbers exactly span the claimed range.
 //!
-//! Small graphs are enumerated. On large ones ([`pairs`]) a search looks for an interesting path and another one with
-//! the same sums: over pairs of nodes and the difference of the sums so far, cut off where the rest of the two paths
-//! cannot make up for it; it is exact. Beyond the budget paths are drawn at random, and the verdict says so: a fault
-//! that was found is one, but none found proves nothing. Numberings of all paths are proven in one pass
-//! ([`trodden_flow::verify`]).
+//! Small graphs are enumerated. On large ones an exact search ([`pairs`]) looks for two paths with the same sums. Beyond the budget,
+//! paths are drawn at random, which can refute but not prove. [`trodden_flow::verify`] proves numberings of all paths in one pass.
 
 mod pairs;
 mod paths;
@@ -21,14 +15,14 @@ use std::collections::HashMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::interesting::NumberAliases;
 
-/// How much a verification may take.
+/// Limits of a verification.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyBudget {
-    /// Graphs of at most this many paths are enumerated.
+    /// Maximum number of paths for enumeration.
     pub paths: u64,
-    /// Pairs of states that the search for two paths with the same sums may visit.
+    /// Maximum number of states of the search for two paths with the same sums.
     pub states: usize,
-    /// Paths drawn at random where neither suffices.
+    /// Number of paths to draw at random if neither suffices.
     pub samples: u64,
 }
 
@@ -41,23 +35,23 @@ impl Default for VerifyBudget {
 /// How a verdict was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyMethod {
-    /// By all paths.
+    /// By enumerating all paths.
     Enumerated,
-    /// By all pairs of paths that could have the same sums.
+    /// By an exact search for pairs of paths with the same sums.
     Searched,
-    /// By this many paths drawn at random: no proof.
+    /// By this many random paths, which proves nothing.
     Sampled(u64),
 }
 
-/// What was found of a property.
+/// The finding about a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifyFinding {
     /// It holds.
     Holds,
-    /// It does not hold for this path, and this other one if it takes two. Without a path: more is recognised as known than
-    /// there are interesting paths.
+    /// It is violated by this path, together with the second one if it takes two. Without a path: more register values are recognised
+    /// than there are interesting paths.
     Fails(Vec<DagEdgeId>, Option<Vec<DagEdgeId>>),
-    /// No fault among the paths that were drawn.
+    /// No violation was found among the paths that were drawn.
     NotRefuted,
 }
 
@@ -66,30 +60,30 @@ pub enum VerifyFinding {
 pub struct Verdict {
     /// How it was reached.
     pub method: VerifyMethod,
-    /// Whether every interesting path is recognised, and each as another.
+    /// Whether every interesting path is recognised, and no two as the same one.
     pub uniqueness: VerifyFinding,
     /// Whether no other path is recognised as an interesting one.
     pub validity: VerifyFinding,
     /// Whether the claimed span is that of the interesting paths' numbers.
     pub compactness: VerifyFinding,
-    /// How many are, if not.
+    /// Number of other paths that are recognised as interesting ones.
     pub aliases: NumberAliases,
 }
 
 impl Verdict {
-    /// Whether nothing speaks against the labelling; `exact` asks for validity, too.
+    /// Whether the labelling was not refuted; validity matters only if `exact`.
     pub fn is_good(&self, exact: bool) -> bool {
         let good = |f: &VerifyFinding| !matches!(f, VerifyFinding::Fails(..));
         good(&self.uniqueness) && good(&self.compactness) && (!exact || good(&self.validity))
     }
 
-    /// Whether it is proven, not only not refuted.
+    /// Whether the verdict is a proof.
     pub fn is_proof(&self) -> bool {
         !matches!(self.method, VerifyMethod::Sampled(_))
     }
 }
 
-/// Checks a labelling of the paths of `dag` for a set of interesting paths.
+/// Verifies a labelling of the paths of `dag` for a set of interesting paths.
 pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
     let members =
         MarkedPaths::new(dag, set, labelling.scheme.takes_closure(), matches!(labelling.scheme, trodden_flow::NumberingScheme::BallLarus));
@@ -99,25 +93,25 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
         return tally.verdict(labelling, VerifyMethod::Enumerated);
     }
     if let Some(found) = pairs::search(dag, &members, labelling, budget.states) {
-        return exact(dag, &members, labelling, budget, found);
+        return searched_verdict(dag, &members, labelling, budget, found);
     }
     let mut tally = Tally::default();
     paths::draw(dag, &members, budget.samples, |path| tally.add(dag, labelling, &members, path));
     tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
 
-/// The verdict where the search for pairs came to an end.
-fn exact(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
-    // Sums differ; besides, each sum of an interesting path must be recognised, and nothing else.
+/// The verdict if the search for pairs was completed.
+fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
+    // No two paths have the same sums. Still, each sum of an interesting path must be recognised, and nothing else.
     let mut tally = Tally::default();
     if !members.each(dag, |path| tally.add(dag, labelling, members, path)) {
         paths::draw(dag, members, budget.samples, |path| tally.add(dag, labelling, members, path));
-        tally.ends = pairs::ends(dag, members, labelling);
+        tally.number_range = pairs::number_range(dag, members, labelling);
     }
     let sums_differ = found.interesting.is_none();
     let finding = |pair: Option<pairs::Pair>| pair.map_or(VerifyFinding::Holds, |(p, q)| VerifyFinding::Fails(p, Some(q)));
     let uniqueness = if sums_differ { tally.uniqueness() } else { finding(found.interesting) };
-    // What no interesting path sums to must not be recognised as one, or the sums of another might be.
+    // Register values that no interesting path has must not be recognised, or another path might have them.
     let surplus = labelling.accepted().is_some_and(|accepted| accepted != members.count(dag));
     let validity = if surplus { VerifyFinding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == VerifyFinding::Holds;
@@ -135,15 +129,15 @@ fn exact(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &Verif
     Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
 }
 
-/// Paths seen, one by one.
+/// The paths seen so far.
 #[derive(Default)]
 struct Tally {
     seen: u64,
     others: u64,
     aliases: u64,
-    /// For each class the interesting path that has it.
+    /// For each counter, the interesting path that is recognised by it.
     recognised: HashMap<u64, Vec<DagEdgeId>>,
-    ends: Option<(i64, i64)>,
+    number_range: Option<(i64, i64)>,
     not_unique: Option<VerifyFinding>,
     not_valid: Option<VerifyFinding>,
 }
@@ -161,7 +155,7 @@ impl Tally {
             }
             return;
         }
-        self.ends = Some(self.ends.map_or((sums[0], sums[0]), |(low, high)| (low.min(sums[0]), high.max(sums[0]))));
+        self.number_range = Some(self.number_range.map_or((sums[0], sums[0]), |(low, high)| (low.min(sums[0]), high.max(sums[0]))));
         let fault = match class {
             Class::Unknown => Some(VerifyFinding::Fails(path.to_vec(), None)),
             Class::Known(slot) => self
@@ -177,10 +171,10 @@ impl Tally {
         self.not_unique.clone().unwrap_or(VerifyFinding::Holds)
     }
 
-    /// `part`: not every interesting path was seen.
+    /// Checks the span. If `part`, not every interesting path was seen.
     fn compactness(&self, labelling: &Labelling, part: bool) -> VerifyFinding {
         let span = labelling.span();
-        match self.ends {
+        match self.number_range {
             Some((low, high)) if (low, high) == (span.low, span.high) => VerifyFinding::Holds,
             Some((low, high)) if part && low >= span.low && high <= span.high => VerifyFinding::NotRefuted,
             _ => VerifyFinding::Fails(self.recognised.values().next().cloned().unwrap_or_default(), None),

@@ -1,12 +1,10 @@
-//! Two paths with the same sums: an exact search over pairs of nodes and the difference of the sums so far.
+//! Searches for two paths with the same sums, exactly, over pairs of nodes and the difference of the sums so far.
 //!
-//! One path is interesting, the other any; while they are the same they are one. Where they part, the one whose node
-//! comes first in topological order goes on, so that both are never far from each other. A state is two nodes, how far each has
-//! been read as an interesting path, and the difference of the sums in each register. It is dropped when no rest of the
-//! two paths can make the difference zero: the least and greatest sums behind each node are known. States visited once
-//! are not visited again, so the work is bounded by their number, which the caller limits.
-//!
-//! Sums are exact integers here; they stand for words only as long as all of them fit one, which is checked first.
+//! One path is interesting, the other is any path. Until they diverge they are the same; afterwards, the one whose node comes first in
+//! topological order advances. A state is two nodes, each path's state as an interesting path, and the difference of the sums. It is
+//! dropped if the least and greatest sums from its nodes to the exit show that the difference cannot become zero. States are visited
+//! once, so their number, which the caller limits, bounds the work. Sums are exact integers here, and searched only if all of them fit a
+//! word.
 
 use super::paths::MarkedPaths;
 use crate::{Class, Labelling};
@@ -30,24 +28,24 @@ type Sums = [i128; 2];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
-    /// The interesting path: its node and its state as a member.
+    /// The interesting path: its node and its automaton state.
     first: (Node, u32),
-    /// The other: none of the latter if it is no interesting path any more.
+    /// The other path: its node, and its automaton state as long as it may be interesting.
     second: (Node, Option<u32>),
-    /// Whether they have split.
+    /// Whether the paths have diverged.
     differ: bool,
     difference: Sums,
 }
 
-/// A state, where it came from, and the edges that the paths took since.
+/// A visited state, its predecessor, and the edges between them.
 struct Visit {
     state: State,
     before: usize,
     edges: (Option<DagEdgeId>, Option<DagEdgeId>),
 }
 
-/// Looks for paths with the same sums; `None` if there were more states than `most`, or sums do not fit words.
-pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<PairSearch> {
+/// Searches for paths with the same sums; `None` if there are more than `max_states` states, or if sums do not fit a word.
+pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<PairSearch> {
     let all = vec![true; dag.edges().len()];
     let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
     let fits = |b: &[(i128, i128); 2]| b.iter().all(|(low, high)| *low >= i128::from(i64::MIN) && *high <= i128::from(i64::MAX));
@@ -75,10 +73,10 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usi
         let too_many = each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
             let rests = (region[next.first.0.index()], outside[next.second.0.index()]);
             let (Some(a), Some(b)) = rests else { return ControlFlow::Continue(()) };
-            // The difference so far plus what the first can still add minus what the second can must be able to be zero.
+            // The difference plus what the first path can add minus what the second can add must be able to be zero.
             let can = |i: usize| next.difference[i] + a[i].0 - b[i].1 <= 0 && next.difference[i] + a[i].1 - b[i].0 >= 0;
             if (!next.differ || (can(0) && can(1))) && seen.insert(next) {
-                if seen.len() > most {
+                if seen.len() > max_states {
                     return ControlFlow::Break(());
                 }
                 visits.push(Visit { state: next, before: at, edges });
@@ -95,8 +93,8 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usi
 
 type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
 
-/// Calls `visit` with each state that may follow, until it breaks off. There may be as many as the square of a node's
-/// edges, so they are nowhere listed.
+/// Calls `visit` with each successor of a state, until it breaks off. There may be as many as the square of a node's out-edges, so they
+/// are not collected.
 fn each_successor(
     dag: &Dag,
     members: &MarkedPaths,
@@ -147,15 +145,15 @@ fn paths_to(visits: &[Visit], mut at: usize) -> Pair {
     (first, second)
 }
 
-/// Least and greatest sum in each register from each node to the exit over marked edges.
+/// Least and greatest sum in each register on marked edges from each node to the exit.
 fn bounds(dag: &Dag, marked: &[bool], labelling: &Labelling) -> Vec<Option<[(i128, i128); 2]>> {
     let mut bounds: Vec<Option<[(i128, i128); 2]>> = vec![None; dag.node_count()];
     bounds[dag.exit().index()] = Some([(0, 0), (0, 0)]);
     for &node in dag.order().iter().rev() {
         for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
-            let Some(behind) = bounds[dag.edge(edge).to.index()] else { continue };
+            let Some(rest) = bounds[dag.edge(edge).to.index()] else { continue };
             let step = labelling.increments(edge).map(i128::from);
-            let through = [0, 1].map(|i| (behind[i].0 + step[i], behind[i].1 + step[i]));
+            let through = [0, 1].map(|i| (rest[i].0 + step[i], rest[i].1 + step[i]));
             let here = &mut bounds[node.index()];
             *here = Some(here.map_or(through, |h| [0, 1].map(|i| (h[i].0.min(through[i].0), h[i].1.max(through[i].1)))));
         }
@@ -163,19 +161,19 @@ fn bounds(dag: &Dag, marked: &[bool], labelling: &Labelling) -> Vec<Option<[(i12
     bounds
 }
 
-/// Least and greatest number of a path over the interesting edges.
-pub fn ends(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
+/// Least and greatest number of a path of interesting edges.
+pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
     let (low, high) = bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
     Some((low.try_into().ok()?, high.try_into().ok()?))
 }
 
-/// Paths by their sums and how far they have been read as an interesting path.
+/// Number of paths by their sums and automaton state.
 type Counts = HashMap<([i64; 2], Option<u32>), u128>;
 
-/// How many uninteresting paths are recognised as interesting ones: paths are counted by their sums. `None` if there
-/// were more sums than `most`.
-pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<u128> {
-    // Nothing can be said of a sum without knowing how many of the paths that have it are interesting.
+/// Number of uninteresting paths that are recognised as interesting ones, by counting paths by their sums; `None` if there are more than
+/// `max_states` sums.
+pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
+    // The automaton state tells which of the paths with a sum are interesting.
     let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;
@@ -191,7 +189,7 @@ pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: us
                 *there = there.saturating_add(paths);
             }
         }
-        if size > most {
+        if size > max_states {
             return None;
         }
     }

@@ -1,23 +1,23 @@
-//! Paths for the verifier: which are interesting, all of them, or some at random.
+//! Paths for the verifier: whether a path is interesting, all paths, and random ones.
 
 use crate::InterestingSet;
 use std::collections::{HashMap, HashSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 
-/// Closures of at most this many paths are listed.
-const MOST_LISTED: u128 = 1 << 17;
+/// Maximum number of paths of a closure to list.
+const MAX_LISTED: u128 = 1 << 17;
 
-/// Which paths are interesting, as an automaton that reads edges.
+/// The interesting paths, as an automaton that reads edges.
 pub enum MarkedPaths {
-    /// Those over these edges.
+    /// All paths of these edges.
     Closure(Vec<bool>),
-    /// A list: the set, and a trie for reading edge by edge; a state is a node of the trie.
+    /// A list of paths, as a set and as a trie whose nodes are the automaton's states.
     List(HashSet<Vec<DagEdgeId>>, HashMap<(u32, DagEdgeId), u32>),
 }
 
 impl MarkedPaths {
-    /// The set as a scheme sees it: its closure, or everything.
+    /// The interesting paths of a set as a scheme sees them: the list, its closure, or all paths.
     pub fn new(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> MarkedPaths {
         if everything {
             return MarkedPaths::Closure(vec![true; dag.edges().len()]);
@@ -46,7 +46,7 @@ impl MarkedPaths {
         }
     }
 
-    /// The state after an edge, if an interesting path can go on there. The first state is 0.
+    /// The state after an edge; `None` if no interesting path continues there. The initial state is 0.
     pub fn step(&self, state: u32, edge: DagEdgeId) -> Option<u32> {
         match self {
             MarkedPaths::Closure(edges) => edges[edge.index()].then_some(0),
@@ -54,17 +54,17 @@ impl MarkedPaths {
         }
     }
 
-    /// Visits the interesting paths; false if there are too many.
+    /// Visits the interesting paths. Returns false, without visiting any, if there are too many.
     pub fn each(&self, dag: &Dag, mut visit: impl FnMut(&[DagEdgeId])) -> bool {
         match self {
             MarkedPaths::List(paths, _) => paths.iter().for_each(|p| visit(p)),
-            MarkedPaths::Closure(edges) if count(dag, edges) <= MOST_LISTED => each_over(dag, edges, visit),
+            MarkedPaths::Closure(edges) if count(dag, edges) <= MAX_LISTED => each_over(dag, edges, visit),
             MarkedPaths::Closure(_) => return false,
         }
         true
     }
 
-    /// How many paths are interesting.
+    /// Number of interesting paths.
     pub fn count(&self, dag: &Dag) -> u128 {
         match self {
             MarkedPaths::Closure(edges) => count(dag, edges),
@@ -111,13 +111,13 @@ fn each_over(dag: &Dag, marked: &[bool], mut visit: impl FnMut(&[DagEdgeId])) {
     }
 }
 
-/// Number of paths over marked edges.
+/// Number of paths of marked edges.
 pub fn count(dag: &Dag, marked: &[bool]) -> u128 {
-    behind(dag, marked)[dag.entry().index()]
+    path_counts(dag, marked)[dag.entry().index()]
 }
 
-/// Number of paths from each node to the exit over marked edges.
-fn behind(dag: &Dag, marked: &[bool]) -> Vec<u128> {
+/// Number of paths of marked edges from each node to the exit.
+fn path_counts(dag: &Dag, marked: &[bool]) -> Vec<u128> {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev() {
@@ -128,10 +128,10 @@ fn behind(dag: &Dag, marked: &[bool]) -> Vec<u128> {
     paths
 }
 
-/// Visits paths drawn at random: half of them from all, each equally likely, half from those over the interesting edges.
+/// Visits random paths: half of them drawn from all paths with equal probability, half from those of the interesting edges.
 pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
     let (all, region) = (vec![true; dag.edges().len()], members.edges(dag));
-    let (of_all, of_inside) = (behind(dag, &all), behind(dag, &region));
+    let (of_all, of_inside) = (path_counts(dag, &all), path_counts(dag, &region));
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for sample in 0..samples {
         let (marked, weights) = if sample % 2 == 0 { (&all, &of_all) } else { (&region, &of_inside) };
@@ -139,7 +139,7 @@ pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMu
         let mut node = dag.entry();
         while node != dag.exit() {
             let total = weights[node.index()];
-            let mut left = scaled(&mut state, total);
+            let mut left = random_below(&mut state, total);
             let mut chosen = None;
             for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
                 let weight = weights[dag.edge(edge).to.index()];
@@ -157,8 +157,8 @@ pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMu
     }
 }
 
-/// A number below `bound` from an xorshift generator (Marsaglia, 2003).
-fn scaled(state: &mut u64, bound: u128) -> u128 {
+/// A random number below `bound`, by an xorshift generator (Marsaglia, 2003).
+fn random_below(state: &mut u64, bound: u128) -> u128 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;

@@ -180,7 +180,7 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
         let report = place.report(&[]);
         check(&report);
         let notes = report["notes"].to_string();
-        assert!(notes.contains("filter of system calls (seccomp)"), "{way}: {notes}");
+        assert!(notes.contains("system call filter (seccomp)"), "{way}: {notes}");
         // The posts of both threads before the filter, and what they post to each other.
         let posts = if way == "strict" { 202 } else { 201 };
         assert_eq!(place.count(kind::SEMAPHORE_POST), (2, posts), "{way}");

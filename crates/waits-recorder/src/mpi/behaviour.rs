@@ -1,4 +1,4 @@
-//! What is recorded of each kind of MPI call.
+//! What is recorded of each kind of MPI call. Doc comments list the arguments of the MPI function, and parameters are argument positions.
 
 use super::call::{MpiCall, source_and_tag};
 use super::communicator;
@@ -11,15 +11,14 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 
-/// Position of the root of an operation that has none.
+/// The position of the root of an operation without a root.
 pub const NO_ROOT: usize = usize::MAX;
-/// Amount of a collective operation on nothing, from which libraries return at once.
+/// The amount of a collective operation on no data, from which libraries return at once.
 const EMPTY: u64 = u64::MAX;
-/// Whether the process has cancelled a request: only then are statuses asked.
+/// Whether the process has cancelled a request. Only then are statuses tested for cancellation.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// A call of which nothing but its time is known: one that transfers data and by no rule waits for another process, or one for which
-/// there is no rule.
+/// A call of which only the time is recorded: it transfers data and need not wait for another process, or there is no rule for its waiting.
 #[inline]
 pub fn timed(call: MpiCall, kind: u16) -> i32 {
     call.recorded(kind, |_| {})
@@ -30,7 +29,7 @@ fn bytes(count: usize, datatype: usize) -> u64 {
     thread_local!(static LAST: Cell<(usize, i32)> = const { Cell::new((0, 0)) });
     let mut size = LAST.get();
     if size.0 != datatype {
-        // A handle may be given again for another type: only types that are there from the start are remembered.
+        // A freed handle may be reused for another type, so only predefined types are remembered.
         real!(SIZE, fn(usize, *mut i32) -> i32, datatype, &raw mut size.1);
         size.0 = datatype;
         LAST.set(if implementation() == Implementation::Mpich && datatype & 0xff00_0000 == 0x4c00_0000 { size } else { (0, 0) });
@@ -46,21 +45,21 @@ fn address(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3
     record.object = call.communicator(comm);
 }
 
-/// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the
-/// beginning is recorded before the call: a program killed inside it has named its partner.
+/// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and a request. Everything known
+/// at the start is recorded before the call, so that a program killed inside it has named its partner.
 #[inline]
 pub fn message(call: MpiCall, kind: u16) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
     address(open.record(), &call, [3, 4, 5]);
     open.record().amount = bytes(call.arguments[1], call.arguments[2]);
     let result = call.run();
-    // 0 if the function has none.
+    // 0 if the function has no request.
     open.record().request = call.handle_at(6) as u64;
     finish(thread, open);
     result
 }
 
-/// Buffer, count, type, source, tag, communicator, status.
+/// Blocking receive: buffer, count, type, source, tag, communicator, status.
 #[inline]
 pub fn receive(mut call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::RECV) else { return call.run() };
@@ -78,12 +77,13 @@ pub fn receive(mut call: MpiCall) -> i32 {
 
 #[inline]
 pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
-    // The piece of the open record may be gone once another is begun: copy first.
+    // Beginning another record may unmap the chunk of the open one, so copy it first.
     let common = open.copy();
     add(thread, CallRecord { peer, tag, amount, request, ..common });
 }
 
-/// A send and a receive at once; positions of destination, its tag, source, its tag, communicator. The status follows.
+/// Send and receive at once: positions of destination and its tag, source and its tag, and communicator. The status follows the
+/// communicator.
 #[inline]
 pub fn exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::SENDRECV) else { return call.run() };
@@ -107,33 +107,33 @@ pub fn exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5
     result
 }
 
-/// Starts a persistent request, or frees one.
+/// Start or free of one request.
 #[inline]
 pub fn one_request(call: MpiCall, kind: u16) -> i32 {
     let request = call.handle_at(0) as u64;
     call.recorded(kind, |record| record.request = request)
 }
 
-/// Starts several.
+/// Start of several persistent requests: count, requests.
 #[inline]
 pub fn start_all(call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::START) else { return call.run() };
     let count = (call.arguments[0] as i32).max(0) as usize;
-    // SAFETY: the array's address and size, by MPI's definition.
+    // SAFETY: by MPI's definition of the function, the array has this many handles.
     let request = |index| unsafe { implementation().handle_at(call.arguments[1], index) } as u64;
     open.record().request = if count > 0 { request(0) } else { 0 };
     let first = *open.record();
     let result = call.run();
     finish(thread, open);
     let exit = open.record().exit;
-    // Persistent requests keep their handles, so they can be read after the call.
+    // Persistent requests keep their handles, so the array may be read after the call.
     for request in (1..count).map(request) {
         add(thread, CallRecord { enter: exit, exit, request, cpu_ns: 0, ..first });
     }
     result
 }
 
-/// Source, tag, communicator, flag, status.
+/// Non-blocking probe: source, tag, communicator, flag, status.
 #[inline]
 pub fn immediate_probe(mut call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
@@ -151,7 +151,7 @@ pub fn immediate_probe(mut call: MpiCall) -> i32 {
     result
 }
 
-/// Source, tag, communicator, message, status.
+/// Matched probe: source, tag, communicator, message, status.
 #[inline]
 pub fn matched_probe(call: MpiCall) -> i32 {
     let result = probe(call, 4);
@@ -160,13 +160,13 @@ pub fn matched_probe(call: MpiCall) -> i32 {
 }
 
 thread_local! {
-    /// Peer, tag and communicator of the newest probe.
+    /// Peer, tag and communicator of the last probe.
     static LAST_PROBE: Cell<(i32, i32, u64)> = const { Cell::new((0, 0, 0)) };
-    /// The same of the newest matched probe, with its message.
+    /// The message of the last matched probe, with peer, tag and communicator.
     static MATCHED: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
 }
 
-/// Source, tag, communicator; position of the status.
+/// Probe: source, tag, communicator; position of the status.
 #[inline]
 pub fn probe(mut call: MpiCall, status: usize) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
@@ -181,7 +181,7 @@ pub fn probe(mut call: MpiCall, status: usize) -> i32 {
     result
 }
 
-/// Buffer, count, type, message, status: the receive of what a matched probe found.
+/// Receive of the message of a matched probe: buffer, count, type, message, status.
 #[inline]
 pub fn matched_receive(call: MpiCall) -> i32 {
     let (matched, (peer, tag, object)) = MATCHED.get();
@@ -191,7 +191,7 @@ pub fn matched_receive(call: MpiCall) -> i32 {
     call.recorded(kind::RECV, |record| (record.peer, record.tag, record.object) = (peer, tag, object))
 }
 
-/// A collective operation; positions of its root and its communicator. A request follows the communicator if it does not block.
+/// Collective operation: positions of root and communicator. If it is non-blocking, a request follows the communicator.
 #[inline]
 pub fn collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
@@ -211,7 +211,7 @@ pub fn collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     result
 }
 
-/// Whether a collective operation is on nothing. Of those with several counts, the caller's own is meant.
+/// Whether a collective operation transfers no data. If the operation has several counts, the caller's own is used.
 #[inline]
 fn is_empty(call: &MpiCall) -> bool {
     let arguments = &call.arguments;
@@ -232,14 +232,14 @@ fn is_empty(call: &MpiCall) -> bool {
     }
 }
 
-/// A request is cancelled: whether that came in time, its status says when it is complete.
+/// Cancellation of a request. Its status tells, on completion, whether this was in time.
 #[inline]
 pub fn cancel(call: MpiCall) -> i32 {
     HAS_CANCELLED.store(true, Ordering::Release);
     call.run()
 }
 
-/// 1 if the `index`-th status of an array is that of a cancelled request, else 0: the amount of its record.
+/// The amount of a completed request's record: 1 if the `index`-th status of an array is that of a cancelled request, else 0.
 #[inline]
 pub fn cancelled(statuses: usize, index: usize) -> u64 {
     static TEST: Real = Real::new(c"PMPI_Test_cancelled");
@@ -251,7 +251,7 @@ pub fn cancelled(statuses: usize, index: usize) -> u64 {
     u64::from(flag != 0)
 }
 
-/// A persistent collective operation is made: the arguments of the operation, an info, a request.
+/// Creation of a persistent collective operation: the operation's arguments, an info, and a request.
 #[inline]
 pub fn collective_init(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     call.recorded(kind | trodden_wire::waits::kind::PERSISTENT, |record| {
@@ -263,46 +263,47 @@ pub fn collective_init(call: MpiCall, kind: u16, root: usize, comm: usize) -> i3
     })
 }
 
-/// A communicator is made by all of another; positions of both.
+/// Collective creation of a communicator: positions of the parent and of the new communicator.
 #[inline]
-pub fn communicator(call: MpiCall, parent: usize, made: usize) -> i32 {
+pub fn communicator(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL, |record| {
         record.object = call.communicator(parent);
-        communicator::made(call.handle(parent), call.handle_at(made), None);
+        communicator::register(call.handle(parent), call.handle_at(created), None);
     })
 }
 
-/// The same, to be completed later: the group is that of the parent, so nothing has to be waited for.
+/// Like [`communicator`], but non-blocking. A request follows the new communicator.
 #[inline]
-pub fn communicator_later(call: MpiCall, parent: usize, made: usize) -> i32 {
+pub fn communicator_nonblocking(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
         record.object = call.communicator(parent);
-        record.request = call.handle_at(made + 1) as u64;
+        record.request = call.handle_at(created + 1) as u64;
         process::note(b"MPI_Comm_idup: messages on the communicator that it makes are not matched");
     })
 }
 
-/// A communicator is made by some of another: no rule says who waits for whom.
+/// Creation of a communicator by some members of another; no rule says who waits for whom.
 #[inline]
-pub fn communicator_of_group(call: MpiCall, parent: usize, made: usize) -> i32 {
+pub fn communicator_of_group(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.recorded(kind::MPI_OTHER, |_| {
-        // The tag is the argument before the new communicator in both functions.
-        let tag = call.arguments[made - 1] as u32;
-        communicator::made(call.handle(parent), call.handle_at(made), Some(u64::from(tag) | 1 << 40));
+        // In both functions, the tag precedes the new communicator.
+        let tag = call.arguments[created - 1] as u32;
+        communicator::register(call.handle(parent), call.handle_at(created), Some(u64::from(tag) | 1 << 40));
     })
 }
 
-/// Local communicator, its leader, a communicator of both leaders, the other leader, tag, new communicator.
+/// Creation of an intercommunicator: local communicator, its leader, a communicator of both leaders, the remote leader, tag, new
+/// communicator.
 #[inline]
 pub fn intercommunicator(call: MpiCall) -> i32 {
     call.recorded(kind::MPI_OTHER, |_| {
         let tag = call.arguments[4] as u32;
-        // Both sides have other parents: the number is of what they agree on.
-        communicator::made(0, call.handle_at(5), Some(u64::from(tag) | 1 << 41));
+        // Both sides have different parents, so the number depends only on what they agree on.
+        communicator::register(0, call.handle_at(5), Some(u64::from(tag) | 1 << 41));
     })
 }
 
-/// A communicator's handle may be given again.
+/// Free of a communicator, whose handle may be reused.
 #[inline]
 pub fn free_communicator(call: MpiCall) -> i32 {
     let handle = call.handle_at(0);
@@ -311,7 +312,7 @@ pub fn free_communicator(call: MpiCall) -> i32 {
     result
 }
 
-/// MPI begins: the thread is recorded from here on, and the origin of the rank is where this call ends.
+/// Start of MPI: the thread is recorded from here on, and the time of the rank starts when this call ends.
 pub fn init(call: MpiCall) -> i32 {
     thread::register(0, 0);
     let result = call.recorded(kind::MPI_INIT, |record| {
@@ -333,7 +334,7 @@ pub fn init(call: MpiCall) -> i32 {
     result
 }
 
-/// MPI ends: all wait for all.
+/// End of MPI: all ranks wait for all.
 pub fn finalize(call: MpiCall) -> i32 {
     call.recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
 }

@@ -1,37 +1,37 @@
-//! A call of a function of MPI: what every behaviour gets, and begins its record with.
+//! A call of an MPI function, with the steps of recording that all behaviours share.
 
 use super::communicator;
 use super::implementation::implementation;
-use crate::thread::{OpenRecord, Thread, begin, finish, outside};
+use crate::thread::{OpenRecord, Thread, begin, finish, recordable_thread};
 use trodden_wire::waits::{CallName, CallRecord};
 
-/// No function of MPI that is wrapped has more arguments.
-pub const MOST_ARGUMENTS: usize = 13;
+/// Maximum number of arguments of a wrapped function.
+pub const MAX_ARGUMENTS: usize = 13;
 
-/// The caller's arguments, 0 behind the last one, and how the function is carried out.
+/// The function, the caller's arguments padded with zeros, and the real function.
 #[derive(Clone, Copy)]
 pub struct MpiCall {
     pub function: CallName,
-    pub arguments: [usize; MOST_ARGUMENTS],
-    pub real: fn(&[usize; MOST_ARGUMENTS]) -> i32,
+    pub arguments: [usize; MAX_ARGUMENTS],
+    pub real: fn(&[usize; MAX_ARGUMENTS]) -> i32,
 }
 
 impl MpiCall {
-    /// Carries the call out.
+    /// Calls the real function.
     #[inline]
     pub fn run(&self) -> i32 {
         (self.real)(&self.arguments)
     }
 
-    /// Begins a record; none inside of another recorded call, and where the thread is not recorded.
+    /// Begins a record; `None` inside of another recorded call, or if the thread is not recorded.
     #[inline]
     pub fn begin(&self, kind: u16) -> Option<(&'static mut Thread, OpenRecord)> {
-        let thread = outside()?;
+        let thread = recordable_thread()?;
         let open = begin(thread, kind, self.function)?;
         Some((thread, open))
     }
 
-    /// Carries the call out, and records nothing but its time and what `fill` adds when it has returned.
+    /// Calls the real function, and records its time and what `fill` adds after it has returned.
     #[inline]
     pub fn recorded(&self, kind: u16, fill: impl FnOnce(&mut CallRecord)) -> i32 {
         let Some((thread, mut open)) = self.begin(kind) else { return self.run() };
@@ -41,33 +41,33 @@ impl MpiCall {
         result
     }
 
-    /// The handle that is an argument.
+    /// The handle that is passed as an argument.
     #[inline]
     pub fn handle(&self, position: usize) -> usize {
         implementation().handle(self.arguments[position])
     }
 
-    /// The handle whose address is an argument.
+    /// The handle whose address is passed as an argument.
     #[inline]
     pub fn handle_at(&self, position: usize) -> usize {
-        // SAFETY: the address of a handle, by MPI's definition of the function that is called.
+        // SAFETY: by MPI's definition of the function, the argument is the address of a handle.
         unsafe { implementation().handle_at(self.arguments[position], 0) }
     }
 
-    /// The number of the communicator or window that is an argument.
+    /// The number of the communicator or window that is passed as an argument.
     #[inline]
     pub fn communicator(&self, position: usize) -> u64 {
         communicator::number(self.handle(position))
     }
 
-    /// The integer whose address is an argument: a flag, index or count that the call has set.
+    /// The integer whose address is passed as an argument: a flag, index or count that the call sets.
     #[inline]
     pub fn integer_at(&self, position: usize) -> i32 {
-        // SAFETY: the address of an integer, by MPI's definition of the function that is called.
+        // SAFETY: by MPI's definition of the function, the argument is the address of an integer.
         unsafe { (self.arguments[position] as *const i32).read() }
     }
 
-    /// Where the statuses of the call will be: in `spare` if the caller wants none.
+    /// The address of the call's statuses. If the caller ignores them, they are directed to `spare`.
     #[inline]
     pub fn statuses(&mut self, position: usize, spare: *mut i32) -> usize {
         if implementation().is_ignored(self.arguments[position]) {
@@ -77,9 +77,9 @@ impl MpiCall {
     }
 }
 
-/// Source and tag of the `index`-th status at an address that [`MpiCall::statuses`] gave.
+/// Source and tag of the `index`-th status at an address from [`MpiCall::statuses`].
 #[inline]
 pub fn source_and_tag(statuses: usize, index: usize) -> (i32, i32) {
-    // SAFETY: the caller's statuses or the spare ones; callers pass the index of one that the call has set.
+    // SAFETY: the caller's statuses or the spare ones; callers pass the index of a status that the call has set.
     unsafe { implementation().source_and_tag(statuses, index) }
 }

@@ -1,7 +1,7 @@
-//! Communicators, windows and files by numbers that all their members agree on, without a message.
+//! Numbers of communicators, windows and files on which all members agree without a message.
 //!
-//! A handle is a process's own. Members make a communicator by the same collective call on its parent, so its number is a hash of the
-//! parent's number, the count of such calls on the parent, and the world rank of its first member (a split makes several at once).
+//! Handles are local to a process. Members create a communicator by the same collective call on its parent, so its number is a hash of
+//! the parent's number, the count of such calls on the parent, and the world rank of its first member (a split creates several at once).
 
 use super::implementation::implementation;
 use crate::handles::Handles;
@@ -13,15 +13,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Number of MPI_COMM_WORLD.
 pub const WORLD: u64 = 1;
 /// Number of MPI_COMM_SELF.
-pub const OWN: u64 = 2;
+pub const SELF: u64 = 2;
 
 const SLOTS: usize = 1024;
 static HANDLES: Handles<SLOTS> = Handles::new(2);
 static NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-/// Communicators made from this one so far.
+/// Number of communicators created from this one so far.
 static MADE: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
-/// The number of a communicator; 0: unknown.
+/// The number of a communicator; 0 if it is unknown.
 #[inline]
 pub fn number(handle: usize) -> u64 {
     HANDLES.find(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
@@ -33,33 +33,33 @@ fn put(handle: usize, number: u64) {
             MADE[slot].store(0, Ordering::Release);
             NUMBERS[slot].store(number, Ordering::Release);
         }
-        None => process::note(b"more communicators than are followed (1024): messages on others are not matched"),
+        None => process::note(b"more than 1024 communicators: messages on the others are not matched"),
     }
 }
 
-/// Forgets a handle: the library may give it again.
+/// Forgets a handle, which the library may reuse.
 pub fn remove(handle: usize) {
     if let Some(slot) = HANDLES.find(handle) {
         NUMBERS[slot].store(0, Ordering::Release);
     }
 }
 
-/// Learns the communicators that are there from the start.
+/// Registers the predefined communicators.
 pub fn begin() {
     let library = implementation();
     put(library.world(), WORLD);
-    put(library.own(), OWN);
+    put(library.own(), SELF);
 }
 
-/// What has members, beside communicators.
+/// Objects other than communicators that have members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     Window,
     File,
 }
 
-/// A window or file `handle` was made by a collective call on the communicator `parent`.
-pub fn made_of(kind: MemberKind, parent: usize, handle: usize) {
+/// Registers a window or file that was created by a collective call on the communicator `parent`.
+pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     let parent_slot = HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
@@ -68,18 +68,18 @@ pub fn made_of(kind: MemberKind, parent: usize, handle: usize) {
     let mut ranks = Ranks::new();
     ranks.collect_of(kind, handle);
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
-    let number = mixed(&[parent_number, count, ranks.least(), 1 << 50 | kind as u64]) | 1 << 63;
+    let number = hash_of(&[parent_number, count, ranks.least(), 1 << 50 | kind as u64]) | 1 << 63;
     put(handle, number);
     ranks.write(number, false);
 }
 
-/// A number that depends on all parts.
-pub fn mixed(parts: &[u64]) -> u64 {
+/// A hash of all parts.
+pub fn hash_of(parts: &[u64]) -> u64 {
     parts.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31))
 }
 
-/// A communicator `handle` was made by a call on `parent`; `extra` distinguishes calls that are not collective on the parent.
-pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
+/// Registers a communicator that was created by a call on `parent`. `extra` distinguishes calls that are not collective on the parent.
+pub fn register(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
     let parent_slot = HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
@@ -90,7 +90,7 @@ pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
     let is_inter = ranks.collect(handle);
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
     let key = [parent_number, extra.unwrap_or(count), ranks.least()];
-    let number = mixed(&key) | 1 << 63;
+    let number = hash_of(&key) | 1 << 63;
     put(handle, number);
     ranks.write(number, is_inter);
 }
@@ -98,17 +98,17 @@ pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
 static COMMUNICATOR_GROUP: Real = Real::new(c"PMPI_Comm_group");
 pub static WINDOW_GROUP: Real = Real::new(c"PMPI_Win_get_group");
 
-/// What is made of a group that the library gives for a handle, and that has to be given back.
+/// Calls `make` with the group that a library function returns for a handle, and frees the group.
 pub fn with_group<R>(of: &'static Real, handle: usize, make: impl FnOnce(usize) -> R) -> R {
     static FREE: Real = Real::new(c"PMPI_Group_free");
     let mut group = 0usize;
     real!(of, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-    let made = make(group);
+    let created = make(group);
     real!(FREE, fn(*mut usize) -> i32, &raw mut group);
-    made
+    created
 }
 
-/// World ranks of the members of a communicator.
+/// World ranks of the members of a communicator, both of its groups if it is an intercommunicator.
 struct Ranks {
     local: CommunicatorMembers,
     remote: CommunicatorMembers,
@@ -124,7 +124,7 @@ impl CommunicatorMembers {
         CommunicatorMembers { ranks: core::ptr::null_mut(), count: 0 }
     }
 
-    /// World ranks of a group.
+    /// World ranks of a group's members.
     fn from_group(group: usize) -> Self {
         with_group(&COMMUNICATOR_GROUP, implementation().world(), |world| CommunicatorMembers::relative(group, world))
     }
@@ -151,7 +151,7 @@ impl CommunicatorMembers {
     }
 
     fn get(&self, index: usize) -> i32 {
-        // SAFETY: the index is below the count.
+        // SAFETY: callers pass an index below the count.
         unsafe { self.ranks.add(index).read() }
     }
 }
@@ -169,7 +169,7 @@ impl Ranks {
         Ranks { local: CommunicatorMembers::none(), remote: CommunicatorMembers::none() }
     }
 
-    /// Asks the library; whether there are two groups.
+    /// Asks the library for the members of a communicator. Returns whether it is an intercommunicator.
     fn collect(&mut self, handle: usize) -> bool {
         static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
         static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
@@ -182,7 +182,7 @@ impl Ranks {
         is_inter != 0
     }
 
-    /// The same of a window or file.
+    /// Asks the library for the members of a window or file.
     fn collect_of(&mut self, kind: MemberKind, handle: usize) {
         static FILE: Real = Real::new(c"PMPI_File_get_group");
         let group_of = match kind {
@@ -192,7 +192,7 @@ impl Ranks {
         self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
-    /// The least first member of both groups: both sides agree on it.
+    /// The lower one of both groups' first members, on which both sides agree.
     fn least(&self) -> u64 {
         let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
         firsts.into_iter().min().unwrap_or(0) as u64
@@ -210,7 +210,7 @@ impl Ranks {
     }
 }
 
-/// Ranks behind each other; consecutive ones as `first-last`.
+/// Writes ranks one after the other, consecutive ones as `first-last`.
 fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u64) {
     let mut at = 0;
     while at < members.count {
@@ -224,7 +224,7 @@ fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u
             *line = OutputLine::new();
             line.add(b"more ").number(number);
         }
-        // A process outside this world (spawned, or connected) has no rank in it.
+        // A process outside this world (spawned or connected) has no rank in it.
         if first < 0 {
             line.add(b" ?");
         } else {

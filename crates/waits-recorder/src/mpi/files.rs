@@ -1,4 +1,4 @@
-//! Files of MPI: their operations by all members wait like those of a communicator. Handles are addresses in all libraries.
+//! MPI files. Their collective operations wait like those of a communicator. File handles are addresses in all libraries.
 
 use super::behaviour::completed;
 use super::call::MpiCall;
@@ -6,20 +6,21 @@ use super::communicator::{self, MemberKind};
 use crate::thread::finish;
 use trodden_wire::waits::{NO_PEER, kind};
 
-/// Communicator, name, mode, info, file.
+/// Open: communicator, name, mode, info, file.
 #[inline]
 pub fn file_open(call: MpiCall) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL, |record| {
         record.object = call.communicator(0);
-        // SAFETY: the file's address, by MPI's definition; null in all libraries if it could not be opened.
-        communicator::made_of(MemberKind::File, call.handle(0), unsafe { (call.arguments[4] as *const usize).read() });
+        // SAFETY: by MPI's definition, the argument is the address of a file handle. The handle is null in all libraries if the open
+        // failed.
+        communicator::register_object(MemberKind::File, call.handle(0), unsafe { (call.arguments[4] as *const usize).read() });
     })
 }
 
-/// The address of a file, which may be given again.
+/// Close: the address of a file handle, which may be reused.
 #[inline]
 pub fn file_close(call: MpiCall) -> i32 {
-    // SAFETY: the file's address, by MPI's definition.
+    // SAFETY: by MPI's definition, the argument is the address of a file handle.
     let handle = unsafe { (call.arguments[0] as *const usize).read() };
     let number = communicator::number(handle);
     let result = call.recorded(kind::COLLECTIVE_ALL, |record| record.object = number);
@@ -27,27 +28,27 @@ pub fn file_close(call: MpiCall) -> i32 {
     result
 }
 
-/// An operation of all members; the file is the first argument.
+/// Collective operation on a file, the first argument.
 #[inline]
 pub fn file_all(call: MpiCall) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL, |record| record.object = communicator::number(call.arguments[0]))
 }
 
-/// The same, with a request.
+/// Non-blocking collective operation on a file: position of the request.
 #[inline]
-pub fn file_all_later(call: MpiCall, request: usize) -> i32 {
+pub fn file_all_nonblocking(call: MpiCall, request: usize) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
         record.object = communicator::number(call.arguments[0]);
         record.request = call.handle_at(request) as u64;
     })
 }
 
-/// The number of the request that stands for a split operation: a file has at most one.
+/// The number of the pseudo request of a split operation. A file has at most one at a time.
 fn split_request(file: usize) -> u64 {
     communicator::number(file) ^ 1 << 62
 }
 
-/// A split operation begins.
+/// Begin of a split operation.
 #[inline]
 pub fn file_begin(call: MpiCall) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
@@ -56,7 +57,7 @@ pub fn file_begin(call: MpiCall) -> i32 {
     })
 }
 
-/// It ends.
+/// End of a split operation.
 #[inline]
 pub fn file_end(call: MpiCall) -> i32 {
     let request = split_request(call.arguments[0]);

@@ -1,8 +1,7 @@
-//! What differs between MPI libraries: handles, constants, the layout of a status.
+//! The differences between MPI libraries: handles, constants, and the layout of a status.
 //!
-//! Facts of Open MPI 4.1 and MPICH 4.0 (`mpi.h` of both): source and tag are words 0 and 1 of a status, or 2 and 3; any source is -1
-//! or -2, no
-//! process -2 or -1, any tag -1; an ignored status is address 0 or 1, ignored statuses likewise.
+//! From `mpi.h` of Open MPI 4.1 and MPICH 4.0, respectively: source and tag are words 0 and 1 or words 2 and 3 of a status; any source is
+//! -1 or -2, no process -2 or -1, any tag -1 in both; the address of an ignored status is 0 or 1, also for arrays.
 
 use crate::real::Variable;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -17,14 +16,14 @@ pub enum Implementation {
     Mpich,
 }
 
-/// Larger than any status.
+/// At least the number of words of any status.
 pub const STATUS_WORDS: usize = 10;
 
 static FOUND: AtomicU8 = AtomicU8::new(0);
 
-/// Open MPI's communicators, which are variables.
+/// Open MPI's predefined communicators are variables.
 static WORLD: Variable = Variable::new(c"ompi_mpi_comm_world");
-static OWN: Variable = Variable::new(c"ompi_mpi_comm_self");
+static SELF: Variable = Variable::new(c"ompi_mpi_comm_self");
 static NONE: Variable = Variable::new(c"ompi_mpi_comm_null");
 
 /// The library in this process.
@@ -42,7 +41,7 @@ pub fn implementation() -> Implementation {
 }
 
 impl Implementation {
-    /// Its name in the process's file.
+    /// The name in the process file.
     pub fn name(self) -> &'static [u8] {
         match self {
             Implementation::OpenMpi => b"openmpi",
@@ -61,7 +60,7 @@ impl Implementation {
     /// MPI_COMM_SELF.
     pub fn own(self) -> usize {
         match self {
-            Implementation::OpenMpi => OWN.address(),
+            Implementation::OpenMpi => SELF.address(),
             Implementation::Mpich => 0x4400_0001,
         }
     }
@@ -74,7 +73,7 @@ impl Implementation {
         }
     }
 
-    /// A handle as it was passed.
+    /// The handle in an argument.
     #[inline]
     pub fn handle(self, argument: usize) -> usize {
         match self {
@@ -83,10 +82,10 @@ impl Implementation {
         }
     }
 
-    /// The handle at an address; 0 for none.
+    /// The handle at an address; 0 if the address is 0.
     ///
     /// # Safety
-    /// The address is that of the `index`-th handle of an array, or 0.
+    /// The address is 0 or that of an array with more than `index` handles.
     #[inline]
     pub unsafe fn handle_at(self, address: usize, index: usize) -> usize {
         if address == 0 {
@@ -100,7 +99,7 @@ impl Implementation {
         }
     }
 
-    /// Whether a status argument says that none is wanted.
+    /// Whether a status argument means that the caller ignores the status.
     #[inline]
     pub fn is_ignored(self, status: usize) -> bool {
         match self {
@@ -109,7 +108,7 @@ impl Implementation {
         }
     }
 
-    /// Words of a status.
+    /// Number of words of a status.
     pub fn status_words(self) -> usize {
         match self {
             Implementation::OpenMpi => 6,
@@ -120,17 +119,17 @@ impl Implementation {
     /// Source and tag in a status.
     ///
     /// # Safety
-    /// The address is that of the `index`-th status of an array.
+    /// The address is that of an array with more than `index` statuses.
     #[inline]
     pub unsafe fn source_and_tag(self, statuses: usize, index: usize) -> (i32, i32) {
         // SAFETY: by the caller's contract.
         let words = unsafe { (statuses as *const i32).add(index * self.status_words()) };
         let first = if self == Implementation::OpenMpi { 0 } else { 2 };
-        // SAFETY: a status has more words.
+        // SAFETY: a status has more words than these.
         unsafe { (self.peer(words.add(first).read() as usize), words.add(first + 1).read()) }
     }
 
-    /// A rank argument in the recording's terms.
+    /// The recorded value of a rank argument.
     #[inline]
     pub fn peer(self, argument: usize) -> i32 {
         let rank = argument as i32;
@@ -141,7 +140,7 @@ impl Implementation {
         }
     }
 
-    /// A root argument in the recording's terms. Of an operation between two groups it may be MPI_ROOT.
+    /// The recorded value of a root argument, which may be MPI_ROOT for an operation between two groups.
     #[inline]
     pub fn root(self, argument: usize) -> i32 {
         match (self, argument as i32) {
@@ -151,7 +150,7 @@ impl Implementation {
         }
     }
 
-    /// A tag argument in the recording's terms.
+    /// The recorded value of a tag argument.
     #[inline]
     pub fn tag(self, argument: usize) -> i32 {
         let tag = argument as i32;

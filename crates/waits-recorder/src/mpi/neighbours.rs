@@ -1,5 +1,5 @@
-//! Neighbourhood collective operations (MPI 3.1, section 7.6): each process sends to those that its communicator's topology names, and
-//! receives from those that name it. They are recorded as a meeting: sides follow, in the order of the topology.
+//! Neighbourhood collective operations (MPI 3.1, section 7.6): each process sends to its neighbours in the communicator's topology, and
+//! receives from those whose neighbour it is. They are recorded as a meeting, followed by its sides in the order of the topology.
 
 use super::call::MpiCall;
 use super::communicator;
@@ -9,21 +9,21 @@ use crate::real::{Real, real};
 use crate::thread::{add, finish};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Position of the communicator.
+/// Blocking operation: position of the communicator.
 #[inline]
 pub fn neighbours(call: MpiCall, comm: usize) -> i32 {
     meeting(call, kind::MEETING, comm, None)
 }
 
-/// The same, with a request behind the communicator: the operation is begun only.
+/// Non-blocking operation: a request follows the communicator.
 #[inline]
-pub fn neighbours_begun(call: MpiCall, comm: usize) -> i32 {
+pub fn neighbours_nonblocking(call: MpiCall, comm: usize) -> i32 {
     meeting(call, kind::MEETING, comm, Some(comm + 1))
 }
 
-/// The same, with an info and a persistent request behind the communicator: the operation is prepared.
+/// Creation of a persistent operation: an info and a request follow the communicator.
 #[inline]
-pub fn neighbours_prepared(call: MpiCall, comm: usize) -> i32 {
+pub fn neighbours_persistent(call: MpiCall, comm: usize) -> i32 {
     meeting(call, kind::MEETING_INIT, comm, Some(comm + 2))
 }
 
@@ -38,7 +38,7 @@ fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32
     finish(thread, open);
     let first = open.copy();
     each(handle, &mut |peer, kind| {
-        // A null process is at the border of a grid.
+        // Beyond the border of a grid, the neighbour is the null process.
         if peer >= 0 {
             add(thread, CallRecord { kind, peer, tag: 0, request: 0, ..first });
         }
@@ -46,11 +46,11 @@ fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32
     result
 }
 
-/// Rank in the communicator, kind of record.
-type See<'a> = &'a mut dyn FnMut(i32, u16);
+/// Called with the rank of a neighbour in the communicator, and the kind of record.
+type VisitPeer<'a> = &'a mut dyn FnMut(i32, u16);
 
-/// Asks the library for the topology.
-fn each(handle: usize, see: See) {
+/// Visits the neighbours of this process in the topology of a communicator.
+fn each(handle: usize, see: VisitPeer) {
     static TOPOLOGY: Real = Real::new(c"PMPI_Topo_test");
     let mut topology = 0i32;
     real!(TOPOLOGY, fn(usize, *mut i32) -> i32, handle, &raw mut topology);
@@ -63,22 +63,22 @@ fn each(handle: usize, see: See) {
     }
 }
 
-fn grid(handle: usize, see: See) {
+fn grid(handle: usize, see: VisitPeer) {
     static COUNT: Real = Real::new(c"PMPI_Cartdim_get");
     static SHIFT: Real = Real::new(c"PMPI_Cart_shift");
     let mut count = 0i32;
     real!(COUNT, fn(usize, *mut i32) -> i32, handle, &raw mut count);
     for dimension in 0..count {
-        let (mut before, mut behind) = (-1i32, -1i32);
-        real!(SHIFT, fn(usize, i32, i32, *mut i32, *mut i32) -> i32, handle, dimension, 1, &raw mut before, &raw mut behind);
-        for peer in [before, behind] {
+        let (mut before, mut after) = (-1i32, -1i32);
+        real!(SHIFT, fn(usize, i32, i32, *mut i32, *mut i32) -> i32, handle, dimension, 1, &raw mut before, &raw mut after);
+        for peer in [before, after] {
             see(peer, kind::MEETING_SEND);
             see(peer, kind::MEETING_RECV);
         }
     }
 }
 
-fn graph(handle: usize, see: See) {
+fn graph(handle: usize, see: VisitPeer) {
     static RANK: Real = Real::new(c"PMPI_Comm_rank");
     static COUNT: Real = Real::new(c"PMPI_Graph_neighbors_count");
     static GET: Real = Real::new(c"PMPI_Graph_neighbors");
@@ -94,7 +94,7 @@ fn graph(handle: usize, see: See) {
     });
 }
 
-fn distributed(handle: usize, see: See) {
+fn distributed(handle: usize, see: VisitPeer) {
     static COUNT: Real = Real::new(c"PMPI_Dist_graph_neighbors_count");
     static GET: Real = Real::new(c"PMPI_Dist_graph_neighbors");
     let (mut inward, mut outward, mut is_weighted) = (0i32, 0i32, 0i32);

@@ -1,16 +1,16 @@
-//! What is recorded of calls that complete requests: waits and tests for one, all, any or some.
+//! Calls that complete requests: waits and tests for one, all, any or some of them.
 //!
-//! Parameters are the positions of the status and, of a test, of the flag that says whether it found anything.
+//! Parameters are the positions of the status and, for a test, of the flag that tells whether it was successful.
 
 use super::behaviour::{cancelled, completed};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::memory::{memory, release};
-use crate::thread::{OpenRecord, Thread, add, finish, outside};
+use crate::thread::{OpenRecord, Thread, add, finish, recordable_thread};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Request first.
-pub fn completes_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
+/// Wait or test for one request: the request is the first argument.
+pub fn complete_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
     let request = call.handle_at(0) as u64;
     let Some((thread, mut open)) = call.begin(kind::WAIT) else { return call.run() };
     let mut spare = [0i32; STATUS_WORDS];
@@ -27,49 +27,49 @@ pub fn completes_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i
     result
 }
 
-/// Handles and statuses of a call on several requests: on the stack for few, else mapped.
-struct Several {
+/// Handles and statuses of a call on several requests: on the stack for a few, else in mapped memory.
+struct RequestArray {
     handles: *mut u64,
     statuses: *mut i32,
     count: usize,
-    few_handles: [u64; FEW],
-    few_statuses: [i32; FEW * STATUS_WORDS],
+    stack_handles: [u64; MAX_ON_STACK],
+    stack_statuses: [i32; MAX_ON_STACK * STATUS_WORDS],
 }
 
-const FEW: usize = 32;
+const MAX_ON_STACK: usize = 32;
 
-impl Several {
-    /// Room for `count`, to be filled by [`Several::begin`].
+impl RequestArray {
+    /// An empty array, to be filled by [`RequestArray::begin`].
     fn new() -> Self {
-        Several {
+        RequestArray {
             handles: core::ptr::null_mut(),
             statuses: core::ptr::null_mut(),
             count: 0,
-            few_handles: [0; FEW],
-            few_statuses: [0; FEW * STATUS_WORDS],
+            stack_handles: [0; MAX_ON_STACK],
+            stack_statuses: [0; MAX_ON_STACK * STATUS_WORDS],
         }
     }
 
-    /// Copies the handles and begins a record: where that cannot be recorded, nothing is kept.
+    /// Copies the handles and begins a record. Returns `None`, and keeps nothing, if the call cannot be recorded.
     fn begin(&mut self, call: &MpiCall) -> Option<(&'static mut Thread, OpenRecord)> {
-        outside()?;
+        recordable_thread()?;
         self.count = (call.arguments[0] as i32).max(0) as usize;
-        if self.count <= FEW {
-            self.handles = self.few_handles.as_mut_ptr();
-            self.statuses = self.few_statuses.as_mut_ptr();
+        if self.count <= MAX_ON_STACK {
+            self.handles = self.stack_handles.as_mut_ptr();
+            self.statuses = self.stack_statuses.as_mut_ptr();
         } else {
             (self.handles, self.statuses) = (memory(self.count)?, memory(self.count * STATUS_WORDS)?);
         }
         let library = implementation();
         for index in 0..self.count {
-            // SAFETY: the caller's array has that many handles, and so has the copy.
+            // SAFETY: the caller's array and the copy have `count` handles.
             unsafe { self.handles.add(index).write(library.handle_at(call.arguments[1], index) as u64) };
         }
-        let begun = call.begin(kind::WAIT);
-        if begun.is_none() {
+        let opened = call.begin(kind::WAIT);
+        if opened.is_none() {
             self.end();
         }
-        begun
+        opened
     }
 
     fn handle(&self, index: usize) -> u64 {
@@ -78,39 +78,39 @@ impl Several {
     }
 
     fn end(&self) {
-        if self.count > FEW {
+        if self.count > MAX_ON_STACK {
             release(self.handles, self.count);
             release(self.statuses, self.count * STATUS_WORDS);
         }
     }
 }
 
-/// Count, requests.
-pub fn completes_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> i32 {
-    let mut several = Several::new();
-    let Some((thread, mut open)) = several.begin(&call) else { return call.run() };
-    let statuses = call.statuses(statuses, several.statuses);
+/// Wait or test for all: count, requests.
+pub fn complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> i32 {
+    let mut array = RequestArray::new();
+    let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
+    let statuses = call.statuses(statuses, array.statuses);
     let result = call.run();
     if flag.is_some_and(|flag| call.integer_at(flag) == 0) {
         thread.withdraw(open);
     } else {
         thread.end_polling(&mut open);
-        open.record().amount = several.count as u64;
+        open.record().amount = array.count as u64;
         finish(thread, open);
         let first = open.copy();
-        for index in 0..several.count {
+        for index in 0..array.count {
             let (peer, tag) = source_and_tag(statuses, index);
-            add(thread, CallRecord { peer, tag, amount: cancelled(statuses, index), request: several.handle(index), ..first });
+            add(thread, CallRecord { peer, tag, amount: cancelled(statuses, index), request: array.handle(index), ..first });
         }
     }
-    several.end();
+    array.end();
     result
 }
 
-/// Count, requests, index.
-pub fn completes_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
-    let mut several = Several::new();
-    let Some((thread, mut open)) = several.begin(&call) else { return call.run() };
+/// Wait or test for any: count, requests, index.
+pub fn complete_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
+    let mut array = RequestArray::new();
+    let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
     let mut spare = [0i32; STATUS_WORDS];
     let status = call.statuses(status, spare.as_mut_ptr());
     let result = call.run();
@@ -120,19 +120,19 @@ pub fn completes_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i
         thread.end_polling(&mut open);
         finish(thread, open);
         let which = call.integer_at(2);
-        if which >= 0 && (which as usize) < several.count {
-            completed(thread, &mut open, several.handle(which as usize), source_and_tag(status, 0), cancelled(status, 0));
+        if which >= 0 && (which as usize) < array.count {
+            completed(thread, &mut open, array.handle(which as usize), source_and_tag(status, 0), cancelled(status, 0));
         }
     }
-    several.end();
+    array.end();
     result
 }
 
-/// Count, requests, count of completed ones, their indices, statuses.
-pub fn completes_some(mut call: MpiCall) -> i32 {
-    let mut several = Several::new();
-    let Some((thread, mut open)) = several.begin(&call) else { return call.run() };
-    let statuses = call.statuses(4, several.statuses);
+/// Wait or test for some: count, requests, number of completed ones, their indices, statuses.
+pub fn complete_some(mut call: MpiCall) -> i32 {
+    let mut array = RequestArray::new();
+    let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
+    let statuses = call.statuses(4, array.statuses);
     let result = call.run();
     let count = call.integer_at(2);
     if count <= 0 {
@@ -142,14 +142,14 @@ pub fn completes_some(mut call: MpiCall) -> i32 {
         finish(thread, open);
         let first = open.copy();
         for place in 0..count as usize {
-            // SAFETY: the indices' address, by MPI's definition.
+            // SAFETY: by MPI's definition, the argument is the address of an array with `count` indices.
             let index = unsafe { (call.arguments[3] as *const i32).add(place).read() } as usize;
             let (peer, tag) = source_and_tag(statuses, place);
-            if index < several.count {
-                add(thread, CallRecord { peer, tag, amount: cancelled(statuses, place), request: several.handle(index), ..first });
+            if index < array.count {
+                add(thread, CallRecord { peer, tag, amount: cancelled(statuses, place), request: array.handle(index), ..first });
             }
         }
     }
-    several.end();
+    array.end();
     result
 }

@@ -1,10 +1,9 @@
-//! The functions of MPI 3.1, and MPI 4's persistent collective ones, that may wait or that decide who waits
-//! for whom: name, arguments, what is recorded of a call.
+//! The wrapped functions of MPI 3.1, and MPI 4's persistent collective ones: those that may wait, or that decide who waits for whom. A
+//! row has the name, the arguments, and what is recorded of a call; numbers are positions of arguments.
 //!
-//! A row becomes a wrapper under both names, that of MPI and that of its profiling interface: the Fortran bindings of Open MPI call the
-//! latter, those of MPICH the former. Numbers are positions of arguments. Functions that only read or change what the
-//! process itself has (datatypes, groups, attributes) are not wrapped. Those that may wait and have no rule are `MPI_OTHER`: the
-//! report names them.
+//! A row becomes a wrapper under both names, that of MPI and that of the profiling interface: Open MPI's Fortran bindings call the
+//! latter, MPICH's the former. Functions that use only the process's own data (datatypes, groups, attributes) are not wrapped. Those that
+//! may wait but for which there is no rule are `MPI_OTHER`, and the report names them.
 
 use super::behaviour::*;
 use super::call::MpiCall;
@@ -41,14 +40,14 @@ wrappers! {
     MPI_Iprobe PMPI_Iprobe [a0 a1 a2 a3 a4] immediate_probe();
     MPI_Mprobe PMPI_Mprobe [a0 a1 a2 a3 a4] matched_probe();
     MPI_Mrecv PMPI_Mrecv [a0 a1 a2 a3 a4] matched_receive();
-    MPI_Wait PMPI_Wait [a0 a1] completes_one(1, None);
-    MPI_Waitall PMPI_Waitall [a0 a1 a2] completes_all(2, None);
-    MPI_Waitany PMPI_Waitany [a0 a1 a2 a3] completes_any(3, None);
-    MPI_Waitsome PMPI_Waitsome [a0 a1 a2 a3 a4] completes_some();
-    MPI_Test PMPI_Test [a0 a1 a2] completes_one(2, Some(1));
-    MPI_Testall PMPI_Testall [a0 a1 a2 a3] completes_all(3, Some(2));
-    MPI_Testany PMPI_Testany [a0 a1 a2 a3 a4] completes_any(4, Some(3));
-    MPI_Testsome PMPI_Testsome [a0 a1 a2 a3 a4] completes_some();
+    MPI_Wait PMPI_Wait [a0 a1] complete_one(1, None);
+    MPI_Waitall PMPI_Waitall [a0 a1 a2] complete_all(2, None);
+    MPI_Waitany PMPI_Waitany [a0 a1 a2 a3] complete_any(3, None);
+    MPI_Waitsome PMPI_Waitsome [a0 a1 a2 a3 a4] complete_some();
+    MPI_Test PMPI_Test [a0 a1 a2] complete_one(2, Some(1));
+    MPI_Testall PMPI_Testall [a0 a1 a2 a3] complete_all(3, Some(2));
+    MPI_Testany PMPI_Testany [a0 a1 a2 a3 a4] complete_any(4, Some(3));
+    MPI_Testsome PMPI_Testsome [a0 a1 a2 a3 a4] complete_some();
     MPI_Cancel PMPI_Cancel [a0] cancel();
     MPI_Barrier PMPI_Barrier [a0] collective(kind::COLLECTIVE_ALL, NO_ROOT, 0);
     MPI_Allgather PMPI_Allgather [a0 a1 a2 a3 a4 a5 a6] collective(kind::COLLECTIVE_ALL, NO_ROOT, 6);
@@ -96,7 +95,7 @@ wrappers! {
     MPI_Dist_graph_create PMPI_Dist_graph_create [a0 a1 a2 a3 a4 a5 a6 a7 a8] communicator(0, 8);
     MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] communicator(0, 9);
     MPI_Intercomm_merge PMPI_Intercomm_merge [a0 a1 a2] communicator(0, 2);
-    MPI_Comm_idup PMPI_Comm_idup [a0 a1 a2] communicator_later(0, 1);
+    MPI_Comm_idup PMPI_Comm_idup [a0 a1 a2] communicator_nonblocking(0, 1);
     MPI_Comm_create_group PMPI_Comm_create_group [a0 a1 a2 a3] communicator_of_group(0, 3);
     MPI_Intercomm_create PMPI_Intercomm_create [a0 a1 a2 a3 a4 a5] intercommunicator();
     MPI_Comm_free PMPI_Comm_free [a0] free_communicator();
@@ -117,14 +116,14 @@ wrappers! {
     MPI_File_close PMPI_File_close [a0] file_close();
     MPI_File_get_position_shared PMPI_File_get_position_shared [a0 a1] timed(kind::BLOCKED);
     MPI_File_iread PMPI_File_iread [a0 a1 a2 a3 a4] timed(kind::MPI_TRANSFER);
-    MPI_File_iread_all PMPI_File_iread_all [a0 a1 a2 a3 a4] file_all_later(4);
+    MPI_File_iread_all PMPI_File_iread_all [a0 a1 a2 a3 a4] file_all_nonblocking(4);
     MPI_File_iread_at PMPI_File_iread_at [a0 a1 a2 a3 a4 a5] timed(kind::MPI_TRANSFER);
-    MPI_File_iread_at_all PMPI_File_iread_at_all [a0 a1 a2 a3 a4 a5] file_all_later(5);
+    MPI_File_iread_at_all PMPI_File_iread_at_all [a0 a1 a2 a3 a4 a5] file_all_nonblocking(5);
     MPI_File_iread_shared PMPI_File_iread_shared [a0 a1 a2 a3 a4] timed(kind::MPI_TRANSFER);
     MPI_File_iwrite PMPI_File_iwrite [a0 a1 a2 a3 a4] timed(kind::MPI_TRANSFER);
-    MPI_File_iwrite_all PMPI_File_iwrite_all [a0 a1 a2 a3 a4] file_all_later(4);
+    MPI_File_iwrite_all PMPI_File_iwrite_all [a0 a1 a2 a3 a4] file_all_nonblocking(4);
     MPI_File_iwrite_at PMPI_File_iwrite_at [a0 a1 a2 a3 a4 a5] timed(kind::MPI_TRANSFER);
-    MPI_File_iwrite_at_all PMPI_File_iwrite_at_all [a0 a1 a2 a3 a4 a5] file_all_later(5);
+    MPI_File_iwrite_at_all PMPI_File_iwrite_at_all [a0 a1 a2 a3 a4 a5] file_all_nonblocking(5);
     MPI_File_iwrite_shared PMPI_File_iwrite_shared [a0 a1 a2 a3 a4] timed(kind::MPI_TRANSFER);
     MPI_File_open PMPI_File_open [a0 a1 a2 a3 a4] file_open();
     MPI_File_preallocate PMPI_File_preallocate [a0 a1] file_all();
@@ -160,11 +159,11 @@ wrappers! {
     MPI_Get_accumulate PMPI_Get_accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] timed(kind::MPI_TRANSFER);
     MPI_Improbe PMPI_Improbe [a0 a1 a2 a3 a4 a5] timed(kind::MPI_OTHER);
     MPI_Imrecv PMPI_Imrecv [a0 a1 a2 a3 a4] timed(kind::MPI_OTHER);
-    MPI_Ineighbor_allgather PMPI_Ineighbor_allgather [a0 a1 a2 a3 a4 a5 a6 a7] neighbours_begun(6);
-    MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_begun(7);
-    MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall [a0 a1 a2 a3 a4 a5 a6 a7] neighbours_begun(6);
-    MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_begun(8);
-    MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_begun(8);
+    MPI_Ineighbor_allgather PMPI_Ineighbor_allgather [a0 a1 a2 a3 a4 a5 a6 a7] neighbours_nonblocking(6);
+    MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_nonblocking(7);
+    MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall [a0 a1 a2 a3 a4 a5 a6 a7] neighbours_nonblocking(6);
+    MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_nonblocking(8);
+    MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_nonblocking(8);
     MPI_Neighbor_allgather PMPI_Neighbor_allgather [a0 a1 a2 a3 a4 a5 a6] neighbours(6);
     MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7] neighbours(7);
     MPI_Neighbor_alltoall PMPI_Neighbor_alltoall [a0 a1 a2 a3 a4 a5 a6] neighbours(6);
@@ -231,14 +230,14 @@ wrappers! {
     MPIX_Scan_init PMPIX_Scan_init [a0 a1 a2 a3 a4 a5 a6 a7] collective_init(kind::COLLECTIVE_SCAN, NO_ROOT, 5);
     MPI_Exscan_init PMPI_Exscan_init [a0 a1 a2 a3 a4 a5 a6 a7] collective_init(kind::COLLECTIVE_SCAN, NO_ROOT, 5);
     MPIX_Exscan_init PMPIX_Exscan_init [a0 a1 a2 a3 a4 a5 a6 a7] collective_init(kind::COLLECTIVE_SCAN, NO_ROOT, 5);
-    MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
-    MPIX_Neighbor_allgather_init PMPIX_Neighbor_allgather_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
-    MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_prepared(7);
-    MPIX_Neighbor_allgatherv_init PMPIX_Neighbor_allgatherv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_prepared(7);
-    MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
-    MPIX_Neighbor_alltoall_init PMPIX_Neighbor_alltoall_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
-    MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
-    MPIX_Neighbor_alltoallv_init PMPIX_Neighbor_alltoallv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
-    MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
-    MPIX_Neighbor_alltoallw_init PMPIX_Neighbor_alltoallw_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
+    MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_persistent(6);
+    MPIX_Neighbor_allgather_init PMPIX_Neighbor_allgather_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_persistent(6);
+    MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_persistent(7);
+    MPIX_Neighbor_allgatherv_init PMPIX_Neighbor_allgatherv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_persistent(7);
+    MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_persistent(6);
+    MPIX_Neighbor_alltoall_init PMPIX_Neighbor_alltoall_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_persistent(6);
+    MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_persistent(8);
+    MPIX_Neighbor_alltoallv_init PMPIX_Neighbor_alltoallv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_persistent(8);
+    MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_persistent(8);
+    MPIX_Neighbor_alltoallw_init PMPIX_Neighbor_alltoallw_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_persistent(8);
 }

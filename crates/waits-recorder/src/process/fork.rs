@@ -1,14 +1,14 @@
-//! Child processes: a forked child is a process of its own, recorded from its first moment to its end if its parent is.
+//! Child processes. A forked child of a recorded process is recorded from start to end.
 
-use crate::caller::is_programs;
+use crate::caller::is_program_code;
 use crate::real::{Real, real};
-use crate::thread::{self, begin, finish, outside};
+use crate::thread::{self, begin, finish, recordable_thread};
 use crate::{chunks, contention, limits, naming, process, schedule, walk};
 use core::ffi::{c_int, c_long};
 use libc::pid_t;
 use trodden_wire::waits::{CallName, kind};
 
-/// Has every child give up what belongs to its parent, by whatever function it is made (`daemon` does not call `fork`).
+/// Makes every child give up what belongs to its parent, whatever function forks it (`daemon` does not call `fork`).
 pub fn watch() {
     // SAFETY: the handler lives as long as the process.
     unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
@@ -19,7 +19,7 @@ unsafe extern "C" fn begin_child() {
         return;
     }
     if !process::has_begun() {
-        return process::forget_opening();
+        return process::abandon_opening();
     }
     limits::begin_child();
     chunks::begin_child();
@@ -29,33 +29,33 @@ unsafe extern "C" fn begin_child() {
     process::begin_child();
 }
 
-/// Makes a child process.
+/// Forks the process.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
-    // A process that made no thread and uses no MPI is recorded from its first fork on.
-    if thread::current().is_none() && naming::names_folder() && process::is_users() && is_programs(walk::walk(0).addresses[0]) {
+    // A process that has created no thread and does not use MPI is recorded from its first fork on.
+    if thread::current().is_none() && naming::names_folder() && process::is_user_program() && is_program_code(walk::walk(0).addresses[0]) {
         thread::register(0, 0);
     }
-    let Some(thread) = outside() else {
+    let Some(thread) = recordable_thread() else {
         let child = call();
         if child == 0 {
-            process::forget_opening();
+            process::abandon_opening();
         }
         return child;
     };
     contention::share();
-    // Once here rather than in each child.
+    // Resolve it once here, not in each child.
     EXIT.get();
     process::begin_fork();
     let open = begin(thread, kind::FORK, CallName::fork);
     let child = call();
     if child == 0 {
-        // SAFETY: a second time it finds nothing to do.
+        // SAFETY: the child has no other thread. If the handler has already run, there is nothing left to do.
         unsafe { begin_child() };
         thread::register(0, 0);
         return 0;
@@ -67,10 +67,10 @@ pub unsafe extern "C" fn fork() -> pid_t {
     child
 }
 
-/// Makes a child process without the functions that others want called.
+/// Forks the process without calling fork handlers.
 ///
 /// # Safety
-/// As the function of that name.
+/// The contract of the C function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
     static REAL: Real = Real::new(c"_Fork");
@@ -82,14 +82,14 @@ pub unsafe extern "C" fn _Fork() -> pid_t {
     child
 }
 
-/// A system call by number has returned `result`: whether it made a child process with memory of its own, which returns here, too.
+/// Called after a direct system call. If that has forked the process, and this is the child, it becomes a process of its own.
 pub fn after_system_call(number: c_long, first: usize, result: c_long) {
     let has_own_memory = |flags: usize| flags & libc::CLONE_VM as usize == 0;
     let is_fork = match number {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,
         libc::SYS_clone => has_own_memory(first),
-        // SAFETY: the call was successful, so its argument is a structure that begins with the flags.
+        // SAFETY: after a successful call, the argument is a structure that begins with the flags.
         libc::SYS_clone3 => result == 0 && has_own_memory(unsafe { core::ptr::with_exposed_provenance::<u64>(first).read() } as usize),
         _ => false,
     };
@@ -99,10 +99,10 @@ pub fn after_system_call(number: c_long, first: usize, result: c_long) {
     }
 }
 
-/// The process ends by the calling thread: with the thread's last block, and with what a parent waits for.
+/// The calling thread ends the process: records the thread's last block and its end, which a parent may wait for.
 fn end_of_process() {
-    // A child of `vfork` has the memory of its parent, whose recording goes on.
-    // SAFETY: asks the kernel.
+    // A child of `vfork` uses the memory of its parent, whose recording continues.
+    // SAFETY: a system call without pointer arguments.
     let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     if thread::current().is_some_and(|thread| thread.number == own()) {
         thread::unregister(CallName::process_exit);
@@ -124,7 +124,7 @@ macro_rules! exits {
         /// Ends the process at once.
         ///
         /// # Safety
-        /// As the function of that name.
+        /// The contract of the C function.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             end_of_process();

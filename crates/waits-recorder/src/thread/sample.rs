@@ -1,8 +1,8 @@
-//! What a thread computes between its calls: a timer of its processor time interrupts it and notes where it is.
+//! Samples of what a thread computes between its calls, taken by a timer of its processor time.
 //!
-//! A stack of the calls alone cannot name a function that makes no call. The timer runs on processor time, so it does not interrupt
-//! sleeping or blocking system calls. The kernel's tick bounds its rate (often 250 per second), whatever is asked for.
-//! `signals.rs` has its signal. Samples inside a recorded call are not taken.
+//! The stacks of calls alone cannot name a function that makes no calls. The timer measures processor time, so it does not interrupt
+//! sleeping or blocking system calls. Its rate is limited by the kernel's tick (often 250 per second). `signals.rs` handles its signal.
+//! No samples are taken inside a recorded call.
 
 use super::{Thread, current};
 use crate::{clock, paths, process, signals, walk};
@@ -10,10 +10,10 @@ use core::mem::zeroed;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use trodden_wire::waits::SampleRecord;
 
-/// 0: not known, 1: on, 2: off.
+/// 0: unknown, 1: on, 2: off.
 static STATE: AtomicU8 = AtomicU8::new(0);
 static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
-/// The timers' signal, and the value that they pass.
+/// The timers' signal, and the value that they pass with it.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static VALUE: AtomicUsize = AtomicUsize::new(0);
 const DEFAULT_RATE: u64 = 1000;
@@ -27,25 +27,25 @@ pub fn begin(thread: &mut Thread) {
         return;
     }
     signals::unblock();
-    // SAFETY: plain data.
+    // SAFETY: all zeros are a valid value.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
     event.sigev_signo = SIGNAL.load(Ordering::Relaxed);
     event.sigev_value.sival_ptr = VALUE.load(Ordering::Relaxed) as *mut libc::c_void;
     event.sigev_notify_thread_id = thread.number as i32;
     let mut timer: libc::timer_t = core::ptr::null_mut();
-    // SAFETY: both are this function's own.
+    // SAFETY: `event` and `timer` are local variables.
     if unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) } != 0 {
         return;
     }
     let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS.load(Ordering::Relaxed) as i64 };
     let times = libc::itimerspec { it_interval: period, it_value: period };
-    // SAFETY: the timer was just made.
+    // SAFETY: the timer was just created.
     unsafe { libc::timer_settime(timer, 0, &raw const times, core::ptr::null_mut()) };
     thread.timer = Some(timer);
 }
 
-/// Ends it.
+/// Ends the timer of a thread.
 pub fn end(thread: &mut Thread) {
     if let Some(timer) = thread.timer.take() {
         // SAFETY: the thread's own timer.
@@ -60,13 +60,13 @@ fn prepare() -> bool {
         return false;
     }
     PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
-    // The unwinder takes a lock of the linker where this function is missing: a signal handler must not.
-    // SAFETY: a C string.
+    // Without this function, the unwinder takes a lock of the linker, which a signal handler must not do.
+    // SAFETY: the name is a C string.
     if unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) }.is_null() {
-        process::note(b"no samples: this C library is older than 2.35, and stacks cannot be unwound in signal handlers");
+        process::note(b"no samples: the C library is older than 2.35, so stacks cannot be unwound in signal handlers");
         return false;
     }
-    // The unwinder's first use may load a library: here, not in the handler.
+    // The first use of the unwinder may load a library. This must not happen in the handler.
     walk::walk(0);
     paths::find();
     let Some((signal, value)) = signals::install(handle) else {
@@ -79,12 +79,12 @@ fn prepare() -> bool {
 }
 
 fn rate() -> u64 {
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string.
     let value = unsafe { libc::getenv(c"TRODDEN_WAITS_RATE".as_ptr()) };
     if value.is_null() {
         return DEFAULT_RATE;
     }
-    // SAFETY: the environment's strings end with zero.
+    // SAFETY: values of environment variables are C strings.
     let text = unsafe { core::ffi::CStr::from_ptr(value) };
     text.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_RATE)
 }
@@ -95,7 +95,7 @@ extern "C" fn handle(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void
         return;
     }
     thread.depth.set(1);
-    // SAFETY: the handler must leave the interrupted code's errno alone.
+    // SAFETY: errno is the thread's own. The handler must not change it for the interrupted code.
     let error = unsafe { *libc::__errno_location() };
     note(thread, context);
     // SAFETY: as above.
@@ -105,7 +105,7 @@ extern "C" fn handle(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void
 
 fn note(thread: &mut Thread, context: *mut libc::c_void) {
     let time = clock::now();
-    // SAFETY: the kernel passes the interrupted thread's context.
+    // SAFETY: the kernel passes the context of the interrupted thread.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     #[cfg(target_arch = "x86_64")]
     let address = registers.gregs[libc::REG_RIP as usize] as usize;
@@ -115,7 +115,7 @@ fn note(thread: &mut Thread, context: *mut libc::c_void) {
     let walk = walk::walk(address);
     let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
     if let Some(record) = thread.samples.next() {
-        // SAFETY: room for one record.
+        // SAFETY: there is room for one record.
         unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count, position }) };
     }
 }
