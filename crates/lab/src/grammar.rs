@@ -1,6 +1,6 @@
-//! `trodden-lab grammar`: the methods of compression beside each other, on one recording.
+//! `trodden-lab grammar`: compares the compression methods on one recording.
 //!
-//! Times are processor time of one run on this machine, and differ from run to run.
+//! Times are processor times of a single run, and vary from run to run.
 
 use crate::cli;
 use anyhow::Result;
@@ -15,7 +15,7 @@ use trodden_report::sequences::RecordedThread;
 use trodden_report::words::plural;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
-/// Version of the JSON.
+/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -32,14 +32,14 @@ struct Row {
     windows: usize,
     items: usize,
     rules: usize,
-    /// Rules on the longest chain, of any window.
+    /// Length of the longest chain of rules in any window.
     depth: usize,
     bytes: usize,
     bytes_per_million_events: f64,
     ns_per_event: f64,
 }
 
-/// Compresses the sequence by each method.
+/// Compresses the sequence with each method, and prints the figures.
 ///
 /// # Errors
 /// The recording cannot be read.
@@ -108,7 +108,7 @@ fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Re
     })
 }
 
-/// Processor time of this thread: other programs on the machine do not count.
+/// Returns the processor time of this thread.
 fn processor_time() -> Result<Duration> {
     Ok(ClockId::CLOCK_THREAD_CPUTIME_ID.now()?.into())
 }
