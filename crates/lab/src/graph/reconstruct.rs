@@ -92,7 +92,7 @@ fn describe(file: &WitnessFile, error: &ReconstructError) -> String {
                 file.witness(*found)
             )
         }
-        ReconstructError::Stays { function, node, blocks } => {
+        ReconstructError::Stuck { function, node, blocks } => {
             let node = file.node(*function, *node);
             format!("after {blocks} nodes, nothing follows {node}, but the traces continue; they do not belong to one execution")
         }
