@@ -96,7 +96,6 @@ pub enum Command {
     },
 }
 
-/// `trodden-lab with`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

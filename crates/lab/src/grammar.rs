@@ -15,7 +15,6 @@ use trodden_report::sequences::RecordedThread;
 use trodden_report::words::plural;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -40,9 +39,6 @@ struct Row {
 }
 
 /// Compresses the sequence with each method, and prints the figures.
-///
-/// # Errors
-/// The recording cannot be read.
 pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
     let input = RecordedThread { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;

@@ -18,15 +18,11 @@ use trodden_profile::procedures::{self, add_call_sites, with_estimates};
 use trodden_recording::copies::make::CopiedProgram;
 use trodden_stored::named;
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 /// Shown instead of a strategy if the probes per copy are bounded.
 const BOUNDED: &str = "bounded";
 
 /// Makes the plans, and prints their costs.
-///
-/// # Errors
-/// The program or the profile cannot be read, or do not match.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();

@@ -15,9 +15,6 @@ use trodden_report::sequences::{self as shown, RecordedThread, iterations};
 const SCHEMA_VERSION: u32 = 1;
 
 /// Runs a subcommand of `trodden-lab sequence`.
-///
-/// # Errors
-/// A recording cannot be read, or a parameter is out of range.
 pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
@@ -50,7 +47,6 @@ fn check(job: &Check) -> Result<ExitCode> {
     Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints a result as JSON or as text.
 fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(output::text_or_json(json));
     if json {

@@ -8,9 +8,6 @@ use trodden_command::laboratory::{SchemeRequest, Untested, UntestedOrder, compar
 use trodden_console::output::Color;
 
 /// Compares the schemes on one program.
-///
-/// # Errors
-/// A build or a command failed.
 pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
     let request = SchemeRequest { program: &job.program, tests: &job.tests, field: &job.field, rounds: job.rounds };
     let form = Untested {
@@ -30,9 +27,6 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
 }
 
 /// Shows how often the hottest tested paths run in the field.
-///
-/// # Errors
-/// A profile cannot be read, or does not count all paths.
 pub fn hot_paths(job: &HotPaths, color: Color) -> Result<ExitCode> {
     hot(&job.profiles, &job.known, job.top as usize, job.json, color)
 }

@@ -13,7 +13,7 @@ const PROGRAM: &str = "#include <stdio.h>\n\
       for (int j = 0; j < 3; j++) for (int i = 0; i < n; i++) if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i;\n      return *p; }\n\
     int main(void) { volatile unsigned v = 9; printf(\"%u %u\\n\", sum(1, 5000), mix(&v, 1000)); return 0; }\n";
 
-fn recorded() -> Place {
+fn record_program() -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O2 -g -fno-unroll-loops a.c -o prog");
     place.trodden("record -- ./prog");
@@ -27,7 +27,7 @@ fn loops(place: &Place, arguments: &str) -> Vec<Value> {
 }
 
 /// Counts the instructions of a function's only loop in clang's assembly.
-fn by_clang(place: &Place, function: &str) -> usize {
+fn count_by_clang(place: &Place, function: &str) -> usize {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops -S a.c -o plain.s");
     let text = std::fs::read_to_string(place.path("plain.s")).unwrap();
     let own = text.lines().skip_while(|l| !l.starts_with(&format!("{function}:"))).take_while(|l| !l.starts_with(".Lfunc_end"));
@@ -45,12 +45,12 @@ fn by_clang(place: &Place, function: &str) -> usize {
 
 #[test]
 fn plain_loop_equals_clangs_and_counting_adds_instructions() {
-    let place = recorded();
+    let place = record_program();
     let all = loops(&place, "./prog --top 9");
     let of = |name: &str| all.iter().find(|l| l["function"] == name).unwrap_or_else(|| panic!("no loop of {name}: {all:?}"));
     let sum = of("sum");
     assert_eq!(sum["iterations"], 5000);
-    assert_eq!(sum["plain"].as_f64().unwrap(), by_clang(&place, "sum") as f64);
+    assert_eq!(sum["plain"].as_f64().unwrap(), count_by_clang(&place, "sum") as f64);
     let added = sum["counted"].as_f64().unwrap() - sum["plain"].as_f64().unwrap();
     assert!(added > 0.0 && added < 12.0, "counting adds {added} instructions to an iteration");
     assert_eq!(of("mix")["iterations"], 3000);
@@ -58,7 +58,7 @@ fn plain_loop_equals_clangs_and_counting_adds_instructions() {
 
 #[test]
 fn outer_loop_excludes_inner_blocks() {
-    let place = recorded();
+    let place = record_program();
     let all = loops(&place, "./prog --function mix");
     let iterations: Vec<u64> = all.iter().map(|l| l["iterations"].as_u64().unwrap()).collect();
     assert_eq!(iterations, [3000, 3], "the hotter loop comes first");
@@ -68,7 +68,7 @@ fn outer_loop_excludes_inner_blocks() {
 
 #[test]
 fn parameters_change_the_counted_code() {
-    let place = recorded();
+    let place = record_program();
     let text = |arguments: &str| String::from_utf8(place.laboratory(&format!("loops ./prog --function mix {arguments}")).stdout).unwrap();
     assert!(text("").contains("machine instructions per iteration: "));
     assert_ne!(text(""), text("--max-paths 1"));
@@ -76,7 +76,7 @@ fn parameters_change_the_counted_code() {
 
 #[test]
 fn errors_name_the_remedy() {
-    let place = recorded();
+    let place = record_program();
     let error = |arguments: &str| {
         let output = place.command(laboratory()).args(arguments.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments}");

@@ -1,20 +1,10 @@
 //! A lower bound on the cost of the most expensive machine of any distribution: the maximum of two bounds.
-//!
-//! *Loops:* take two successors of a branch that both lead back to it inside the function. The profile that distinguishes them records at
-//! least one symbol between two executions of the branch; otherwise it could not tell them apart. So one machine pays for the executions of
-//! both edges, minus the entries of the loop: the cost of a hot loop cannot always be divided. *Sum:* the witnesses of all profiles
-//! together distinguish everything in a single profile, since more witnesses never distinguish less. So all machines together pay at least
-//! the cost of a single profile: the exact solver's result for small functions; for others, the cheapest state of each of several branches
-//! whose regions up to their postdominators are disjoint. Functions with calls, or called repeatedly, are excluded from the sum, because
-//! witnesses of other functions may serve for them; recursive functions are excluded from both.
-//!
-//! All terms depend on the weights; loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
 
 use super::exact::exact;
-use super::placement::{all, fewest};
+use super::placement::{fewest, require_all};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 use super::structure::Structure;
 use super::view::View;
 use super::weights::Weights;
@@ -28,6 +18,16 @@ const MAX_EXACT_STATES: usize = 24;
 const MAX_STEPS: usize = 5_000;
 
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.
+///
+/// *Loops:* take two successors of a branch that both lead back to it inside the function. The profile that distinguishes them records at
+/// least one symbol between two executions of the branch; otherwise it could not tell them apart. So one machine pays for the executions of
+/// both edges, minus the entries of the loop: the cost of a hot loop cannot always be divided. *Sum:* the witnesses of all profiles
+/// together distinguish everything in a single profile, since more witnesses never distinguish less. So all machines together pay at least
+/// the cost of a single profile: the exact solver's result for small functions; for others, the cheapest state of each of several branches
+/// whose regions up to their postdominators are disjoint. Functions with calls, or called repeatedly, are excluded from the sum, because
+/// witnesses of other functions may serve for them; recursive functions are excluded from both.
+///
+/// All terms depend on the weights; loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
 pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = Structure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
@@ -46,7 +46,7 @@ pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, mac
 /// Returns a lower bound on the cost of a single profile for the whole function.
 fn single_profile_bound(view: &View) -> f64 {
     if view.witness.iter().flatten().count() <= MAX_EXACT_STATES {
-        let (member, proven) = exact(view, &all(view), fewest(view), MAX_STEPS);
+        let (member, proven) = exact(view, &require_all(view), fewest(view), MAX_STEPS);
         if proven {
             return view.sum(&member);
         }
@@ -103,7 +103,7 @@ fn consistent(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
 fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
     let graph = &program.function(function).graph;
     let pairs: Vec<(u32, u32)> = graph.edges().map(|e| (graph.from(e).0, graph.to(e).0)).collect();
-    let component = components(&Lists::new(graph.node_count(), &pairs));
+    let component = components(&Adjacency::new(graph.node_count(), &pairs));
     let mut entered = vec![0.0; graph.node_count()];
     for edge in graph.edges() {
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);

@@ -1,16 +1,4 @@
 //! Reduces a program to its calls and returns, so that nothing else has to be distinguished when only the call sequence is traced.
-//!
-//! D. Saha et al. (ESEC/FSE 2013, section 8) mention distributed call traces as future work. On the reduced program, plans, the pairwise
-//! condition and reconstruction work as for whole executions. These nodes of a function are kept:
-//!
-//! - its entry and exit, nodes with calls of known functions, and nodes with calls of unknown code that may do more than return;
-//! - nodes reached by unwinding, where frames have been left;
-//! - nodes without code and their neighbours: a function returns after them, and they show whether a call is a tail call;
-//! - predecessors of the entry: without them, a loop back to the entry would look like another call of the function.
-//!
-//! An edge represents all paths from one kept node to the next. Executions of the reduced program are those of the program without the
-//! other nodes. Partial traces of the program are therefore also those of the reduced one, provided that witnesses are kept nodes.
-//! Alternative paths between the same calls need no witness, and loops without calls disappear. O(kept nodes x edges) for each function.
 
 use super::program::{
     NodeKind, Opaque, ProgramCall, Witness, WitnessEdgeKind, WitnessError, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
@@ -21,6 +9,18 @@ use std::collections::BTreeSet;
 use trodden_flow::graph::{Edge, Graph, Node};
 
 /// A program reduced to its calls and returns.
+///
+/// D. Saha et al. (ESEC/FSE 2013, section 8) mention distributed call traces as future work. On the reduced program, plans, the pairwise
+/// condition and reconstruction work as for whole executions. These nodes of a function are kept:
+///
+/// - its entry and exit, nodes with calls of known functions, and nodes with calls of unknown code that may do more than return;
+/// - nodes reached by unwinding, where frames have been left;
+/// - nodes without code and their neighbours: a function returns after them, and they show whether a call is a tail call;
+/// - predecessors of the entry: without them, a loop back to the entry would look like another call of the function.
+///
+/// An edge represents all paths from one kept node to the next. Executions of the reduced program are those of the program without the
+/// other nodes. Partial traces of the program are therefore also those of the reduced one, provided that witnesses are kept nodes.
+/// Alternative paths between the same calls need no witness, and loops without calls disappear. O(kept nodes x edges) for each function.
 #[derive(Clone, Debug)]
 pub struct CallProgram {
     /// The reduced program. Functions keep their numbers.

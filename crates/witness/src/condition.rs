@@ -5,11 +5,6 @@
 //! indirect calls, calls of unknown code with several outcomes, unwinding with landing pads, and code outside that can call several
 //! entries. A profile may distinguish two successors by the next symbol of its trace, which needs a lookahead of one symbol, or by the next
 //! symbol of the branch's own recursive component, which needs an unbounded lookahead ([`Lookahead`]).
-//!
-//! The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor the profile
-//! that distinguishes the two has a next symbol outside its set. It is not necessary: in general, the question is whether words of a trace
-//! monoid have a unique decomposition, which is undecidable. Two parallel edges that are no witnesses count as one.
-//! O(k x (states + sizes of the sets) + pairs) for k profiles.
 
 use super::Distribution;
 use super::automaton::{AutomatonState, Role, StateAction};
@@ -91,6 +86,11 @@ impl Check {
 }
 
 /// Checks the pairwise condition with both lookaheads.
+///
+/// The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor the profile
+/// that distinguishes the two has a next symbol outside its set. It is not necessary: in general, the question is whether words of a trace
+/// monoid have a unique decomposition, which is undecidable. Two parallel edges that are no witnesses count as one.
+/// O(k x (states + sizes of the sets) + pairs) for k profiles.
 pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> Check {
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)

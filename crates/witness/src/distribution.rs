@@ -1,14 +1,4 @@
 //! Plans distributions: divides branches among profiles, and profiles among machines, to minimise the highest cost of a machine.
-//!
-//! Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
-//! profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous ones are
-//! eliminated ([`eliminate`](super::eliminate)). In addition, there are the longest-processing-time order (Graham 1969) and
-//! [`DistributionStrategy::Weighted`], which puts each job where the load of a machine grows least, taking the existing witnesses into
-//! account, and returns the best of all groupings and of the other strategies' results. If elimination leaves too many witnesses for a
-//! limit, a search tries to find fewer ([`fewest`](super::fewest)). Each result is checked as a whole and repaired before it is compared
-//! with others (`completion`).
-//!
-//! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
 use super::completion::{Candidate, Completion};
@@ -66,6 +56,16 @@ const MAX_SQUEEZE_SETS: usize = 1 << 15;
 const MAX_SQUEEZE_SETS_EACH: usize = 1 << 8;
 
 /// Plans a distribution.
+///
+/// Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
+/// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous ones are
+/// eliminated ([`eliminate`](super::eliminate)). In addition, there are the longest-processing-time order (Graham 1969) and
+/// [`DistributionStrategy::Weighted`], which puts each job where the load of a machine grows least, taking the existing witnesses into
+/// account, and returns the best of all groupings and of the other strategies' results. If elimination leaves too many witnesses for a
+/// limit, a search tries to find fewer ([`fewest`](super::fewest)). Each result is checked as a whole and repaired before it is compared
+/// with others (`completion`).
+///
+/// Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 ///
 /// # Errors
 /// The limit is too small for a branch.
@@ -157,12 +157,12 @@ impl Slot {
             let plan = &self.functions[&view];
             let polished = (plan.jobs.len() > 1).then(|| reduce(&views[view], plan.jobs.clone(), plan.member.clone()));
             if polished.is_some() {
-                self.put(view, polished);
+                self.set_plan(view, polished);
             }
         }
     }
 
-    fn put(&mut self, view: usize, plan: Option<FunctionPlan>) {
+    fn set_plan(&mut self, view: usize, plan: Option<FunctionPlan>) {
         if let Some(old) = self.functions.remove(&view) {
             self.cost -= old.cost;
             self.size -= old.size;
@@ -245,11 +245,11 @@ impl<'a> Slots<'a> {
         for at in self.slots_by_load() {
             let plan = self.slots[at].plan_with(&self.views[job.view], &job);
             if self.fits(at, job.view, &plan) {
-                self.slots[at].put(job.view, Some(plan));
+                self.slots[at].set_plan(job.view, Some(plan));
                 return Ok(());
             }
         }
-        self.open(job)
+        self.add_to_new_slot(job)
     }
 
     /// Adds a job where the load of the machine grows least; among equals, where the profile grows least.
@@ -282,10 +282,10 @@ impl<'a> Slots<'a> {
         }
         match best {
             Some((_, at, plan)) => {
-                self.slots[at].put(job.view, Some(plan));
+                self.slots[at].set_plan(job.view, Some(plan));
                 Ok(())
             }
-            None => self.open(job),
+            None => self.add_to_new_slot(job),
         }
     }
 
@@ -314,7 +314,7 @@ impl<'a> Slots<'a> {
             };
             self.effort -= before - effort;
             if plan.is_some() {
-                self.slots[at].put(job.view, plan);
+                self.slots[at].set_plan(job.view, plan);
                 return true;
             }
         }
@@ -323,7 +323,7 @@ impl<'a> Slots<'a> {
 
     /// Adds a job to a new profile. If the job needs more witnesses than the limit allows, it is squeezed into another profile or
     /// split.
-    fn open(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
+    fn add_to_new_slot(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let view = &self.views[job.view];
         let mut plan = Slot::default().plan_with(view, &job);
         if let Some(limit) = self.limit {
@@ -331,14 +331,14 @@ impl<'a> Slots<'a> {
                 return Ok(());
             }
             if plan.size > limit {
-                match halves(view, &job) {
+                match split_job(view, &job) {
                     Some(halves) => return halves.into_iter().try_for_each(|half| self.add(half)),
                     None => plan = plan_within_limit(view, &job, limit, plan.size)?,
                 }
             }
         }
         let mut slot = Slot::default();
-        slot.put(job.view, Some(plan));
+        slot.set_plan(job.view, Some(plan));
         self.slots.push(slot);
         Ok(())
     }
@@ -357,7 +357,7 @@ fn plan_within_limit(view: &View, job: &Rc<WitnessJob>, limit: usize, enough: us
 }
 
 /// Splits a job in two. Returns `None` for a single pair of successors.
-fn halves(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
+fn split_job(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
     let of = |required: Vec<Requirement>| Rc::new(WitnessJob { required, ..WitnessJob::clone(job) });
     if let [only] = job.required.as_slice() {
         let count = view.branches[only.branch].next.len() as u32;
@@ -374,7 +374,7 @@ fn halves(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
 }
 
 /// Returns all jobs in the requested order, those that follow from others last.
-fn ordered(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
+fn ordered_jobs(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
     if order == WitnessJobOrder::LongestFirst {
@@ -390,7 +390,7 @@ fn ordered(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc
 
 fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
     let mut slots = Slots::new(views, options);
-    for job in ordered(views, grouping, options.order) {
+    for job in ordered_jobs(views, grouping, options.order) {
         slots.add(job)?;
     }
     Ok(slots)
@@ -402,7 +402,7 @@ fn assign_by_all_groupings<'a>(views: &'a [View], options: &DistributionOptions)
     let (mut all, mut first_error) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut added = Slots::new(views, options);
-        let jobs = ordered(views, grouping, WitnessJobOrder::LongestFirst);
+        let jobs = ordered_jobs(views, grouping, WitnessJobOrder::LongestFirst);
         let added = jobs.into_iter().try_for_each(|job| added.add_best(job)).map(|()| added);
         for slots in [added, assign_all(views, grouping, options)] {
             match slots {

@@ -58,7 +58,7 @@ pub fn marked(member: &[bool]) -> Vec<u32> {
     (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s).collect()
 }
 
-/// Sorts states by descending cost; among equals, later ones come first, because entries are numbered early.
+/// Sorts states by descending cost; among equals, higher numbers come first, which favours keeping entries.
 pub fn most_expensive_first(view: &View, states: &[u32]) -> Vec<u32> {
     let mut order = states.to_vec();
     order.sort_by(|a, b| view.cost[*b as usize].total_cmp(&view.cost[*a as usize]).then(b.cmp(a)));

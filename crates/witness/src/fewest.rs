@@ -56,7 +56,7 @@ fn deepen(view: &View, required: &[Requirement], member: &mut [bool], more: usiz
 fn candidates_for_open_pair(view: &View, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
     required.iter().find_map(|requirement| {
         let next = &view.branches[requirement.branch].next;
-        (0..next.len()).find_map(|i| (0..i).filter(|j| requirement.has(i, *j)).find_map(|j| meeting(view, member, next[i], next[j])))
+        (0..next.len()).find_map(|i| (0..i).filter(|j| requirement.has(i, *j)).find_map(|j| find_meeting(view, member, next[i], next[j])))
     })
 }
 
@@ -100,7 +100,7 @@ impl Walk {
 
 /// Finds two paths from `a` and `b` that meet, and returns the states on them, before the meeting place, that can carry a witness. `None`
 /// if no paths meet.
-fn meeting(view: &View, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
+fn find_meeting(view: &View, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
     let (over_a, _) = Walk::new(view, member, a, |_| false);
     let (over_b, met) = Walk::new(view, member, b, |state| over_a.from[state as usize].is_some());
     let (first, second) = match (met, over_a.ends, over_b.ends) {

@@ -4,18 +4,18 @@
 //! can end before. It has three parts: what can be reached inside the function of `q` and its callees (*local*); if the function can return
 //! before any witness, what can follow after any call of the function; and if it can unwind before any witness, what can follow that. Two
 //! summaries of callees, "can return without a witness" and "can unwind without a witness", ensure that a call returns only to its caller.
-//!
-//! In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are ignored, calls of them are steps
-//! without witnesses, and a return to another function is followed by any entry of the component, or by the end.
-//!
-//! Unions over strongly connected components: O(states + sizes of the distinct sets).
 
 use super::automaton::{AutomatonState, StateAction};
 use super::program::WitnessFunctionId;
-use super::sets::{EMPTY, END, Lists, SetId, Sets, unions};
+use super::sets::{Adjacency, EMPTY, END, SetId, Sets, unions};
 use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
 
 /// The sets W of one profile in one scope.
+///
+/// In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are ignored, calls of them are steps
+/// without witnesses, and a return to another function is followed by any entry of the component, or by the end.
+///
+/// Unions over strongly connected components: O(states + sizes of the distinct sets).
 pub struct FirstSets {
     /// The sets.
     pub sets: Sets,
@@ -34,8 +34,8 @@ impl FirstSets {
         let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| member[w.index()]);
         let exits = structure.exits_without(scope, &is_witness);
         let mut sets = Sets::new();
-        let local = local(structure, scope, &exits, &is_witness, &mut sets);
-        let follow = follow(structure, scope, &exits, &local, &mut sets);
+        let local = local_sets(structure, scope, &exits, &is_witness, &mut sets);
+        let follow = follow_sets(structure, scope, &exits, &local, &mut sets);
         let (mut after_return, mut after_unwinding) = (follow, Vec::new());
         after_unwinding.extend(after_return.drain(scope.functions.len()..));
         FirstSets { sets, exits, local, after_return, after_unwinding }
@@ -64,7 +64,13 @@ impl FirstSets {
 }
 
 /// Returns for each state of the scope the witnesses that can be reached first without leaving its function.
-fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn(AutomatonState) -> bool, sets: &mut Sets) -> Vec<SetId> {
+fn local_sets(
+    structure: &Structure,
+    scope: &Scope,
+    exits: &[u8],
+    is_witness: &dyn Fn(AutomatonState) -> bool,
+    sets: &mut Sets,
+) -> Vec<SetId> {
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); scope.states.len()]);
     let exits_of = |state: AutomatonState| match structure.place(scope, state) {
         Some(place) => exits[place as usize],
@@ -86,11 +92,11 @@ fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn
             None => {}
         });
     }
-    unions(sets, &Lists::new(scope.states.len(), &pairs), &own)
+    unions(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
 }
 
 /// Returns for each function of the scope what can follow its return, and then for each what can follow its unwinding.
-fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
+fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
     let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); 2 * count]);
@@ -116,7 +122,7 @@ fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], s
         let reentered = after_component(structure, scope, local, sets);
         own.iter_mut().for_each(|own| own.push(reentered));
     }
-    unions(sets, &Lists::new(2 * count, &pairs), &own)
+    unions(sets, &Adjacency::new(2 * count, &pairs), &own)
 }
 
 /// Returns what the component can record next after control has left it: the first witnesses from any of its entries, or the end.

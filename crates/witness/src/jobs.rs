@@ -4,11 +4,9 @@
 //! many. Each has one fork, and the pairwise condition needs one profile per fork and pair of its successors; so here a job is a set of
 //! branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a directed
 //! cycle (they are in one strongly connected component) or an edge (one lies between the other and its immediate postdominator).
-//!
-//! The *region* of a job contains the states that may become witnesses: all for whole functions, otherwise those near the successors.
 
 use super::eliminate::Requirement;
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 use super::view::{View, ViewBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
@@ -26,6 +24,8 @@ pub enum Grouping {
 }
 
 /// Branches of a function that one profile distinguishes.
+///
+/// The *region* of a job contains the states that may become witnesses: all for whole functions, otherwise those near the successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessJob {
     /// Index of the function's view.
@@ -69,7 +69,7 @@ fn find_following(view: &View) -> Vec<bool> {
         return vec![false; view.branches.len()];
     }
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
-    let component = components(&Lists::new(view.state_count(), &pairs));
+    let component = components(&Adjacency::new(view.state_count(), &pairs));
     let of = |state: u32| component[state as usize];
     let cyclic: Vec<bool> = view.branches.iter().map(|b| b.next.iter().any(|n| of(*n) == of(b.state))).collect();
     let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && diamond_begins(view, b)).collect();
@@ -144,7 +144,7 @@ pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
 /// Groups the branches that share a cycle or an edge, in the order of their first branches.
 fn groups(view: &View) -> Vec<Vec<usize>> {
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
-    let component = components(&Lists::new(view.state_count(), &pairs));
+    let component = components(&Adjacency::new(view.state_count(), &pairs));
     let mut sets = DisjointSets::new(view.branches.len());
     let mut first_in: BTreeMap<u32, usize> = BTreeMap::new();
     for (branch, of) in view.branches.iter().enumerate() {

@@ -1,27 +1,12 @@
 //! The paper's two conditions for realizable distributions, for comparison with the pairwise condition.
 //!
 //! Source: D. Saha et al., section 4.1, theorems 4.1 (graph condition) and 4.2 (path condition), which the paper states as equivalent.
-//!
-//! *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that also
-//! breaks all directed cycles through `p -> q1` and `p -> q2`; and the profiles together break all directed cycles. A witness at the fork
-//! or at the join breaks no diamond. There are too many diamonds to list, but which profiles break those cycles depends only on `p`, `q1`
-//! and `q2`. A diamond that none of these profiles breaks is a pair of paths that avoid the witnesses of all of them, which two searches
-//! find.
-//!
-//! *Path condition.* For two successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
-//! over all profiles are disjoint. The end of the run is in no set, as the exit has the lowest precedence, but not both successors may
-//! reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one profile has the
-//! whole unions. No distribution in which several profiles have witnesses after the branch satisfies that; it would reject the paper's own
-//! distributions for figures 1, 4 and 9. The handbook has the example.)
-//!
-//! Both conditions consider one function at a time, with an edge exit -> entry if it is entered more than once, and know no indirect calls.
-//! They assume at most one edge from a node to another. O(profiles x branches x edges).
 
 use super::automaton::{AutomatonState, Role, StateAction};
 use super::condition::{Violation, branch, members, target};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::sets::{Lists, components, disjoint};
+use super::sets::{Adjacency, components, disjoint};
 use super::structure::Structure;
 use super::view::{END, View, first_of};
 use super::{Distribution, Weights};
@@ -59,6 +44,21 @@ pub struct ParallelEdges {
 }
 
 /// Checks both conditions.
+///
+/// *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that also
+/// breaks all directed cycles through `p -> q1` and `p -> q2`; and the profiles together break all directed cycles. A witness at the fork
+/// or at the join breaks no diamond. There are too many diamonds to list, but which profiles break those cycles depends only on `p`, `q1`
+/// and `q2`. A diamond that none of these profiles breaks is a pair of paths that avoid the witnesses of all of them, which two searches
+/// find.
+///
+/// *Path condition.* For two successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
+/// over all profiles are disjoint. The end of the run is in no set, as the exit has the lowest precedence, but not both successors may
+/// reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one profile has the
+/// whole unions. No distribution in which several profiles have witnesses after the branch satisfies that; it would reject the paper's own
+/// distributions for figures 1, 4 and 9. The handbook has the example.)
+///
+/// Both conditions consider one function at a time, with an edge exit -> entry if it is entered more than once, and know no indirect calls.
+/// They assume at most one edge from a node to another. O(profiles x branches x edges).
 ///
 /// # Errors
 /// Edges are witnesses, and some of them are parallel.
@@ -139,7 +139,7 @@ impl Function<'_> {
             .filter(|s| free(*s))
             .flat_map(|s| self.view.next[s as usize].iter().filter(|n| free(**n)).map(move |n| (s, *n)))
             .collect();
-        let component = components(&Lists::new(self.view.state_count(), &pairs));
+        let component = components(&Adjacency::new(self.view.state_count(), &pairs));
         let mut cyclic = vec![false; self.view.state_count() + 1];
         pairs.iter().filter(|(a, b)| component[*a as usize] == component[*b as usize]).for_each(|(a, _)| {
             cyclic[component[*a as usize] as usize] = true;

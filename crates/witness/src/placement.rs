@@ -3,11 +3,6 @@
 //! Sources: Ball and Larus, "Optimally profiling and tracing programs" (TOPLAS 1994): every block, targets of conditional branches, and the
 //! edges outside a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes derived from
 //! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
-//!
-//! The paper's node algorithm is not always realizable: for the edges 01, 02, 12, 13 and 23, the tree is 02, 13 and 01. The remaining edges
-//! 12 and 23 give node 2, and the paths 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional
-//! branches, and then drops what is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the
-//! cheaper result. [`Placement::Exact`] proves the minimal cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 
 use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
 use super::exact::exact;
@@ -19,6 +14,11 @@ use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::placement::DisjointSets;
 
 /// A rule that chooses the witnesses of a function.
+///
+/// The paper's node algorithm is not always realizable: for the edges 01, 02, 12, 13 and 23, the tree is 02, 13 and 01. The remaining edges
+/// 12 and 23 give node 2, and the paths 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional
+/// branches, and then drops what is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the
+/// cheaper result. [`Placement::Exact`] proves the minimal cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// Every node, or every edge.
@@ -87,20 +87,20 @@ pub fn place(
         (Placement::Paper | Placement::Repaired, _) => Err(OtherKind { placement, needs: WitnessKind::Nodes }),
         (Placement::Fewest, _) => plain(fewest(view)),
         (Placement::Exact, _) => {
-            let (member, proven) = exact(view, &all(view), fewest(view), EXACT_STEPS);
+            let (member, proven) = exact(view, &require_all(view), fewest(view), EXACT_STEPS);
             Ok(PlacedWitnesses { member, proven })
         }
     }
 }
 
 /// Returns the requirement to distinguish the successors of all branches.
-pub fn all(view: &View) -> Vec<Requirement> {
+pub fn require_all(view: &View) -> Vec<Requirement> {
     (0..view.branches.len()).map(Requirement::all).collect()
 }
 
 /// Returns the cheaper result of elimination from all states and from targets.
 pub fn fewest(view: &View) -> Vec<bool> {
-    let required = all(view);
+    let required = require_all(view);
     let mut from_all: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
     let mut from_targets = targets(view);
     if !distinguishes(view, &required, &from_targets) {
@@ -123,7 +123,7 @@ fn targets(view: &View) -> Vec<bool> {
 
 /// Adds the targets of branches that are not distinguished, then drops what is not needed.
 fn repair(view: &View, member: &mut [bool]) {
-    let required = all(view);
+    let required = require_all(view);
     for requirement in &required {
         if !distinguishes(view, std::slice::from_ref(requirement), member) {
             let next = &view.branches[requirement.branch].next;

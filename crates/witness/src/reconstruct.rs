@@ -5,10 +5,6 @@
 //! ([`first`](super::first)); if several remain, it consults the next symbol of the branch's own component
 //! ([`Lookahead::OwnComponent`](super::Lookahead)). When a state with a witness is entered, each trace whose profile contains it consumes
 //! one symbol.
-//!
-//! Invariants: the events returned so far are certain. They form the execution if the traces belong to one execution of the program;
-//! otherwise, the first place where no execution agrees with the traces is reported. Memory: the call stack and one symbol per trace, plus
-//! the symbols before the next one of a component where the condition needs that. Time per step: a lookup for each trace and successor.
 
 mod decision;
 
@@ -235,6 +231,10 @@ enum Next {
 }
 
 /// The walk along a thread.
+///
+/// Invariants: the events returned so far are certain. They form the execution if the traces belong to one execution of the program;
+/// otherwise, the first place where no execution agrees with the traces is reported. Memory: the call stack and one symbol per trace, plus
+/// the symbols before the next one of a component where the condition needs that. Time per step: a lookup for each trace and successor.
 pub struct Reconstructor<'r, I> {
     reconstruction: &'r Reconstruction,
     traces: Vec<Trace<I>>,

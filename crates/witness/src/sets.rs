@@ -113,14 +113,14 @@ pub fn disjoint(a: &[u32], b: &[u32]) -> bool {
 
 /// A graph as concatenated lists of successors.
 #[derive(Clone, Debug)]
-pub struct Lists {
+pub struct Adjacency {
     starts: Vec<u32>,
     items: Vec<u32>,
 }
 
-impl Lists {
+impl Adjacency {
     /// Builds the lists of `count` nodes from pairs (node, item).
-    pub fn new(count: usize, pairs: &[(u32, u32)]) -> Lists {
+    pub fn new(count: usize, pairs: &[(u32, u32)]) -> Adjacency {
         let mut starts = vec![0u32; count + 1];
         pairs.iter().for_each(|(node, _)| starts[*node as usize + 1] += 1);
         for at in 0..count {
@@ -131,7 +131,7 @@ impl Lists {
             items[at[*node as usize] as usize] = *item;
             at[*node as usize] += 1;
         }
-        Lists { starts, items }
+        Adjacency { starts, items }
     }
 
     /// Returns the list of a node.
@@ -146,14 +146,14 @@ impl Lists {
 }
 
 /// Returns the number of each node's strongly connected component. Components of successors have lower numbers.
-pub fn components(graph: &Lists) -> Vec<u32> {
-    const NEW: u32 = u32::MAX;
+pub fn components(graph: &Adjacency) -> Vec<u32> {
+    const UNVISITED: u32 = u32::MAX;
     let count = graph.node_count();
-    let (mut order, mut low, mut component) = (vec![NEW; count], vec![0u32; count], vec![NEW; count]);
+    let (mut order, mut low, mut component) = (vec![UNVISITED; count], vec![0u32; count], vec![UNVISITED; count]);
     let (mut open, mut walk) = (Vec::new(), Vec::new());
     let (mut next_order, mut next_component) = (0, 0);
     for start in 0..count as u32 {
-        if order[start as usize] != NEW {
+        if order[start as usize] != UNVISITED {
             continue;
         }
         walk.push((start, 0));
@@ -166,8 +166,8 @@ pub fn components(graph: &Lists) -> Vec<u32> {
             }
             *at += 1;
             match graph.of(n).get(i) {
-                Some(&to) if order[to as usize] == NEW => walk.push((to, 0)),
-                Some(&to) if component[to as usize] == NEW => low[n as usize] = low[n as usize].min(order[to as usize]),
+                Some(&to) if order[to as usize] == UNVISITED => walk.push((to, 0)),
+                Some(&to) if component[to as usize] == UNVISITED => low[n as usize] = low[n as usize].min(order[to as usize]),
                 Some(_) => {}
                 None => {
                     if low[n as usize] == order[n as usize] {
@@ -191,11 +191,11 @@ pub fn components(graph: &Lists) -> Vec<u32> {
 }
 
 /// Returns for each node the union of the `own` sets of all nodes that it reaches, itself included.
-pub fn unions(sets: &mut Sets, graph: &Lists, own: &[Vec<SetId>]) -> Vec<SetId> {
+pub fn unions(sets: &mut Sets, graph: &Adjacency, own: &[Vec<SetId>]) -> Vec<SetId> {
     let component = components(graph);
     let count = component.iter().max().map_or(0, |m| *m as usize + 1);
     let members: Vec<(u32, u32)> = component.iter().zip(0..).map(|(c, n)| (*c, n)).collect();
-    let members = Lists::new(count, &members);
+    let members = Adjacency::new(count, &members);
     let mut of_component: Vec<SetId> = Vec::with_capacity(count);
     let mut of = Vec::new();
     for c in 0..count as u32 {
@@ -219,7 +219,7 @@ mod tests {
         let mut sets = Sets::new();
         let own: Vec<Vec<SetId>> = (0..5).map(|n| vec![sets.single(n)]).collect();
         // Edges 0 -> 1 <-> 2 -> 3; 4 is isolated.
-        let graph = Lists::new(5, &[(0, 1), (1, 2), (2, 1), (2, 3)]);
+        let graph = Adjacency::new(5, &[(0, 1), (1, 2), (2, 1), (2, 3)]);
         let of = unions(&mut sets, &graph, &own);
         assert_eq!(
             of.iter().map(|s| sets.get(*s).to_vec()).collect::<Vec<_>>(),

@@ -5,7 +5,7 @@
 use super::automaton::{AutomatonState, StateAction};
 use super::program::WitnessFunctionId;
 use super::pushdown::Pushdown;
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 
 /// Control can leave the function by returning.
 pub const RETURNS: u8 = 1;
@@ -27,7 +27,7 @@ pub struct Structure {
     /// Whether a run may enter each function more than once.
     pub repeated: Vec<bool>,
     recursive: Vec<bool>,
-    dependents: Lists,
+    dependents: Adjacency,
     ranges: Vec<(u32, u32)>,
 }
 
@@ -159,7 +159,7 @@ impl Structure {
                 pairs.push((data.function.0, callee.0));
             }
         }
-        components(&Lists::new(self.pushdown.function_count(), &pairs))
+        components(&Adjacency::new(self.pushdown.function_count(), &pairs))
     }
 
     /// Returns true if a function can call itself, directly or indirectly.
@@ -182,7 +182,7 @@ impl Structure {
             self.recursive[callee.index()] |= recursive;
             repeated[callee.index()] |= called[callee.index()] > 1 || recursive || in_cycle[state.index()];
         }
-        let calls = Lists::new(repeated.len(), &calls);
+        let calls = Adjacency::new(repeated.len(), &calls);
         let mut work: Vec<u32> = (0..repeated.len() as u32).filter(|f| repeated[*f as usize]).collect();
         while let Some(function) = work.pop() {
             for &callee in calls.of(function) {
@@ -198,7 +198,7 @@ impl Structure {
     fn in_cycle(&self) -> Vec<bool> {
         let mut pairs = Vec::new();
         self.pushdown.states().for_each(|s| self.pushdown.for_each_next(s, |to| pairs.push((s.0, to.0))));
-        let component = components(&Lists::new(self.pushdown.state_count(), &pairs));
+        let component = components(&Adjacency::new(self.pushdown.state_count(), &pairs));
         let mut in_cycle = vec![false; component.len()];
         let mut first = vec![u32::MAX; component.len()];
         for (state, of) in (0u32..).zip(&component) {
@@ -227,7 +227,7 @@ fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
 }
 
 /// Returns for each state the states whose exits depend on its own.
-fn dependents(pushdown: &Pushdown) -> Lists {
+fn dependents(pushdown: &Pushdown) -> Adjacency {
     let mut pairs = Vec::new();
     for state in pushdown.states() {
         pushdown.for_each_next(state, |to| pairs.push((to.0, state.0)));
@@ -235,7 +235,7 @@ fn dependents(pushdown: &Pushdown) -> Lists {
             pairs.push((pushdown.entry(callee).0, state.0));
         }
     }
-    Lists::new(pushdown.state_count(), &pairs)
+    Adjacency::new(pushdown.state_count(), &pairs)
 }
 
 /// The functions whose witnesses are considered: all, or those of one recursive component.

@@ -5,7 +5,7 @@
 //! calls from outside by a constant. O(nodes + edges + calls).
 
 use super::program::{ProgramStart, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 use std::collections::HashMap;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
@@ -134,7 +134,7 @@ fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) ->
     let count = program.functions().len();
     let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
     let pairs: Vec<(u32, u32)> = program.function_ids().flat_map(|f| callees(program, f).map(move |(_, g, _)| (f.0, g.0))).collect();
-    let component = components(&Lists::new(count, &pairs));
+    let component = components(&Adjacency::new(count, &pairs));
     let mut calls = vec![0.0f64; count];
     match program.start() {
         ProgramStart::Main(main) => calls[main.index()] = 1.0,
@@ -175,7 +175,7 @@ mod tests {
     use trodden_flow::graph::Graph;
 
     /// Node 0 leads to a loop of 1, 2 and 3, in which 2 is on only one side of a branch; then comes 4.
-    fn looping() -> WitnessProgram {
+    fn looping_program() -> WitnessProgram {
         let edges = [(0, 1), (1, 2), (1, 3), (2, 3), (3, 1), (3, 4)].map(|(a, b)| (Node(a), Node(b)));
         let graph = Graph::new(5, Node(0), Node(4), edges.to_vec()).unwrap();
         WitnessProgram::new(vec![WitnessFunction::new("f", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn measured_loop_heads_correct_all_nodes() {
-        let program = looping();
+        let program = looping_program();
         let weights = Weights::estimate(&program);
         let of: Vec<Node> = heads(&program).iter().map(|w| Node(w.0)).collect();
         assert_eq!(of, [Node(0), Node(1)]);

@@ -24,7 +24,7 @@ fn program(functions: Vec<WitnessFunction>) -> WitnessProgram {
 }
 
 /// Puts witnesses on all nodes that can carry one, in a single profile.
-fn everything(program: &WitnessProgram) -> Distribution {
+fn all_nodes(program: &WitnessProgram) -> Distribution {
     let all = program.function_ids().flat_map(|f| witnesses_of(program, WitnessKind::Nodes, f)).collect();
     Distribution::new(program, WitnessKind::Nodes, vec![all]).unwrap()
 }
@@ -38,7 +38,7 @@ fn events(
     program: &WitnessProgram,
     blocks: &[(WitnessFunctionId, u32)],
 ) -> Result<(Vec<ExecutionEvent>, ReconstructionOutcome, usize), ReconstructError> {
-    let reconstruction = Reconstruction::new(program, &everything(program));
+    let reconstruction = Reconstruction::new(program, &all_nodes(program));
     let mut walk = reconstruction.start(vec![trace(program, blocks).into_iter()], TraceEnding::Complete)?;
     let (mut events, mut max_frames) = (Vec::new(), 0);
     while let Some(event) = walk.next_event()? {
@@ -93,7 +93,7 @@ fn unwinding_leaves_frames_up_to_the_landing_pad() {
     main.edges[1] = WitnessEdgeKind::Unwind;
     let recurses = ProgramCall { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
     let program = program(vec![main, function("f", 2, &[(0, 1)], &[(0, recurses)])]);
-    assert!(check_pairwise(&program, &everything(&program)).is_realizable());
+    assert!(check_pairwise(&program, &all_nodes(&program)).is_realizable());
     let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (MAIN, 1), (MAIN, 2)]).unwrap();
     assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 2);
     let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 1), (MAIN, 2)]).unwrap();
@@ -110,9 +110,9 @@ fn recursion_is_realizable_if_the_landing_pad_always_catches() {
         program(vec![function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]), f])
     };
     let may_pass = with_pad(WitnessEdgeKind::Unwind);
-    assert!(!check_pairwise(&may_pass, &everything(&may_pass)).is_realizable());
+    assert!(!check_pairwise(&may_pass, &all_nodes(&may_pass)).is_realizable());
     let lands = with_pad(WitnessEdgeKind::Lands);
-    assert!(check_pairwise(&lands, &everything(&lands)).is_realizable());
+    assert!(check_pairwise(&lands, &all_nodes(&lands)).is_realizable());
     let (found, ..) = events(&lands, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 2), (F, 2), (MAIN, 1)]).unwrap();
     assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 0);
 }
@@ -142,7 +142,7 @@ fn contradiction_is_reported_at_its_position() {
     assert_eq!(error(&[0, 1, 2]), ReconstructError::Unexpected { profile: 0, position: 2, found: witness(2), expected, blocks: 2 });
     assert_eq!(error(&[0, 1]), ReconstructError::Unexpected { profile: 0, position: 2, found: None, expected, blocks: 2 });
     assert_eq!(error(&[0, 1, 3, 3]), ReconstructError::GoesOn { profile: 0, position: 3, found: Witness(3), blocks: 3 });
-    let reconstruction = Reconstruction::new(&program, &everything(&program));
+    let reconstruction = Reconstruction::new(&program, &all_nodes(&program));
     let none: Vec<std::vec::IntoIter<Witness>> = Vec::new();
     assert!(matches!(reconstruction.start(none, TraceEnding::Complete), Err(ReconstructError::Traces { traces: 0, profiles: 1 })));
 }

@@ -6,7 +6,6 @@ use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_console::arguments::places::place;
 use trodden_trace::simulation::SourceFormat;
 
-/// `trodden-lab convert`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

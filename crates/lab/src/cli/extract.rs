@@ -3,7 +3,6 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// `trodden-lab graph extract`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

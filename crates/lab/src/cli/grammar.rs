@@ -5,7 +5,6 @@ use trodden_console::arguments::METHODS;
 use trodden_console::arguments::choices::one_of;
 use trodden_sequence::CompressionMethod;
 
-/// `trodden-lab grammar`
 #[derive(Debug, Args)]
 pub struct Grammar {
     /// Sequence to compress: a run recorded with --whole-program (12, last, last~1), its log files, or a text file of events that

@@ -9,7 +9,6 @@ use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
-/// `trodden-lab graph`
 #[derive(Debug, Subcommand)]
 pub enum Graph {
     /// Number the paths of a graph in JSON or DOT, and print the numbering as JSON.

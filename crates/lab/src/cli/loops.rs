@@ -7,7 +7,6 @@ use trodden_console::arguments::laboratory::CountingChoices;
 use trodden_stored::named::LAST;
 use trodden_unit::Settings;
 
-/// `trodden-lab loops`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

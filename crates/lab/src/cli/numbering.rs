@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use trodden_console::arguments::choices::one_of;
 use trodden_flow::NumberingScheme;
 
-/// `trodden-lab graph number`
 #[derive(Debug, Args)]
 pub struct NumberJob {
     /// Graph file (JSON or DOT); `-` reads standard input.
@@ -72,7 +71,6 @@ pub enum ModelScheme {
     Executed,
 }
 
-/// `trodden-lab graph model`
 #[derive(Debug, Args)]
 pub struct ModelJob {
     /// Graph file (JSON or DOT); `-` reads standard input.

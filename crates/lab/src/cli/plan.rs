@@ -7,7 +7,6 @@ use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, ProfitableCho
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
-/// `trodden-lab plan`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand};
 
-/// `trodden-lab sequence`
 #[derive(Debug, Subcommand)]
 pub enum Sequence {
     /// Count supergraph paths, which cross sibling calls and leave callees' loops, as counting in inlined code would.
@@ -32,7 +31,6 @@ pub struct CountedPaths {
     pub json: bool,
 }
 
-/// `trodden-lab sequence check`
 #[derive(Debug, Args)]
 pub struct Check {
     /// Profile or run of a program built with `trodden instrument --segments`.

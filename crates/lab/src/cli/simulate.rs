@@ -3,7 +3,6 @@
 use clap::Args;
 use trodden_console::arguments::simulate::{SimulateModel, SimulateOptions};
 
-/// `trodden-lab simulate`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -3,7 +3,6 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// `trodden-lab sweep`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 An experiment file:

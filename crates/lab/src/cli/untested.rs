@@ -4,7 +4,6 @@ use clap::Args;
 use std::path::PathBuf;
 use trodden_command::laboratory::UntestedFormat;
 
-/// `trodden-lab schemes`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -31,7 +30,6 @@ pub struct Schemes {
     pub format: UntestedFormat,
 }
 
-/// `trodden-lab hot-paths`
 #[derive(Debug, Args)]
 pub struct HotPaths {
     /// Profiles from the field: files, runs, suites, raw files or folders of them [default: what programs built with --residual

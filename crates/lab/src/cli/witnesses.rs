@@ -6,7 +6,6 @@ use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_console::arguments::partition::copies;
 use trodden_witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
-/// `trodden-lab graph witnesses`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +47,6 @@ pub struct Witnesses {
     pub lookahead: Lookahead,
 }
 
-/// `trodden-lab graph reconstruct`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

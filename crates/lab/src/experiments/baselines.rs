@@ -19,7 +19,6 @@ use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering};
 use trodden_profile::Profile;
 
-/// `trodden-lab experiment baselines`
 #[derive(Debug, Args)]
 pub struct BaselinesOptions {
     /// Profile of a program that counts all paths.
@@ -27,11 +26,8 @@ pub struct BaselinesOptions {
 }
 
 /// Prints how many operations each scheme would have executed in the profile's run.
-///
-/// # Errors
-/// The profile cannot be read, or one of its maps is damaged.
 pub fn run(options: &BaselinesOptions) -> Result<()> {
-    let costs = cost::of_profile(&Profile::read(&options.profile)?)?;
+    let costs = cost::compute_costs(&Profile::read(&options.profile)?)?;
     let all = |cost: &cost::Cost| (cost.register + cost.counts) as f64;
     println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
     for (name, cost) in cost::SCHEMES.iter().zip(&costs) {

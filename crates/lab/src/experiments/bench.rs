@@ -36,7 +36,6 @@ const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
 /// Variants measured by default.
 const VARIANTS: &[&str] = &["trodden", "clang-edges"];
 
-/// `trodden-lab experiment bench`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -284,7 +283,6 @@ fn check(suite: &BenchResult) -> Result<()> {
     Ok(())
 }
 
-/// Describes this machine.
 pub fn machine() -> BenchMachine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()));

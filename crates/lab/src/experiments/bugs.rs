@@ -26,7 +26,6 @@ const COVERAGE: &str = "coverage";
 /// A bug counts as found if its path has at most this rank.
 const MAX_RANK: usize = 3;
 
-/// `trodden-lab experiment bugs`
 #[derive(Debug, Args)]
 pub struct BugsOptions {
     /// Programs to use [default: gzip, lua and mawk].

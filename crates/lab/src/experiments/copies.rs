@@ -34,7 +34,6 @@ const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
 /// Programs that write files, and need a folder per copy.
 const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
 
-/// `trodden-lab experiment copies`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -82,9 +81,6 @@ enum Engine {
 }
 
 /// Runs copies, and prints and writes their costs.
-///
-/// # Errors
-/// A tool is missing, or a run failed or counted differently.
 pub fn run(options: &CopiesOptions) -> Result<()> {
     ensure!(options.engine == Engine::Slurm || !options.lose_node, "--lose-node needs --engine slurm");
     packages::ensure(PackagePurpose::Corpus)?;

@@ -24,7 +24,6 @@ const INK: RGBColor = RGBColor(40, 40, 40);
 const FAINT: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
 
-/// `trodden-lab experiment delta`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -69,9 +68,6 @@ impl Row {
 }
 
 /// Measures the programs, and prints a table.
-///
-/// # Errors
-/// A tool is missing or failed.
 pub fn run(options: &DeltaOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
@@ -156,20 +152,20 @@ fn draw(all: &[(&str, Vec<Row>)]) -> Result<String> {
         let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw the chart: {error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
         let (left, right) = area.split_horizontally(500);
-        spans(&left, &rows).map_err(|e| failed(&e))?;
-        ratios(&right, &rows).map_err(|e| failed(&e))?;
+        draw_spans(&left, &rows).map_err(|e| failed(&e))?;
+        draw_ratios(&right, &rows).map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))?;
     }
     Ok(out)
 }
 
 /// Formats a label of a logarithmic axis, short enough for its margin.
-fn power(value: &f64) -> String {
+fn power_label(value: &f64) -> String {
     if *value < 1e4 { format!("{value}") } else { format!("{value:e}") }
 }
 
 /// Draws figure 3.17: span against number of paths.
-fn spans(area: &Area, rows: &[&Row]) -> DrawResult {
+fn draw_spans(area: &Area, rows: &[&Row]) -> DrawResult {
     let max = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
     let paths = rows.iter().map(|r| r.paths).max().unwrap_or(1).max(10) as f64 * 1.5;
     let mut canvas = ChartBuilder::on(area)
@@ -185,8 +181,8 @@ fn spans(area: &Area, rows: &[&Row]) -> DrawResult {
         .axis_style(INK)
         .x_desc("paths")
         .y_desc("span")
-        .x_label_formatter(&power)
-        .y_label_formatter(&power)
+        .x_label_formatter(&power_label)
+        .y_label_formatter(&power_label)
         .draw()?;
     canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(max), paths.min(max))], INK.stroke_width(1))])?;
     let dots = |span: fn(&Row) -> Option<u64>, size: i32, colour: RGBColor| {
@@ -206,7 +202,7 @@ fn spans(area: &Area, rows: &[&Row]) -> DrawResult {
 }
 
 /// Draws figure 3.18: Ball-Larus delta over preferential delta, functions sorted by ratio.
-fn ratios(area: &Area, rows: &[&Row]) -> DrawResult {
+fn draw_ratios(area: &Area, rows: &[&Row]) -> DrawResult {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     ratios.sort_by(f64::total_cmp);
     let max = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;
@@ -225,7 +221,7 @@ fn ratios(area: &Area, rows: &[&Row]) -> DrawResult {
         .x_desc("functions by ratio")
         .y_desc("ratio")
         .x_label_formatter(&|at| format!("{at:.0}"))
-        .y_label_formatter(&power)
+        .y_label_formatter(&power_label)
         .draw()?;
     canvas.draw_series(ratios.iter().enumerate().map(|(at, ratio)| Circle::new((at as f64, *ratio), 2, SEARCHED.filled())))?;
     Ok(())

@@ -40,9 +40,6 @@ pub enum Experiment {
 }
 
 /// Runs an experiment.
-///
-/// # Errors
-/// A tool cannot be installed, a program cannot be fetched or built, or a run failed.
 pub fn run(experiment: &Experiment) -> Result<()> {
     // Baselines are computed from a profile alone; all others build programs.
     if !matches!(experiment, Experiment::Baselines(_)) {

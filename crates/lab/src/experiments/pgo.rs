@@ -33,7 +33,6 @@ const WORK: &str = "pgo-work";
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
 const BUILD_COUNT: usize = 5;
 
-/// `trodden-lab experiment pgo`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -27,7 +27,6 @@ const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// `trodden-lab experiment residual`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,7 +95,6 @@ struct Suite {
     untested: Untested,
 }
 
-/// Results of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Row {
     /// Commit of trodden that measured it.
@@ -302,7 +300,6 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Returns the summary of a report of untested paths.
 fn summary(residual: &mut Command) -> Result<serde_json::Value> {
     let text = steps::output(residual.args(["--json", "--top", "0"]))?;
     let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden untested --json` printed invalid JSON")?;

@@ -14,7 +14,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_corpus::steps;
 
-/// `trodden-lab experiment traces`
 #[derive(Debug, Args)]
 pub struct TracesOptions {
     /// `trodden` program to use instead of building one.
@@ -59,9 +58,6 @@ struct Bench<'a> {
 }
 
 /// Measures the programs, and prints Markdown tables.
-///
-/// # Errors
-/// A program cannot be run or traced.
 pub fn run(options: &TracesOptions) -> Result<()> {
     let trodden = match &options.trodden {
         Some(file) => fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?,
@@ -94,7 +90,7 @@ fn text(bytes: usize) -> String {
 impl Bench<'_> {
     fn run(&self, options: &TracesOptions) -> Result<()> {
         println!("\n## `{}`\n", self.program.join(" "));
-        let plain = self.plain()?;
+        let plain = self.measure_plain()?;
         let blocks = self.record_whole_trace("trampolines", &["--runs", "1"])?;
         println!("{} blocks; the program alone: {:.2} ms.\n", blocks.0, plain * 1e3);
         println!("| runs | strategy | static: predicted | counted | time, ms | from a trace: predicted | counted | time, ms | bound |");
@@ -115,8 +111,8 @@ impl Bench<'_> {
         line("`ptrace`, the slowest of four runs", four.2);
         let stepped = self.record_whole_trace("single-step", &[])?;
         line("`single-step`", stepped.1);
-        self.gdb(options.gdb_steps, stepped.0, &line)?;
-        self.uftrace(&line)
+        self.measure_gdb(options.gdb_steps, stepped.0, &line)?;
+        self.measure_uftrace(&line)
     }
 
     fn command(&self) -> Command {
@@ -126,10 +122,10 @@ impl Bench<'_> {
     }
 
     /// Measures the median time of the program alone, in seconds.
-    fn plain(&self) -> Result<f64> {
+    fn measure_plain(&self) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..PLAIN_RUNS {
-            times.push(timed(&mut self.command())?.as_secs_f64());
+            times.push(run_timed(&mut self.command())?.as_secs_f64());
         }
         times.sort_by(f64::total_cmp);
         Ok(times[PLAIN_RUNS / 2])
@@ -197,7 +193,7 @@ impl Bench<'_> {
     }
 
     /// Steps through the program with a gdb script that stops after some steps, and extrapolates the time.
-    fn gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
+    fn measure_gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
         if !steps::on_path("gdb") {
             println!("| gdb | not installed | |");
             return Ok(());
@@ -209,27 +205,27 @@ impl Bench<'_> {
             fs::write(self.folder.join("steps.gdb"), script)?;
             let mut command = Command::new("gdb");
             command.args(["-nx", "-batch", "-x", "steps.gdb", "--args"]).args(&self.program).current_dir(self.folder);
-            seconds.push(timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?.as_secs_f64());
+            seconds.push(run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?.as_secs_f64());
         }
         let each = (seconds[1] - seconds[0]) / (steps - 1) as f64;
         line(&format!("gdb, scripted `stepi` ({:.0} us per step; extrapolated to {all} instructions)", each * 1e6), each * all as f64);
         Ok(())
     }
 
-    fn uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
+    fn measure_uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
         if !steps::on_path("uftrace") {
             println!("| uftrace | not installed | |");
             return Ok(());
         }
         let mut command = Command::new("uftrace");
         command.args(["record", "--force", "--no-pager", "-d", "uftrace.data"]).args(&self.program).current_dir(self.folder);
-        let time = timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+        let time = run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
         line("uftrace, which records only library calls in such a program", time.as_secs_f64());
         Ok(fs::remove_dir_all(self.folder.join("uftrace.data"))?)
     }
 }
 
-fn timed(command: &mut Command) -> Result<Duration> {
+fn run_timed(command: &mut Command) -> Result<Duration> {
     let start = Instant::now();
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?} failed: {status}");

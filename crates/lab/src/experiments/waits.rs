@@ -20,7 +20,6 @@ const LOOP: u32 = 2_000_000;
 /// Number of ranks of the OTF2 archive.
 const RANKS: u64 = 4;
 
-/// `trodden-lab experiment waits`
 #[derive(Debug, Args)]
 pub struct WaitsOptions {
     /// Iterations of the ring and of each rank of the archive; each has eight events.
@@ -38,9 +37,6 @@ struct Bench<'a> {
 }
 
 /// Measures everything, and prints a table.
-///
-/// # Errors
-/// A tool is missing or failed.
 pub fn run(options: &WaitsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");

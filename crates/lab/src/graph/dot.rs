@@ -8,7 +8,6 @@ use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 
-/// Parses a directed graph.
 pub fn parse(text: &str) -> Result<GraphInput> {
     let mut reader = Reader { tokens: tokens(text)?, at: 0 };
     reader.header()?;

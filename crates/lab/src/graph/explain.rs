@@ -1,6 +1,6 @@
 //! The intermediate results of numbering schemes (`--explain`), and whether one register can separate the interesting paths.
 
-use super::{Acyclic, Named, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, nodes_json, number_json, signed_json};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use trodden_flow::{DagEdgeId, NumberingScheme};
@@ -12,7 +12,7 @@ use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_s
 ///
 /// # Errors
 /// The scheme is another one, or a number is too large.
-pub fn steps_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
+pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
         NumberingScheme::Ppp => preferential_json(named, acyclic, set),
@@ -20,12 +20,12 @@ pub fn steps_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet, scheme
     }
 }
 
-fn ends(named: &Named, acyclic: &Acyclic, edge: DagEdgeId) -> [String; 2] {
+fn ends(named: &NamedGraph, acyclic: &AcyclicGraph, edge: DagEdgeId) -> [String; 2] {
     let edge = acyclic.dag.edge(edge);
     [edge.from, edge.to].map(|n| named.names[n.index()].clone())
 }
 
-fn selective_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Result<Value> {
+fn selective_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let steps = selective_steps(dag, set)?;
     let node = |node: &trodden_flow::Node| {
@@ -53,7 +53,7 @@ fn selective_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Res
     }))
 }
 
-fn preferential_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Result<Value> {
+fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let (steps, critical) = preferential_steps(dag, &set.paths(dag)?)?;
     let step = |step: &PreferentialStep| {
@@ -74,10 +74,7 @@ fn preferential_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> 
 
 /// Says whether edge values exist under which all interesting paths have lower numbers than all others, with a proof. Null if there are
 /// too many paths to decide that.
-///
-/// # Errors
-/// There are too many interesting paths to list.
-pub fn separable_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Result<Value> {
+pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let paths = |paths: &WeightedPaths| {
         let one = |(path, weight): &(Vec<DagEdgeId>, i64)| json!({"path": nodes_json(named, dag, path), "times": weight});

@@ -11,15 +11,11 @@ use std::io::Write as _;
 use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph, Returns};
 use trodden_binary::{AddressMap, Binary, demangled, recover};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 /// Maximum number of similar names in a message.
 const MAX_SIMILAR_NAMES: usize = 5;
 
 /// Prints the graphs of a binary's functions.
-///
-/// # Errors
-/// The binary or its side build cannot be read, or has no such function.
 pub fn extract(job: &Extract) -> Result<()> {
     let binary = Binary::read(&job.binary)?;
     let map = match &job.side_build {

@@ -4,7 +4,7 @@
 //! number of an edge; with several functions, it is a pair of a function and that.
 
 use super::input::{GraphInput, NodeName};
-use super::{Named, dot, resolve};
+use super::{NamedGraph, dot, resolve};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -15,7 +15,6 @@ use trodden_witness::{
     WitnessProgram, WitnessSite,
 };
 
-/// The contents of a file.
 pub struct WitnessFile {
     pub program: WitnessProgram,
     /// Costs of the program's witnesses.
@@ -92,7 +91,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     single_graph(graph(file)?, spellings, kind, profiles, traces)
 }
 
-fn graph(mut file: Map<String, Value>) -> Result<Named> {
+fn graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
         .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
@@ -107,7 +106,7 @@ fn spellings(file: &Map<String, Value>) -> Vec<Value> {
 }
 
 /// Returns the names of all nodes in the spelling of their first occurrence.
-fn node_values(named: &Named, spellings: &[Value]) -> Vec<Value> {
+fn node_values(named: &NamedGraph, spellings: &[Value]) -> Vec<Value> {
     let mut written: HashMap<String, &Value> = HashMap::new();
     for spelling in spellings {
         let name = spelling.as_str().map_or_else(|| spelling.to_string(), str::to_owned);
@@ -117,7 +116,7 @@ fn node_values(named: &Named, spellings: &[Value]) -> Vec<Value> {
 }
 
 fn single_graph(
-    named: Named,
+    named: NamedGraph,
     spellings: Vec<Value>,
     kind: WitnessKind,
     profiles: Option<Value>,
@@ -210,7 +209,7 @@ impl FileNames {
         FileNames { is_single, kind, functions: Vec::new(), nodes: Vec::new(), function_numbers: HashMap::new(), node_numbers: Vec::new() }
     }
 
-    fn add(&mut self, name: &str, named: &Named, spellings: &[Value]) {
+    fn add(&mut self, name: &str, named: &NamedGraph, spellings: &[Value]) {
         self.function_numbers.insert(name.to_owned(), WitnessFunctionId(self.functions.len() as u32));
         self.functions.push(name.to_owned());
         self.nodes.push(node_values(named, spellings));

@@ -1,13 +1,13 @@
 //! The interesting paths, taken from options or from the graph file, and given as paths, as edges, or as nodes on them.
 
-use super::{Acyclic, Named};
+use super::{AcyclicGraph, NamedGraph};
 use crate::cli::Interesting;
 use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, Edge, Node};
 use trodden_selective::InterestingSet;
 
 /// Returns the set of interesting paths, and whether the user gave one; otherwise all paths are interesting. Options override the file.
-pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result<(InterestingSet, bool)> {
+pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Interesting) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
         return Ok((InterestingSet::from_ids(dag, &acyclic.all, ids)?, true));
@@ -19,7 +19,7 @@ pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) 
         return Ok((paths_over(acyclic, &edges.iter().map(|e| Edge(*e)).collect::<Vec<_>>())?, true));
     }
     if let Some(names) = &options.through {
-        return Ok((through(named, acyclic, names)?, true));
+        return Ok((paths_through(named, acyclic, names)?, true));
     }
     match (named.interesting.is_empty(), &named.interesting_edges, named.through.is_empty()) {
         (true, None, true) => Ok((InterestingSet::all(dag), false)),
@@ -29,13 +29,13 @@ pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) 
             Ok((InterestingSet::from_paths(dag, &acyclic.all, &paths.collect::<Result<Vec<_>>>()?)?, true))
         }
         (true, Some(edges), true) => Ok((paths_over(acyclic, edges)?, true)),
-        (true, None, false) => Ok((through(named, acyclic, &named.through)?, true)),
+        (true, None, false) => Ok((paths_through(named, acyclic, &named.through)?, true)),
         _ => bail!("the graph file has more than one of `interesting`, `interesting_edges` and `through`; keep only one"),
     }
 }
 
 /// Returns the listed paths in the order of `ids` or, if that is empty, of the graph file.
-pub fn listed_paths(named: &Named, acyclic: &Acyclic, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
+pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
     let by_id = |id: &u64| {
         let paths = acyclic.all.paths();
         acyclic
@@ -56,7 +56,7 @@ pub fn listed_paths(named: &Named, acyclic: &Acyclic, ids: &[u64]) -> Result<Vec
 
 /// Returns the edges given as interesting or on paths given by edges. Empty if paths are given by number, which depends on cutting, or by
 /// the nodes that they pass.
-pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
+pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
             let mut edges: Vec<Edge> = named.interesting.iter().flatten().copied().collect();
@@ -70,13 +70,13 @@ pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
 
 /// Returns the paths over the given edges and over the dummy edges that replace cut ones. Dummy edges that end a path without replacing
 /// an edge are also allowed.
-fn paths_over(acyclic: &Acyclic, edges: &[Edge]) -> Result<InterestingSet> {
+fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
     let marked: Vec<bool> = acyclic.dag.edge_ids().map(marked).collect();
     Ok(InterestingSet::from_edges(&acyclic.dag, &marked)?)
 }
 
-fn through(named: &Named, acyclic: &Acyclic, names: &[String]) -> Result<InterestingSet> {
+fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -> Result<InterestingSet> {
     let node = |name: &String| {
         let at = named.names.iter().position(|n| n == name).with_context(|| format!("there is no node `{name}`"))?;
         Ok(Node(at as u32))
@@ -86,7 +86,7 @@ fn through(named: &Named, acyclic: &Acyclic, names: &[String]) -> Result<Interes
 }
 
 /// Translates a path of the graph to the DAG. It may begin with a cut edge, after which a path begins, and end with one.
-fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
+fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
     let (graph, dag) = (&named.graph, &acyclic.dag);
     let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("the path has no edges") };
     let mut path = Vec::new();

@@ -37,29 +37,25 @@ use trodden_witness::WitnessKind;
 const MAX_EXACT_IN_JSON: u64 = 1 << 53;
 
 /// A graph from a file, with the names of its nodes.
-pub struct Named {
+pub struct NamedGraph {
     pub graph: Graph,
-    /// Names of the nodes.
     pub names: Vec<String>,
-    /// Weights of the edges, if given.
     pub weights: Option<Vec<f64>>,
     /// Interesting paths, as edges.
     pub interesting: Vec<Vec<Edge>>,
-    /// Interesting edges.
     pub interesting_edges: Option<Vec<Edge>>,
     /// Nodes that interesting paths pass through.
     pub through: Vec<String>,
 }
 
 /// The acyclic version of a graph.
-pub struct Acyclic {
+pub struct AcyclicGraph {
     pub dag: Dag,
     /// Its Ball-Larus numbering, of all paths.
     pub all: Numbering,
     pub weights: Vec<f64>,
 }
 
-/// Runs a subcommand of `trodden-lab graph`.
 pub fn run(job: &GraphJob) -> Result<ExitCode> {
     match job {
         GraphJob::Number(job) => {
@@ -95,7 +91,7 @@ fn print(answer: &Value) -> Result<()> {
 }
 
 /// Replaces node numbers in an error by the names in the user's graph.
-fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
+fn with_names(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
     let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
@@ -118,11 +114,10 @@ fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
 }
 
 /// Reads a graph in JSON or DOT; `-` is standard input.
-fn read(file: &Path) -> Result<Named> {
+fn read(file: &Path) -> Result<NamedGraph> {
     parse(&text(file)?).with_context(|| format!("graph file {}", file.display()))
 }
 
-/// Reads a graph or functions, with profiles and traces.
 fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
     let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     functions::parse(&text(file)?, kind).with_context(|| format!("graph file {}", file.display()))
@@ -136,7 +131,7 @@ fn text(file: &Path) -> Result<String> {
 }
 
 /// Parses JSON if the text starts like JSON, and DOT otherwise.
-fn parse(text: &str) -> Result<Named> {
+fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
         bail!("the input is empty; give a graph in JSON or DOT");
     }
@@ -152,7 +147,7 @@ fn parse(text: &str) -> Result<Named> {
 const KEYS_OF_SHOW: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
 /// Numbers the nodes in the order of their first occurrence: entry, exit, then along the edges.
-fn resolve(input: GraphInput) -> Result<Named> {
+fn resolve(input: GraphInput) -> Result<NamedGraph> {
     if let Some(key) = input.others.keys().find(|key| !KEYS_OF_SHOW.contains(&key.as_str())) {
         bail!("unknown key `{key}`; allowed are entry, exit, edges, weights, interesting, interesting_edges and through");
     }
@@ -194,7 +189,7 @@ fn resolve(input: GraphInput) -> Result<Named> {
         bail!("there is no interesting edge {}; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     let through = input.through.into_iter().flatten().map(|n| n.0).collect();
-    Ok(Named { graph, names, weights: input.weights, interesting, interesting_edges, through })
+    Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 
 /// Returns the edges of a path given by its nodes or by its edges.
@@ -227,7 +222,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
 }
 
 /// Returns the frequencies of nodes and edges, from the weights or estimated.
-fn frequencies_of(named: &Named) -> Frequencies {
+fn frequencies_of(named: &NamedGraph) -> Frequencies {
     let graph = &named.graph;
     match &named.weights {
         Some(weights) => Frequencies::measured(graph, weights.clone()),
@@ -244,12 +239,12 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
 }
 
 /// Cuts cycles and, if there are 2^63 paths or more, other edges, those of interest last.
-pub fn acyclic(named: &Named, of_interest: &[Edge]) -> Acyclic {
+pub fn acyclic(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let limited = cut_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
     let weights = limited.dag.edge_ids().map(|id| frequency_of(&limited.dag, &frequencies, id)).collect();
-    Acyclic { dag: limited.dag, all: limited.numbering, weights }
+    AcyclicGraph { dag: limited.dag, all: limited.numbering, weights }
 }
 
 fn number_json(number: u128) -> Value {
@@ -269,7 +264,7 @@ fn cut_json(dag: &Dag, answer: &mut Value) {
 }
 
 /// Returns the names of the nodes of a path.
-fn nodes_json(named: &Named, dag: &Dag, path: &[DagEdgeId]) -> Value {
+fn nodes_json(named: &NamedGraph, dag: &Dag, path: &[DagEdgeId]) -> Value {
     let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
     json!(nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>())
 }
@@ -288,13 +283,13 @@ mod tests {
     }
 
     /// Figure 3.4 (a) of the thesis, with six paths; sacdt, sact and sbct have the numbers 0, 1 and 5.
-    const MOTIVATING: &str = r#"{"entry":"s","exit":"t",
+    const MOTIVATING_EXAMPLE: &str = r#"{"entry":"s","exit":"t",
         "edges":[["s","a"],["a","c"],["c","d"],["d","t"],["c","t"],["a","b"],["b","c"],["s","b"]],
         "interesting":[["s","a","c","d","t"],["s","a","c","t"],["s","b","c","t"]]}"#;
 
     #[test]
     fn motivating_example_has_the_published_numbers() {
-        let answer = numbered(MOTIVATING);
+        let answer = numbered(MOTIVATING_EXAMPLE);
         assert_eq!(answer["paths"], 6);
         let marked: Vec<u64> =
             answer["ids"].as_array().unwrap().iter().filter(|r| r["interesting"] == true).map(|r| r["id"].as_u64().unwrap()).collect();
@@ -304,7 +299,10 @@ mod tests {
     #[test]
     fn dot_and_json_give_the_same_numbering() {
         let dot = "digraph { entry=s; exit=t; s -> a -> c -> d -> t; c -> t; a -> b -> c; s -> b; }";
-        assert_eq!(numbered(dot)["edges"], numbered(&MOTIVATING.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]);
+        assert_eq!(
+            numbered(dot)["edges"],
+            numbered(&MOTIVATING_EXAMPLE.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]
+        );
     }
 
     #[test]
@@ -385,7 +383,7 @@ mod tests {
 
     #[test]
     fn preferential_numbers_have_a_check_number() {
-        let answer = numbered_by(MOTIVATING, trodden_flow::NumberingScheme::Ppp);
+        let answer = numbered_by(MOTIVATING_EXAMPLE, trodden_flow::NumberingScheme::Ppp);
         assert_eq!((&answer["spread"], &answer["delta"], &answer["aliases"]), (&json!(3), &json!(1.0), &json!(0)));
         let rows = answer["ids"].as_array().unwrap();
         let of = |path: &str| {
@@ -397,7 +395,7 @@ mod tests {
 
     #[test]
     fn every_scheme_accepts_every_kind_of_set() {
-        let graph = &MOTIVATING[..MOTIVATING.find(",\n        \"interesting\"").unwrap()];
+        let graph = &MOTIVATING_EXAMPLE[..MOTIVATING_EXAMPLE.find(",\n        \"interesting\"").unwrap()];
         for set in ["", r#","interesting_edges":[0,1,4,6,7]"#, r#","through":["b"]"#, r#","interesting":[["s","b","c","t"]]"#] {
             for scheme in trodden_flow::NumberingScheme::ALL {
                 let answer = numbered_by(&format!("{graph}{set}}}"), scheme);
@@ -426,7 +424,7 @@ mod tests {
         use crate::cli::ModelScheme;
         let ids = |scheme| {
             let job = crate::cli::ModelJob { scheme, ..Default::default() };
-            let answer = model::model(&parse(MOTIVATING).unwrap(), &job).unwrap();
+            let answer = model::model(&parse(MOTIVATING_EXAMPLE).unwrap(), &job).unwrap();
             answer["ids"].as_array().unwrap().iter().map(|r| r["id"].as_u64().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(ids(ModelScheme::BallLarus), [0, 1, 2, 3, 4, 5]);
@@ -440,7 +438,7 @@ mod tests {
         let answer = |order, executions: &[u64]| {
             let scheme = ModelScheme::Executed;
             let job = ModelJob { scheme, order, executions: executions.to_vec(), explain: true, ..ModelJob::default() };
-            model::model(&parse(MOTIVATING).unwrap(), &job)
+            model::model(&parse(MOTIVATING_EXAMPLE).unwrap(), &job)
         };
         let rows = |order, executions: &[u64]| answer(order, executions).unwrap()["ids"].as_array().unwrap().clone();
         let probabilities = |order, executions: &[u64]| {

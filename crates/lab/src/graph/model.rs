@@ -1,7 +1,7 @@
 //! `trodden-lab graph model`: a path numbering as a probability model, and the numbers that an arithmetic coder assigns to paths under it.
 
 use super::interesting::{edges_of_interest, interesting_set, listed_paths};
-use super::{Acyclic, Named, acyclic, nodes_json, number_json};
+use super::{AcyclicGraph, NamedGraph, acyclic, nodes_json, number_json};
 use crate::cli::{Interesting, ModelJob, ModelScheme};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use trodden_selective::preferential;
 ///
 /// # Errors
 /// The model cannot be built from the graph, or options contradict each other.
-pub fn model(named: &Named, job: &ModelJob) -> Result<Value> {
+pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = acyclic(named, &edges_of_interest(named, &options));
     ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions needs --scheme executed");
@@ -59,7 +59,7 @@ struct Model {
     interesting: u128,
 }
 
-fn build_model(named: &Named, acyclic: &Acyclic, job: &ModelJob, options: &Interesting) -> Result<Model> {
+fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, options: &Interesting) -> Result<Model> {
     let dag = &acyclic.dag;
     let all = |name, coding| Model { name, coding, paths: first_paths(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
     Ok(match job.scheme {
@@ -89,7 +89,7 @@ fn build_model(named: &Named, acyclic: &Acyclic, job: &ModelJob, options: &Inter
 }
 
 /// Lists the encoding steps of a path: the range of each edge in its context, and the remaining interval of numbers.
-fn steps(named: &Named, acyclic: &Acyclic, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
+fn steps(named: &NamedGraph, acyclic: &AcyclicGraph, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
     let step = |step: CodingStep| {
         let edge = acyclic.dag.edge(step.edge);
         json!({
@@ -103,7 +103,7 @@ fn steps(named: &Named, acyclic: &Acyclic, coding: &CodingModel, path: &[DagEdge
 }
 
 /// Returns the first paths in the order of their Ball-Larus numbers.
-fn first_paths(acyclic: &Acyclic, list: u64) -> Vec<Vec<DagEdgeId>> {
+fn first_paths(acyclic: &AcyclicGraph, list: u64) -> Vec<Vec<DagEdgeId>> {
     (0..list.min(acyclic.all.paths())).filter_map(|id| acyclic.all.path(&acyclic.dag, id)).collect()
 }
 
@@ -122,7 +122,7 @@ enum History {
     Whole,
 }
 
-fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
+fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |context: trodden_coding::Context| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {

@@ -1,7 +1,7 @@
 //! `trodden-lab graph number`: a scheme's values, probes and path numbers for a graph, verified before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{Acyclic, Named, acyclic, cut_json, explain, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, acyclic, cut_json, explain, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -16,8 +16,7 @@ use trodden_selective::{InterestingSet, Labelling};
 /// Default time limit of a search, in seconds.
 const DEFAULT_TIME_LIMIT: u64 = 60;
 
-/// Numbers the paths of a graph by a scheme.
-pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
+pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let is_optimal = job.scheme == NumberingScheme::PppOptimal;
     let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
     ensure!(has_restarts || job.restarts.is_none(), "--restarts needs --scheme ppp or ppp-optimal");
@@ -58,7 +57,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn new(acyclic: &Acyclic, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
+    fn new(acyclic: &AcyclicGraph, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
         if !given {
             return Ok(Marks { ids: Vec::new(), all: true });
         }
@@ -69,7 +68,14 @@ impl Marks {
     }
 }
 
-fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Labelling, verdict: &Verdict, marks: &Marks) -> Result<Value> {
+fn summary(
+    acyclic: &AcyclicGraph,
+    set: &InterestingSet,
+    given: bool,
+    labelling: &Labelling,
+    verdict: &Verdict,
+    marks: &Marks,
+) -> Result<Value> {
     let dag = &acyclic.dag;
     // Ball-Larus numbers all paths, but its compactness is that of the interesting ones.
     let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
@@ -109,7 +115,7 @@ fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Lab
     Ok(answer)
 }
 
-fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Value> {
+fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |id: DagEdgeId| {
         let edge = dag.edge(id);
@@ -145,7 +151,7 @@ fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Va
 }
 
 /// Lists the first paths in the order of their Ball-Larus numbers, followed by the remaining interesting ones.
-fn ids_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
+fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
     let (dag, all) = (&acyclic.dag, &acyclic.all);
     let listed = 0..list.min(all.paths());
     let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();

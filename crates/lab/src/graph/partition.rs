@@ -3,7 +3,7 @@
 //! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting one.
 //! (Copies of programs use cheaper labels where they need not count uninteresting paths.)
 
-use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
+use super::{NamedGraph, cut_json, frequencies_of, frequency_of, signed_json};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -15,14 +15,12 @@ use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Origin};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, tasks};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 /// Scale from the frequencies of graphs to integers.
 const SCALE: f64 = 1024.0;
 /// Maximum scaled frequency, so that sums of many fit into 64 bits.
 const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
 
-/// The options of the command.
 pub struct PartitionRequest {
     pub copies: usize,
     /// Strategy that divides the paths.
@@ -39,7 +37,7 @@ pub struct PartitionRequest {
 ///
 /// # Errors
 /// The graph is too large for `--strategy p3`, or `explain` is set for another strategy.
-pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
+pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(
         request.strategy != PartitionStrategy::P3
@@ -78,7 +76,7 @@ pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
 }
 
 /// Lists the tasks of strategy p3, with the probes of each before labels are moved, and which of them it shares with others.
-fn tasks_json(named: &Named, dag: &Dag, request: &PartitionRequest) -> Value {
+fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Value {
     let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
     let part = |set: &Vec<bool>| match set.iter().all(|e| *e) {
@@ -102,7 +100,7 @@ fn tasks_json(named: &Named, dag: &Dag, request: &PartitionRequest) -> Value {
     json!(parts.iter().enumerate().map(one).collect::<Vec<_>>())
 }
 
-fn procedure(named: &Named) -> Procedure {
+fn procedure(named: &NamedGraph) -> Procedure {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
@@ -113,12 +111,12 @@ fn procedure(named: &Named) -> Procedure {
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
-fn interesting(named: &Named, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
+fn interesting(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
     let interesting = dag.edges().iter().zip(&part.interesting).filter(|(_, interesting)| **interesting);
     interesting.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
 }
 
-fn edges(named: &Named, dag: &Dag, part: &Part) -> Vec<Value> {
+fn edges(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
     let one = |id: DagEdgeId| {
         let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
         let mut row = json!({

@@ -10,7 +10,6 @@ use trodden_witness::{
     check_pairwise,
 };
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Returns the execution as JSON, and whether the distribution is realizable.

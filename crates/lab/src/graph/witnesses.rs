@@ -15,7 +15,6 @@ use trodden_witness::{
     Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
 };
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 /// Maximum number of pairs of runs tried, in all, to find executions that have the same traces.
 const MAX_SEARCHED_PAIRS: usize = 300_000;

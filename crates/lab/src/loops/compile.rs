@@ -35,9 +35,6 @@ pub struct Assembly {
 pub type Labels = HashMap<String, Vec<String>>;
 
 /// Compiles both versions. Counting is configured as in the program, except for the given parameters.
-///
-/// # Errors
-/// The bitcode was not kept, or a tool is missing or failed.
 pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
     let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;

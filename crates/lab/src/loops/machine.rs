@@ -66,7 +66,7 @@ fn parse_blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlo
             blocks.last_mut().expect("starts with one block").instructions.push(code.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
-    // Nothing precedes the first block.
+    // Drop the placeholder for code before the first label if it is empty.
     if blocks[0].instructions.is_empty() && blocks.len() > 1 {
         blocks.remove(0);
     }

@@ -15,7 +15,7 @@ use crate::cli::Loops;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::Loop;
-use pair::PairSide;
+use pair::LoopCode;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
@@ -28,7 +28,6 @@ use trodden_report::{Function, View};
 use trodden_stored::named;
 use trodden_unit::{Frame, Identity, Image};
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 1;
 
 /// The JSON document.
@@ -156,11 +155,11 @@ fn frame(image: &Image, unit: Identity) -> Result<Frame> {
 }
 
 fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
-    let side = |text: &machine::MachineFunctions| -> Result<PairSide> {
+    let side = |text: &machine::MachineFunctions| -> Result<LoopCode> {
         let code = text.get(function.map.plain_name());
         let code =
             code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
-        Ok(PairSide::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
+        Ok(LoopCode::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: Place| HotBlock {

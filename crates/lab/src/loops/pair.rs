@@ -51,40 +51,40 @@ impl Graph {
 
 /// The code of a loop in one version.
 #[derive(Debug, Default)]
-pub struct PairSide {
-    parts: Vec<Part>,
+pub struct LoopCode {
+    parts: Vec<PlacedCode>,
 }
 
 /// A machine block with the place that it belongs to.
 #[derive(Debug)]
-struct Part {
+struct PlacedCode {
     place: Place,
     executions: u64,
     instructions: Vec<String>,
 }
 
-impl PairSide {
+impl LoopCode {
     /// Selects the machine blocks of a loop, in layout order.
-    pub fn new(code: &[MachineBlock], graph: &Graph, part: &LoopBlocks) -> PairSide {
+    pub fn new(code: &[MachineBlock], graph: &Graph, part: &LoopBlocks) -> LoopCode {
         let named: Vec<Option<u32>> = code.iter().map(|b| graph.blocks.get(b.name.as_ref()?).copied()).collect();
         let mut before = vec![Vec::new(); code.len()];
         for (at, block) in code.iter().enumerate() {
             block.next.iter().for_each(|next| before[*next].push(at));
         }
         let present: BTreeSet<u32> = named.iter().flatten().copied().collect();
-        let mut side = PairSide::default();
+        let mut side = LoopCode::default();
         for (at, block) in code.iter().enumerate() {
             let from = nearest(at, &named, |at| &before[at]);
             let place = match named[at] {
                 Some(own) => part.owns_block(own).then(|| (Place::Block(own), graph.arrivals(own, &from))),
                 None => {
                     let to = nearest(at, &named, |at| &code[at].next);
-                    let place = graph.between(&from, &to, part).or_else(|| graph.around_duplicated(&from, &to, part, &present));
-                    place.or_else(|| graph.landing(&from, &to, part))
+                    let place = graph.place_between(&from, &to, part).or_else(|| graph.place_around_duplicate(&from, &to, part, &present));
+                    place.or_else(|| graph.place_landing(&from, &to, part))
                 }
             };
             if let Some((place, executions)) = place {
-                side.parts.push(Part { place, executions, instructions: block.instructions.clone() });
+                side.parts.push(PlacedCode { place, executions, instructions: block.instructions.clone() });
             }
         }
         side
@@ -135,16 +135,16 @@ impl Graph {
 
     /// Places an unnamed block on the edges from its named predecessors to its named successors. The place is the loop's hottest one
     /// of these edges.
-    fn between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
+    fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
         let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.owns_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(_, count)| *count)?;
         Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Like `between`, for an unnamed block around a block that has no code of its own because it was duplicated into its predecessors.
-    /// Code reached from all predecessors belongs to the edges out of that block, other code to the edges into it.
-    fn around_duplicated(
+    /// Like `place_between`, for an unnamed block around a block that has no code of its own because it was duplicated into its
+    /// predecessors. Code reached from all predecessors belongs to the edges out of that block, other code to the edges into it.
+    fn place_around_duplicate(
         &self,
         from: &BTreeSet<u32>,
         to: &BTreeSet<u32>,
@@ -164,14 +164,14 @@ impl Graph {
     }
 
     /// Places a block in front of `to` that no direct branch reaches: indirect branches arrive there.
-    fn landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
+    fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
         let landed = to.iter().filter(|t| from.is_empty() && part.owns_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
         landed.map(|(to, count)| (Place::Landing(to), count))
     }
 }
 
 /// Returns the places of both versions, first those of the plain code in layout order.
-pub fn places(plain: &PairSide, counted: &PairSide) -> Vec<Place> {
+pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<Place> {
     let mut all: Vec<Place> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {
@@ -291,9 +291,9 @@ mod tests {
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
         let graph = Graph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
         let (part, present, to) = (LoopBlocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
-        assert_eq!(graph.around_duplicated(&BTreeSet::from([0]), &to, &part, &present), Some((Place::Edge(0, 2), 70)));
-        assert_eq!(graph.around_duplicated(&BTreeSet::from([0, 1]), &to, &part, &present), Some((Place::Edge(2, 0), 99)));
-        assert_eq!(graph.around_duplicated(&BTreeSet::from([0]), &to, &part, &BTreeSet::from([0, 1, 2])), None, "it has code");
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((Place::Edge(0, 2), 70)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((Place::Edge(2, 0), 99)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &BTreeSet::from([0, 1, 2])), None, "it has code");
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
             machine(Some("c"), 3, &[4]),
             machine(None, 1, &[2]),
         ];
-        let side = PairSide::new(&code, &graph, &LoopBlocks::new(1, &[1, 2]));
+        let side = LoopCode::new(&code, &graph, &LoopBlocks::new(1, &[1, 2]));
         let parts: Vec<(Place, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
         assert_eq!(parts, [(Place::Block(1), 11), (Place::Block(2), 10), (Place::Edge(2, 1), 10)]);
         assert_eq!(side.executed(), 11 * 2 + 10 * 3 + 10);

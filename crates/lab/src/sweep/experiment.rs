@@ -14,23 +14,23 @@ use trodden_trace::simulation::processor_of_file;
 pub struct Experiment {
     pub sources: Vec<PathBuf>,
     pub format: Option<String>,
-    #[serde(default = "full_factorial")]
+    #[serde(default = "default_design")]
     pub design: String,
     metric: Option<String>,
     #[serde(default)]
     metrics: Vec<String>,
     model: Option<String>,
-    #[serde(default = "eight")]
+    #[serde(default = "default_counter_bits")]
     counter_bits: u8,
     processor: Option<PathBuf>,
     pub factors: BTreeMap<String, Vec<toml::Value>>,
 }
 
-fn full_factorial() -> String {
+fn default_design() -> String {
     "full-factorial".into()
 }
 
-fn eight() -> u8 {
+fn default_counter_bits() -> u8 {
     8
 }
 
@@ -68,9 +68,6 @@ impl Experiment {
     }
 
     /// Returns the model of the processor.
-    ///
-    /// # Errors
-    /// The model is unknown.
     pub fn model(&self) -> Result<ProcessorModel> {
         match self.model.as_deref() {
             None | Some("fast") => Ok(ProcessorModel::Fast),
@@ -80,9 +77,6 @@ impl Experiment {
     }
 
     /// Builds the configuration of each combination of levels.
-    ///
-    /// # Errors
-    /// A factor or a level is unknown, or a configuration is invalid.
     pub fn configurations(&self, folder: &Path, combinations: &[Vec<usize>]) -> Result<Vec<Configuration>> {
         let base = base(self, folder)?;
         combinations.iter().map(|c| apply_levels(self, &base, c)).collect()

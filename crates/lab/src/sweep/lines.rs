@@ -25,7 +25,7 @@ enum Axis {
 }
 
 /// Plots the slowdown against the size of the branch queue, averaged over all other factors.
-pub fn against_queue(results: &Results, page: &mut String) {
+pub fn plot_slowdown_by_queue(results: &Results, page: &mut String) {
     let Some(factor) = results.factors.iter().position(|f| f == "branch-queue") else { return };
     let sizes: Vec<f64> = results.levels[factor].iter().filter_map(|l| l.parse().ok()).collect();
     if sizes.len() < 2 || sizes.len() != results.levels[factor].len() {
@@ -47,7 +47,7 @@ pub fn against_queue(results: &Results, page: &mut String) {
 }
 
 /// Plots skew and lengths of the sources' paths.
-pub fn characters(results: &Results, page: &mut String) {
+pub fn plot_path_statistics(results: &Results, page: &mut String) {
     let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<Line> {
         results.sources.iter().zip(&results.characters).map(|(name, character)| (name.clone(), points(character))).collect()
     };

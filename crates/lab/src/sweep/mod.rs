@@ -29,9 +29,6 @@ use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
 use trodden_trace::sources::{Batch, Level};
 
 /// Runs an experiment.
-///
-/// # Errors
-/// The experiment file is invalid, a source cannot be read, or results cannot be written.
 pub fn run(job: &Sweep) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
     let experiment: Experiment =

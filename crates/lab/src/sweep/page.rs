@@ -27,7 +27,6 @@ const PLOTS: [Plot; 4] = [
     ("Slowdown with frozen predictions, percent", |o| o.frozen_slowdown, true),
 ];
 
-/// Renders the page.
 pub fn page(results: &Results) -> String {
     let metrics: Vec<String> = results.metrics.iter().map(|m| escape_html(m)).collect();
     let mut page = format!(
@@ -46,8 +45,8 @@ pub fn page(results: &Results) -> String {
             plot(results, &format!("{title}{of}"), &value, &mut page);
         }
     }
-    lines::against_queue(results, &mut page);
-    lines::characters(results, &mut page);
+    lines::plot_slowdown_by_queue(results, &mut page);
+    lines::plot_path_statistics(results, &mut page);
     events(results, &mut page);
     table(results, &mut page);
     page.push_str("</html>\n");

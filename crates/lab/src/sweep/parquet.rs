@@ -10,9 +10,6 @@ use parquet::schema::types::Type;
 use std::sync::Arc;
 
 /// Encodes the results as a Parquet file.
-///
-/// # Errors
-/// A value does not match its column.
 pub fn bytes(results: &Results) -> Result<Vec<u8>> {
     let mut fields = vec![text_column("source")?];
     fields.extend(results.factors.iter().map(|f| text_column(f)).collect::<Result<Vec<_>>>()?);

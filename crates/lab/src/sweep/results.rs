@@ -7,17 +7,13 @@ use trodden_hardware::experiment::Effect;
 /// The result of a configuration on a source, for a metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct SweepOutcome {
-    /// Index of the source.
     pub source: usize,
-    /// Index of the configuration.
     pub configuration: usize,
-    /// Index of the metric.
     pub metric: usize,
     /// Overlap with the complete profile, in percent.
     pub overlap: Option<f64>,
     /// Mean overlap of all windows, in percent.
     pub dynamic_overlap: Option<f64>,
-    /// Number of windows.
     pub windows: u64,
     /// Cycles, if there is a processor model.
     pub cycles: Option<u64>,
@@ -27,18 +23,12 @@ pub struct SweepOutcome {
     pub frozen_slowdown: Option<f64>,
 }
 
-/// All results of an experiment.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// Version of the JSON schema.
     pub schema_version: u32,
-    /// Names of sources.
     pub sources: Vec<String>,
-    /// Names of factors.
     pub factors: Vec<String>,
-    /// Levels of each factor, as text.
     pub levels: Vec<Vec<String>>,
-    /// Names of the metrics.
     pub metrics: Vec<String>,
     /// Levels of each configuration, by index.
     pub combinations: Vec<Vec<usize>>,
@@ -113,7 +103,6 @@ fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// Sorts effects by rank.
 pub fn sort_by_rank(effects: &[Effect]) -> Vec<Effect> {
     let mut effects = effects.to_vec();
     effects.sort_by_key(|e| e.rank);

@@ -36,10 +36,7 @@ struct Executed<'a> {
 }
 
 /// Computes the cost of each scheme in the run of a profile that counts all paths, with that run's own edge frequencies.
-///
-/// # Errors
-/// A map is damaged.
-pub fn of_profile(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> {
+pub fn compute_costs(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;

@@ -1,7 +1,7 @@
 //! Checks counts against the oracles of `crates/oracle` on the short run: LLVM's own profile of the same bitcode, and a counter in
 //! every block.
 
-use super::result::{Exact, OracleVerdict};
+use super::result::{ExactnessCheck, OracleVerdict};
 use std::path::Path;
 use trodden_corpus::Variant;
 use trodden_corpus::oracle;
@@ -9,15 +9,15 @@ use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
 /// Checks a program's counts.
-pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> Exact {
+pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
     match oracle::verdict(corpus, program, variant, Input::Train, oracle) {
         Ok(text) => parse_verdicts(&text),
-        Err(error) => Exact::Failed(steps::without_root(&format!("{error:#}"))),
+        Err(error) => ExactnessCheck::Failed(steps::without_root(&format!("{error:#}"))),
     }
 }
 
 /// Parses the verdicts, and sums up those of one oracle over several processes.
-fn parse_verdicts(text: &str) -> Exact {
+fn parse_verdicts(text: &str) -> ExactnessCheck {
     let mut all: Vec<OracleVerdict> = Vec::new();
     for one in text.lines().filter(|l| !l.starts_with(' ')).filter_map(parse_verdict) {
         match all.iter_mut().find(|j| j.oracle == one.oracle) {
@@ -29,7 +29,7 @@ fn parse_verdicts(text: &str) -> Exact {
             None => all.push(one),
         }
     }
-    if all.is_empty() { Exact::Failed("the oracles printed no verdict".into()) } else { Exact::Checked(all) }
+    if all.is_empty() { ExactnessCheck::Failed("the oracles printed no verdict".into()) } else { ExactnessCheck::Checked(all) }
 }
 
 /// Parses a line such as `lua: block counters: 650 of 650 functions equal (302 executed), 0 differ`.
@@ -58,7 +58,7 @@ mod tests {
             a: block counters: 10 of 10 functions equal (5 executed), 0 differ\n";
         let oracle = |name: &str, functions, equal, different| OracleVerdict { oracle: name.into(), functions, equal, different };
         let expected = vec![oracle("block counters", 20, 19, 1), oracle("LLVM's edge profile", 10, 10, 0)];
-        assert_eq!(parse_verdicts(text), Exact::Checked(expected));
-        assert!(matches!(parse_verdicts("nonsense\n"), Exact::Failed(_)));
+        assert_eq!(parse_verdicts(text), ExactnessCheck::Checked(expected));
+        assert!(matches!(parse_verdicts("nonsense\n"), ExactnessCheck::Failed(_)));
     }
 }

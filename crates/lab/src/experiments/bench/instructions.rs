@@ -7,7 +7,6 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// A tool that counts instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Hardware counters, read with `perf stat`.
@@ -35,9 +34,6 @@ impl Counter {
     }
 
     /// Counts the instructions of a program's run.
-    ///
-    /// # Errors
-    /// The run failed, or the tool reported no count.
     pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
         let log = steps::own_file("trodden-lab-instructions", "log");
         let _ = std::fs::remove_file(&log);

@@ -23,9 +23,6 @@ impl FigureCache {
     }
 
     /// Returns the cached figure for these files, or computes it, and caches it if `is_final` returns true.
-    ///
-    /// # Errors
-    /// A file cannot be read, the cache cannot be written, or computing failed.
     pub fn get_or_compute<T: Serialize + DeserializeOwned>(
         &self,
         what: &str,

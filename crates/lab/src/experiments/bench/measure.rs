@@ -4,7 +4,7 @@ use super::exact;
 use super::instructions::Counter;
 use super::known::FigureCache;
 use super::overlap::{self, Margins};
-use super::result::{BenchOutcome, BenchRow, Exact, Figures};
+use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
 use crate::experiments::progress;
@@ -22,9 +22,7 @@ pub struct Bench<'a> {
     pub variants: Vec<PreparedVariant>,
     /// Input of the timed runs.
     pub input: Input,
-    /// Number of timed runs.
     pub rounds: usize,
-    /// Tool that counts instructions, if any.
     pub counter: Option<Counter>,
     /// Path of the oracle program, if counts are to be checked.
     pub oracle: Option<PathBuf>,
@@ -78,10 +76,7 @@ impl Runs<'_> {
 type SampleAccuracy = (f64, Margins);
 
 impl Bench<'_> {
-    /// Measures a program.
-    ///
-    /// # Errors
-    /// The program's sources or inputs are not available. Failures of a variant are reported in its row.
+    /// Measures a program. Failures of a variant are reported in its row.
     pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
@@ -103,9 +98,7 @@ impl Bench<'_> {
     }
 
     /// Builds a program and computes all figures that do not depend on the state of the machine, without timing anything.
-    ///
-    /// # Errors
-    /// The program's sources or inputs are not available. Failures of a variant are only printed; measuring it will fail again.
+    /// Failures of a variant are only printed, since measuring it will fail again.
     pub fn prepare(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
@@ -183,7 +176,7 @@ impl Bench<'_> {
         let full = full.filter(|_| variant.is_recorded());
         let Some(full) = full else { return Ok((usage, sum, None)) };
         let sampled = self.corpus.sampled_profile(program, variant, self.input);
-        Ok((usage, sum, Some((overlap::of(full, &sampled)?, Margins::of(full, &sampled)?))))
+        Ok((usage, sum, Some((overlap::compute(full, &sampled)?, Margins::compare(full, &sampled)?))))
     }
 
     /// Returns the full profile if there are sampled variants, which fail without it.
@@ -238,14 +231,14 @@ impl Bench<'_> {
     }
 
     /// Checks the counts of an exact variant, if an oracle was built.
-    fn exact(&self, program: &str, variant: &Variant) -> Result<Option<Exact>> {
+    fn exact(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
         let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let compute = || {
             progress(&format!("{program}, counts against oracles: {}", variant.name()));
             Ok(exact::check(self.corpus, program, variant, oracle))
         };
         let files = [self.corpus.program(program, variant), oracle.to_owned()];
-        let has_verdict = |exact: &Exact| matches!(exact, Exact::Checked(_));
+        let has_verdict = |exact: &ExactnessCheck| matches!(exact, ExactnessCheck::Checked(_));
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
@@ -284,9 +277,6 @@ fn figures_from_usage(usage: &[Usage]) -> Figures {
 }
 
 /// Returns the size of a program's `.text` section, in bytes.
-///
-/// # Errors
-/// The program cannot be read or has no such section.
 pub fn code_bytes(program: &Path) -> Result<u64> {
     let listing = steps::output(Command::new("size").args(["--format=sysv"]).arg(program))?;
     let size = listing.lines().find_map(|line| line.strip_prefix(".text ")?.split_whitespace().next()?.parse().ok());

@@ -29,10 +29,7 @@ pub struct Margins {
 
 impl Margins {
     /// Compares a sampled profile with the full one of the same run.
-    ///
-    /// # Errors
-    /// A profile is missing or damaged.
-    pub fn of(full: &Path, sampled: &Path) -> Result<Margins> {
+    pub fn compare(full: &Path, sampled: &Path) -> Result<Margins> {
         let report = |profile: &Path| -> Result<Value> {
             let mut report = Command::new(steps::target().join("release/trodden"));
             serde_json::from_str(&steps::output(report.args(["report", "--json"]).arg(profile))?)
@@ -107,7 +104,7 @@ fn paths(report: &Value) -> Option<Vec<(PathName, &Value)>> {
 ///
 /// # Errors
 /// A profile is missing or belongs to another program.
-pub fn of(full: &Path, sampled: &Path) -> Result<f64> {
+pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
     let mut diff = Command::new(steps::target().join("release/trodden"));
     parse_overlap(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)
 }

@@ -114,9 +114,9 @@ fn draw(chart: &Chart) -> Result<String> {
         let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
         area.draw(&Text::new(chart.title.clone(), (16, 14), style(17, INK))).map_err(|e| failed(&e))?;
-        legend(&area, chart, width).map_err(|e| failed(&e))?;
+        draw_legend(&area, chart, width).map_err(|e| failed(&e))?;
         let rows = legend_rows(chart, width);
-        bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
+        draw_bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))?;
     }
     Ok(out)
@@ -148,7 +148,7 @@ fn legend_rows(chart: &Chart, width: u32) -> i32 {
     legend_positions(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
 }
 
-fn legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
+fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
     for (at, ((x, y), variant)) in legend_positions(chart, width).into_iter().zip(&chart.variants).enumerate() {
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour(at).filled()))?;
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK.stroke_width(1)))?;
@@ -168,7 +168,7 @@ fn colour(at: usize) -> RGBColor {
     RGBColor(mix(red), mix(green), mix(blue))
 }
 
-fn bars(area: &Area, chart: &Chart) -> DrawResult {
+fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
     let (lowest, highest) = chart.range();
     let count = chart.groups.len();
     let mut canvas =

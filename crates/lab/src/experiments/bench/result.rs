@@ -5,13 +5,10 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Version of the JSON schema.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// A benchmark result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchResult {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// UTC date, such as 2026-01-31.
     pub date: String,
@@ -90,18 +87,16 @@ pub struct Figures {
     pub wall_s: Vec<f64>,
     /// User time of the base's run, in seconds, if it used another input than the base's row.
     pub base_user_s: Option<f64>,
-    /// Instructions of one run.
     pub instructions: Option<u64>,
     /// Size of the code section.
     pub code_bytes: Option<u64>,
     /// Peak memory of a process.
     pub memory_kb: u64,
-    /// Build time, in seconds.
     pub build_s: Option<f64>,
     /// Whether all runs printed the same as the base.
     pub same_output: bool,
     /// Comparison of the counts with those of independent oracles.
-    pub exact: Option<Exact>,
+    pub exact: Option<ExactnessCheck>,
     /// For sampled runs: the overlap of their estimates with the full profile, over the rounds.
     #[serde(default)]
     pub overlap: Option<Spread>,
@@ -110,8 +105,7 @@ pub struct Figures {
 /// Comparison of counts with those of independent oracles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Exact {
-    /// The verdict of each oracle.
+pub enum ExactnessCheck {
     Checked(Vec<OracleVerdict>),
     /// The check failed, for this reason.
     Failed(String),
@@ -119,7 +113,6 @@ pub enum Exact {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OracleVerdict {
-    /// Name of the oracle.
     pub oracle: String,
     /// Number of functions that were compared.
     pub functions: u64,
@@ -129,12 +122,12 @@ pub struct OracleVerdict {
     pub different: u64,
 }
 
-impl Exact {
+impl ExactnessCheck {
     /// Returns true if functions were compared by all oracles and no count differs.
     pub fn is_equal(&self) -> bool {
         match self {
-            Exact::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
-            Exact::Failed(_) => false,
+            ExactnessCheck::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
+            ExactnessCheck::Failed(_) => false,
         }
     }
 }
@@ -152,7 +145,6 @@ impl BenchRow {
 /// Ratios of a row's figures to its base's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
-    /// Median user time.
     pub user: Option<f64>,
     /// Minimum user time, which other load affects least. `None` if the base was not timed in the same rounds.
     pub least: Option<f64>,
@@ -266,7 +258,7 @@ pub mod tests {
         suite.rows.push(BenchRow { program: "b".into(), variant: "plain".into(), outcome: BenchOutcome::Failed { reason: "no".into() } });
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             let oracle = OracleVerdict { oracle: "block counters".into(), functions: 3, equal: 3, different: 0 };
-            figures.exact = Some(Exact::Checked(vec![oracle]));
+            figures.exact = Some(ExactnessCheck::Checked(vec![oracle]));
         }
         let file = std::env::temp_dir().join(format!("trodden-lab-result-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
@@ -297,9 +289,9 @@ pub mod tests {
     #[test]
     fn counts_that_were_not_compared_are_not_equal() {
         let oracle = |functions, different| OracleVerdict { oracle: "j".into(), functions, equal: functions - different, different };
-        assert!(Exact::Checked(vec![oracle(3, 0)]).is_equal());
-        assert!(!Exact::Checked(vec![oracle(3, 0), oracle(3, 1)]).is_equal());
-        assert!(!Exact::Checked(vec![]).is_equal());
-        assert!(!Exact::Failed("x".into()).is_equal());
+        assert!(ExactnessCheck::Checked(vec![oracle(3, 0)]).is_equal());
+        assert!(!ExactnessCheck::Checked(vec![oracle(3, 0), oracle(3, 1)]).is_equal());
+        assert!(!ExactnessCheck::Checked(vec![]).is_equal());
+        assert!(!ExactnessCheck::Failed("x".into()).is_equal());
     }
 }

@@ -1,6 +1,6 @@
 //! Renders a result as text for the terminal and as Markdown.
 
-use super::result::{BenchOutcome, BenchResult, BenchRow, Exact, Figures, Ratios};
+use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures, Ratios};
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
@@ -143,10 +143,10 @@ fn overlap(overlap: Spread) -> String {
     format!("overlap {:.1}% (least {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
 }
 
-fn exact(exact: &Exact) -> String {
+fn exact(exact: &ExactnessCheck) -> String {
     match exact {
-        Exact::Failed(_) => "not checked".into(),
-        Exact::Checked(oracles) => {
+        ExactnessCheck::Failed(_) => "not checked".into(),
+        ExactnessCheck::Checked(oracles) => {
             let part = |j: &super::result::OracleVerdict| match j.different {
                 0 => format!("{}/{}", j.equal, j.functions),
                 n => format!("{}/{} ({n} DIFFER)", j.equal, j.functions),
@@ -164,7 +164,7 @@ fn reasons(suite: &BenchResult) -> Vec<String> {
         let text = match &row.outcome {
             BenchOutcome::Skipped { reason } => format!("{} was skipped: {reason}", row.variant),
             BenchOutcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
-            BenchOutcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => {
+            BenchOutcome::Measured(Figures { exact: Some(ExactnessCheck::Failed(reason)), .. }) => {
                 format!("{} was not checked: {reason}", row.variant)
             }
             BenchOutcome::Measured(_) => continue,
@@ -281,6 +281,6 @@ mod tests {
     #[test]
     fn different_counts_are_marked() {
         let oracle = OracleVerdict { oracle: "j".into(), functions: 3, equal: 2, different: 1 };
-        assert_eq!(exact(&Exact::Checked(vec![oracle])), "2/3 (1 DIFFER)");
+        assert_eq!(exact(&ExactnessCheck::Checked(vec![oracle])), "2/3 (1 DIFFER)");
     }
 }

@@ -14,14 +14,10 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// Resources used by a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Elapsed time, in seconds.
     pub wall_s: f64,
-    /// User processor time, in seconds.
     pub user_s: f64,
-    /// System processor time, in seconds.
     pub system_s: f64,
     /// Peak memory, in kilobytes.
     pub memory_kb: u64,
@@ -39,9 +35,6 @@ impl Usage {
 }
 
 /// Runs a corpus program. Returns the usage of its processes, and the checksum of its output.
-///
-/// # Errors
-/// The run failed.
 pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
     run_measured(|runner| match variant.under() {
         None => corpus.run(program, variant, input, runner),
@@ -51,9 +44,6 @@ pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Inp
 }
 
 /// Calls `run` with a command prefix that measures each process. Returns the usage of all processes, and the result of `run`.
-///
-/// # Errors
-/// The run failed.
 pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
     let file = steps::own_file("trodden-lab-usage", "jsonl");
     let _ = std::fs::remove_file(&file);
@@ -73,9 +63,6 @@ pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)
 }
 
 /// `trodden-lab measure FILE COMMAND`: runs a command, appends its usage to a file, and returns the command's exit status.
-///
-/// # Errors
-/// The command cannot be run, or the file cannot be written.
 pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
     let started = Instant::now();
     let status = Command::new(&command[0]).args(&command[1..]).status().with_context(|| format!("cannot run {}", command[0].display()))?;

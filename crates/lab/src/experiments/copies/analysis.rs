@@ -9,9 +9,6 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Measures the analysis for one program, and reports the fastest of several rounds.
-///
-/// # Errors
-/// A tool failed.
 pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     let (profile, program) = (subject.profile(), subject.program());
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {

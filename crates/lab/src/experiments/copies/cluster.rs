@@ -15,16 +15,12 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts a cluster that keeps its files in a folder.
-    ///
-    /// # Errors
-    /// Slurm is not installed, or does not start.
     pub fn start(folder: &Path) -> Result<Cluster> {
         let cluster = Cluster { folder: folder.to_owned() };
         steps::run(&mut cluster.script("start"))?;
         Ok(cluster)
     }
 
-    /// Returns the path of Slurm's configuration.
     pub fn configuration(&self) -> PathBuf {
         self.folder.join("slurm.conf")
     }
@@ -36,9 +32,6 @@ impl Cluster {
     }
 
     /// Waits until a job runs on the first node, and kills the node. Returns the script's output, or `None` if `is_done` was set first.
-    ///
-    /// # Errors
-    /// The node cannot be killed.
     pub fn lose_node(&self, is_done: &AtomicBool) -> Result<Option<String>> {
         while !is_done.load(Ordering::Relaxed) {
             let mut queue = Command::new("squeue");

@@ -11,10 +11,8 @@ use std::process::Command;
 use trodden_corpus::steps;
 use trodden_corpus::steps::commit;
 
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 2;
 
-/// Headings of the columns of rows.
 const HEADS: [&str; 10] =
     ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
 
@@ -25,7 +23,6 @@ const ABOUT: &str = "hits: probe executions of the slowest copy, in percent of o
     in percent; minimum of several rounds; \
     cpu: the same in processor time, which is more reliable on a busy machine.";
 
-/// Headings of the columns of averages.
 const SUMMARY_HEADS: [&str; 12] = [
     "input",
     "strategy",
@@ -53,12 +50,10 @@ const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 /// What a row measures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Name of the program.
     pub program: String,
     /// Strategy that divided the counting.
     pub strategy: String,
     pub copies: u32,
-    /// Name of the input.
     pub input: String,
     /// Engine that ran the copies.
     pub engine: String,
@@ -83,25 +78,20 @@ pub struct CopiesRow {
     pub proven_hits: f64,
     /// Number of copies that ran more than once.
     pub run_again: usize,
-    /// Times, if they were measured.
     pub times: Option<CopiesTimes>,
 }
 
 /// Times, in nanoseconds: the minimum of several rounds, because other load on the machine can only add to them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesTimes {
-    /// Elapsed times.
     pub wall: ComparedTimes,
-    /// Processor times.
     pub cpu: ComparedTimes,
-    /// Number of rounds.
     pub rounds: u32,
 }
 
 /// The times that are compared, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTimes {
-    /// Time of the slowest copy.
     pub slowest_ns: f64,
     /// Time of the program that counts everything.
     pub sequential_ns: f64,
@@ -124,24 +114,20 @@ impl CopiesTimes {
     }
 }
 
-/// Headings of the columns of analyses.
 const ANALYSIS_HEADS: [&str; 7] = ["program", "strategy", "k", "functions", "weights", "user s", "wall s"];
 
 /// Time that the static analysis took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
-    /// Name of the program.
     pub program: String,
     /// Strategy that divided the counting.
     pub strategy: String,
     pub copies: u32,
     /// Whether frequencies came from a profile, rather than being estimated.
     pub profile: bool,
-    /// Number of functions of the program.
     pub procedures: u64,
     /// Processor time in seconds, including LLVM's tools.
     pub user_s: f64,
-    /// Elapsed time in seconds.
     pub wall_s: f64,
 }
 
@@ -162,7 +148,6 @@ impl Analysis {
     }
 }
 
-/// The results of a day.
 pub struct CopiesResults {
     stem: PathBuf,
     content: Content,
@@ -215,9 +200,6 @@ impl CopiesResults {
     }
 
     /// Adds a row, replacing any of the same setting, prints it, and writes the files.
-    ///
-    /// # Errors
-    /// The files cannot be written.
     pub fn add(&mut self, row: CopiesRow) -> Result<()> {
         println!("{}", columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
@@ -226,9 +208,6 @@ impl CopiesResults {
     }
 
     /// Adds the time of an analysis, replacing any of the same setting, prints it, and writes the files.
-    ///
-    /// # Errors
-    /// The files cannot be written.
     pub fn add_analysis(&mut self, row: Analysis) -> Result<()> {
         println!("{}", columns(&row.cells()));
         let key = |a: &Analysis| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
@@ -237,7 +216,6 @@ impl CopiesResults {
         self.write()
     }
 
-    /// Returns the path of the Markdown page.
     pub fn page(&self) -> PathBuf {
         self.stem.with_extension("md")
     }
@@ -296,7 +274,6 @@ impl CopiesResults {
     }
 }
 
-/// Prints the column headings.
 pub fn print_heads(analysis: bool) {
     println!("{}", if analysis { columns(&ANALYSIS_HEADS) } else { columns(&HEADS) });
 }

@@ -22,10 +22,7 @@ pub struct Branches {
 }
 
 /// Counts the branches of a build's short run.
-///
-/// # Errors
-/// The run failed, or callgrind's output has an unknown format.
-pub fn of_run(corpus: &Corpus, program: &str, build: &str) -> Result<Branches> {
+pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Branches> {
     progress(&format!("branches, by callgrind: {program}, {build}"));
     let folder = corpus.folder().join("pgo").join(program).join("callgrind");
     let _ = fs::remove_dir_all(&folder);

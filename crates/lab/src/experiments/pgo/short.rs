@@ -19,9 +19,6 @@ const HEAD: &str = "\
 program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispredicted  transformed";
 
 /// Measures the programs, and prints a table. A program that fails is reported, and the others are still measured.
-///
-/// # Errors
-/// No tool can count instructions on this machine, or a program failed.
 pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     let counter = Counter::available().context("cannot count instructions: neither perf nor valgrind works; install valgrind")?;
     println!("{HEAD}");
@@ -54,7 +51,7 @@ fn row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
     let count = |build: &str| instructions(corpus, program, build, counter).map(|n| n as f64);
     let (plain, clang, paths) = (count(PLAIN)?, count(CLANG)?, count(PATHS)?);
     // `instructions` has created the stripped copies.
-    let jumps = |build: &str| branches::of_run(corpus, program, &format!("{build}-stripped"));
+    let jumps = |build: &str| branches::count_branches(corpus, program, &format!("{build}-stripped"));
     let (before, after) = (jumps(CLANG)?, jumps(PATHS)?);
     let ratio = |of: fn(&branches::Branches) -> u64| of(&after) as f64 / of(&before) as f64;
     Ok(format!(

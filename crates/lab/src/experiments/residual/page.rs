@@ -36,7 +36,6 @@ count all but those (`residual`): `.text` alone, and all that is loaded (code, c
 
 ";
 
-/// Renders the page.
 pub fn text(results: &Results) -> String {
     let mut out =
         format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
