@@ -16,6 +16,7 @@ use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits};
 use trodden_profile::procedures::{self, add_call_sites, with_estimates};
 use trodden_recording::copies::make::CopiedProgram;
+use trodden_report::words::plural;
 use trodden_stored::named;
 
 const SCHEMA_VERSION: u32 = 1;
@@ -145,7 +146,7 @@ impl Answer {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let share = |hits: u64| format!("{hits:>16} {:>6.1} %", 100.0 * hits as f64 / (self.bound.sequential.max(1)) as f64);
         let counted = if self.hits_counted == "all" { "labels and counts of paths" } else { "labels" };
-        writeln!(out, "{} in {} copies (hits: {counted})", self.strategy, self.copies.len())?;
+        writeln!(out, "{} in {} (hits: {counted})", self.strategy, plural(self.copies.len() as u128, "copy", "copies"))?;
         writeln!(out, "  copy  functions    probes             hits  of sequential")?;
         for (at, copy) in self.copies.iter().enumerate() {
             let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };

@@ -193,7 +193,7 @@ fn invalid_files_are_rejected_with_a_reason() {
     let profiles = json!({"profiles": [["b3", "b4"]]});
     bad("reconstruct -", with(figure_1(), profiles.clone()), "\"traces\"");
     bad("reconstruct -", with(with(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "is not a witness of profile 0");
-    bad("reconstruct -", with(with(figure_1(), profiles), json!({"traces": [[], []]})), "2 lists, expected one for each of 1 profiles");
+    bad("reconstruct -", with(with(figure_1(), profiles), json!({"traces": [[], []]})), "one list per profile: expected 1, found 2");
     let straight = json!({"entry": 0, "exit": 1, "edges": [[0, 1]], "profiles": [[0]], "traces": [[0, 0]]});
     bad("reconstruct -", straight, "do not belong to one execution");
 }

@@ -171,7 +171,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     let edges: Vec<(Node, Node)> = input.edges.iter().map(|(from, to)| (Node(number(&from.0)), Node(number(&to.0)))).collect();
     if let Some(weights) = &input.weights {
         if weights.len() != edges.len() {
-            bail!("`weights` has {} values, expected one for each of {} edges", weights.len(), edges.len());
+            bail!("`weights` needs one value per edge: expected {}, found {}", edges.len(), weights.len());
         }
         if let Some(at) = weights.iter().position(|w| !w.is_finite() || *w < 0.0) {
             bail!("the weight of edge {at} is {}, but weights must be finite and not negative", weights[at]);
@@ -453,14 +453,14 @@ mod tests {
             assert_eq!(row["steps"].as_array().unwrap().len() + 1, row["path"].as_array().unwrap().len());
         }
         assert_eq!(rows(1, &[])[0]["steps"][2]["range"], json!(["0", "1/2"]));
-        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("2 values, expected one for each of 3 paths"));
+        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("one value per path: expected 3, found 2"));
     }
 
     #[test]
     fn errors_describe_invalid_graphs() {
         let error = |text: &str| format!("{:#}", parse(text).err().expect("it is bad"));
         assert!(
-            error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"weights":[1,2]}"#).contains("2 values, expected one for each of 1 edges")
+            error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"weights":[1,2]}"#).contains("one value per edge: expected 1, found 2")
         );
         assert!(error(r#"{"entry":"s","exit":"s","edges":[]}"#).contains("`s` is both entry and exit"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));

@@ -77,7 +77,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
         ModelScheme::Executed => {
             let paths = listed_paths(named, acyclic, &job.interesting)?;
             let given = job.executions.len();
-            ensure!(given == 0 || given == paths.len(), "--executions has {given} values, expected one for each of {} paths", paths.len());
+            ensure!(given == 0 || given == paths.len(), "--executions needs one value per path: expected {}, found {given}", paths.len());
             let executions = (0..paths.len()).map(|at| job.executions.get(at).copied().unwrap_or(1));
             let executed: Vec<(Vec<DagEdgeId>, u64)> = paths.iter().cloned().zip(executions).collect();
             let coding = CodingModel::executed(dag, job.order, &executed)?;

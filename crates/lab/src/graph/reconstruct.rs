@@ -54,7 +54,7 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
 /// Checks that each trace consists of witnesses of its profile.
 fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<Witness>]) -> Result<()> {
     if traces.len() != distribution.profiles.len() {
-        bail!("`traces` has {} lists, expected one for each of {} profiles", traces.len(), distribution.profiles.len());
+        bail!("`traces` needs one list per profile: expected {}, found {}", distribution.profiles.len(), traces.len());
     }
     for (at, (trace, profile)) in traces.iter().zip(&distribution.profiles).enumerate() {
         if let Some(place) = trace.iter().position(|w| profile.binary_search(w).is_err()) {
