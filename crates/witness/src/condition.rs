@@ -189,7 +189,7 @@ struct Undecided {
     pairs: Pairs,
 }
 
-/// All pairs of so many successors, or the remaining ones.
+/// All pairs of this number of successors, or the remaining pairs.
 enum Pairs {
     All(usize),
     Remaining(Vec<(u32, u32)>),

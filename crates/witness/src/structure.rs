@@ -133,7 +133,7 @@ impl Structure {
         reached
     }
 
-    /// Calls `visit` with each possible next state. Callees are entered, and also skipped if `exits` says that control can leave them.
+    /// Calls `visit` with each possible next state: of a call, the callee's entry, and the states after the call that `exits` allows.
     pub fn for_each_step(&self, state: AutomatonState, exits: &dyn Fn(AutomatonState) -> u8, mut visit: impl FnMut(AutomatonState)) {
         match &self.pushdown.state(state).action {
             StateAction::Choose(next) => next.iter().for_each(|s| visit(*s)),

@@ -30,7 +30,7 @@ pub fn markdown(suite: &BenchResult) -> String {
     }
     let parts: [(&str, Table); 6] = [
         ("User time, ratio to the base", matrix(suite, |r| r.user)),
-        ("Least user time, ratio to the base's least", matrix(suite, |r| r.least)),
+        ("Minimum user time, ratio to the base's minimum", matrix(suite, |r| r.least)),
         ("Instructions, ratio to the base", matrix(suite, |r| r.instructions)),
         ("Size of code, ratio to the base", matrix(suite, |r| r.code)),
         ("Times and instructions", times(suite)),
@@ -140,7 +140,7 @@ fn mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> S
 }
 
 fn overlap(overlap: Spread) -> String {
-    format!("overlap {:.1}% (least {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
+    format!("overlap {:.1}% (minimum {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
 }
 
 fn exact(exact: &ExactnessCheck) -> String {
@@ -275,7 +275,7 @@ mod tests {
             figures.overlap = Some(Spread::from_values(&[0.9, 0.96, 0.95]));
         }
         let text = text(&suite);
-        assert!(text.contains("  overlap 95.0% (least 90.0%)") && text.contains("Counts of sampled runs"), "{text}");
+        assert!(text.contains("  overlap 95.0% (minimum 90.0%)") && text.contains("Counts of sampled runs"), "{text}");
     }
 
     #[test]
