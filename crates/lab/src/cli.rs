@@ -1,4 +1,4 @@
-//! The syntax of `trodden-lab`. Man pages and `--help` come from here.
+//! Command-line definition of `trodden-lab`; manual pages and `--help` are generated from it.
 
 mod convert;
 mod extract;
@@ -38,14 +38,14 @@ use trodden_console::output::Color;
 #[command(
     name = "trodden-lab",
     version,
-    about = "The laboratory beside trodden: algorithms on graphs from files, and published methods to compare",
+    about = "Research tools for trodden: graph algorithms on files, experiments, and published methods to compare with",
     max_term_width = 100
 )]
 pub struct Cli {
-    /// When to colour output.
+    /// When to use colours.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
-    /// What to do.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -53,50 +53,49 @@ pub struct Cli {
 /// A subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Number the paths of a graph from a file, divide them, choose witnesses; show graphs of programs.
+    /// Run the graph algorithms on graphs from files, and extract graphs from programs.
     #[command(subcommand)]
     Graph(Graph),
-    /// Divide the counting of a program among copies of it, and show the cost of each, without running them.
+    /// Divide counting among copies of a program, and show the expected cost of each copy without running it.
     Plan(Plan),
-    /// Show the hottest loops' machine code without and with counting, side by side.
+    /// Show the hottest loops' machine code with and without counting, side by side.
     Loops(Loops),
-    /// Simulate a hardware path profiler on a program, with all parameters of the model.
+    /// Simulate a hardware path profiler on a program; all parameters of the model can be set.
     Simulate(Box<Simulate>),
-    /// Try the configurations of an experiment with the hardware path profiler (TOML), reading each recording once.
+    /// Simulate all configurations of an experiment (TOML) with the hardware path profiler, reading each recording once.
     Sweep(Sweep),
-    /// Make a recording for `trodden simulate --from` of a trace of another simulator (CBP-5, CBP2025, ChampSim).
+    /// Convert a trace of another simulator (CBP-5, CBP2025, ChampSim) to a recording for `trodden simulate --from`.
     Convert(Convert),
-    /// Compare methods of compressing a sequence of paths and calls: bytes, items, depth, time.
+    /// Compare compression methods on a sequence of paths and calls: size, symbols, depth and time.
     Grammar(Grammar),
-    /// Count paths of a recorded sequence in published ways; compare counted segments with it.
+    /// Count paths of a recorded sequence with published methods, or check counted segments against it.
     #[command(subcommand)]
     Sequence(Sequence),
-    /// Compare the schemes that find untested paths and segments: all builds, tests and field of one program.
+    /// Compare the schemes that find untested paths and segments, on one program with its tests and field runs.
     Schemes(Schemes),
-    /// Show whether the hottest paths of the tests are hot in the field.
+    /// Show whether the hottest paths of the tests are also hot in the field.
     HotPaths(HotPaths),
-    /// Run a command of trodden with a published method in the place of its own, or with other parameters.
+    /// Run a trodden command with a published method instead of trodden's own, or with other parameters.
     With(With),
-    /// Measure real programs: what counting, recording and analysis cost and bring. Takes a checkout of the sources.
+    /// Measure cost and benefit of counting, recording and analysis on real programs. Needs a checkout of the sources.
     #[command(subcommand)]
     Experiment(Experiment),
-    /// Run a command and append what it used to a file, as a line of JSON.
+    /// Run a command and append its resource usage to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {
-        /// The file.
+        /// File to append to.
         file: PathBuf,
-        /// The command.
+        /// Command to run, with its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
     /// Write the manual pages of trodden and trodden-lab into a folder.
     Man {
-        /// The folder, made if it is not there.
+        /// Folder to write to; created if it does not exist.
         folder: PathBuf,
     },
 }
 
-/// `trodden-lab with`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -105,12 +104,12 @@ Examples:
   trodden-lab with --table-slots 4096 -- build -- make
   trodden-lab with --collector uprobes -- trace record --runs 1 -- ./prog
 
-A heading names the commands that the options below it concern. The exit status is that of the command.")]
+Each heading names the commands that its options apply to. The exit status is that of the command.")]
 pub struct With {
-    /// A command of trodden with its arguments.
+    /// Trodden command with its arguments.
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-    /// The choices.
+    /// Methods and parameters to use.
     #[command(flatten)]
     pub given: GivenChoices,
 }
@@ -121,7 +120,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn command_line_definition_is_valid() {
         Cli::command().debug_assert();
     }
 }

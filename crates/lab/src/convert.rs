@@ -1,4 +1,4 @@
-//! `trodden-lab convert`: a recording for `trodden simulate --from`, of a trace of another simulator.
+//! `trodden-lab convert`: converts traces of other simulators to recordings for `trodden simulate --from`.
 
 use crate::cli::Convert;
 use anyhow::Result;
@@ -7,10 +7,10 @@ use trodden_console::notes::note;
 use trodden_console::output::OutputFile;
 use trodden_trace::simulation::{WrittenFile, open_file_or_trace, read_all};
 
-/// Reads the trace to its end.
+/// Converts the trace.
 ///
 /// # Errors
-/// It cannot be read, or is damaged and `--partial` is not given; or the recording cannot be written.
+/// The trace cannot be read, or is damaged and `--partial` was not given, or the recording cannot be written.
 pub fn run(job: &Convert) -> Result<ExitCode> {
     let mut opened = open_file_or_trace(&job.trace, job.format)?;
     let mut out = OutputFile::create(&job.output)?;

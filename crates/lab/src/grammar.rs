@@ -1,6 +1,6 @@
-//! `trodden-lab grammar`: the methods of compression beside each other, on one recording.
+//! `trodden-lab grammar`: compares the compression methods on one recording.
 //!
-//! Times are processor time of one run on this machine, and differ from run to run.
+//! Times are processor times of a single run, and vary from run to run.
 
 use crate::cli;
 use anyhow::Result;
@@ -15,7 +15,6 @@ use trodden_report::sequences::RecordedThread;
 use trodden_report::words::plural;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -32,17 +31,14 @@ struct Row {
     windows: usize,
     items: usize,
     rules: usize,
-    /// Rules on the longest chain, of any window.
+    /// Length of the longest chain of rules in any window.
     depth: usize,
     bytes: usize,
     bytes_per_million_events: f64,
     ns_per_event: f64,
 }
 
-/// Compresses the sequence by each method.
-///
-/// # Errors
-/// The recording cannot be read.
+/// Compresses the sequence with each method, and prints the figures.
 pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
     let input = RecordedThread { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
@@ -108,7 +104,7 @@ fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Re
     })
 }
 
-/// Processor time of this thread: other programs on the machine do not count.
+/// Returns the processor time of this thread.
 fn processor_time() -> Result<Duration> {
     Ok(ClockId::CLOCK_THREAD_CPUTIME_ID.now()?.into())
 }

@@ -1,17 +1,4 @@
-//! `trodden-lab`: what only researchers and maintainers of trodden use.
-//!
-//! | file | what |
-//! |---|---|
-//! | `cli.rs`, `cli/` | the syntax of the command line |
-//! | `graph/` | algorithms on graphs from files; graphs of programs |
-//! | `experiments/` | experiments with real programs |
-//! | `convert.rs` | traces of other simulators to recordings |
-//! | `sweep/` | configurations of the hardware path profiler beside each other |
-//! | `grammar.rs` | methods of compressing sequences beside each other |
-//! | `sequence.rs` | published ways to count paths of a sequence; counted segments compared with it |
-//! | `loops/` | hot loops' machine code without and with counting |
-//! | `plan.rs` | plans for copies that share the counting of a program, and what they cost |
-//! | `untested.rs` | schemes that find untested paths beside each other |
+//! `trodden-lab`: tools for researchers and maintainers of trodden. One module per subcommand; `cli` defines the command line.
 //! | `options_in_text.rs` | a test: options that messages and the guide name exist |
 //! | `with.rs` | commands of trodden with published methods instead of its own |
 #![forbid(unsafe_code)]
@@ -43,8 +30,8 @@ fn main() -> ExitCode {
     notes::show_log();
     end(match Cli::try_parse() {
         Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
-        // Help and versions come this way, too.
-        Err(said) => program::said_by_clap(&said),
+        // `--help` and `--version` are also reported as errors by clap.
+        Err(error) => program::said_by_clap(&error),
     })
 }
 
@@ -63,13 +50,12 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::With(job) => with::run(&job),
         Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
         Command::Measure { file, command } => experiments::measure(&file, &command),
-        Command::Man { folder } => pages(&folder),
+        Command::Man { folder } => write_manual(&folder),
     }
 }
 
-/// Writes the manual pages.
-fn pages(folder: &Path) -> Result<ExitCode> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+fn write_manual(folder: &Path) -> Result<ExitCode> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
     for command in [Cli::command(), trodden_command::laboratory::definition()] {
         let mut command = command.disable_help_subcommand(true);
         command.build();
@@ -79,7 +65,7 @@ fn pages(folder: &Path) -> Result<ExitCode> {
 }
 
 fn write_pages(command: &clap::Command, folder: &Path) -> Result<()> {
-    command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| write_pages(below, folder))?;
+    command.get_subcommands().filter(|child| !child.is_hide_set()).try_for_each(|child| write_pages(child, folder))?;
     let (page, mut text) = (clap_mangen::Man::new(command.clone()), Vec::new());
     page.render(&mut text)?;
     output::write_file(&folder.join(page.get_filename()), &text)

@@ -1,5 +1,5 @@
-//! Options that messages, help texts, the guide and the handbook name exist: in the command after which they are written, or, in the guide,
-//! in one that the page is about. The definitions of both command lines say which options there are.
+//! Tests that options named in messages, help texts, the guide and the handbook exist: in the command written before them, or in one that
+//! the page is about, according to the definitions of both command lines.
 
 use crate::cli::Cli;
 use clap::{Command, CommandFactory};
@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of other programs: cargo, clang, rustc, git, perf, linkers, MPI, Slurm, valgrind; and of `xtask`, examples and test programs.
-const OF_OTHERS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
+/// Options of other programs (cargo, clang, rustc, git, perf, linkers, MPI, Slurm, valgrind), `xtask`, examples and test programs.
+const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
     show-mmap-events show-task-events size target target-dir target-list test-threads to-ctf tool trodden undefined-version wait wd \
     git window workspace all-targets basic-block-address-map compress-debug-sections locked offline build rebuild \
     cache-sim";
 
-fn others() -> BTreeSet<&'static str> {
-    OF_OTHERS.split_whitespace().collect()
+fn foreign_options() -> BTreeSet<&'static str> {
+    FOREIGN_OPTIONS.split_whitespace().collect()
 }
 
-/// Options by command, as it is typed.
+/// Options by command, such as `trodden report`.
 struct CommandLines(BTreeMap<String, BTreeSet<String>>);
 
 impl CommandLines {
@@ -43,7 +43,7 @@ impl CommandLines {
         self.0.values().any(|own| own.contains(option))
     }
 
-    /// The longest command that words begin with.
+    /// Returns the longest command that the words begin with.
     fn command<'a>(&self, program: &str, words: impl Iterator<Item = &'a str>) -> String {
         let mut command = program.to_owned();
         for word in words {
@@ -57,26 +57,26 @@ impl CommandLines {
     }
 }
 
-/// The options in a text, without their dashes.
+/// Returns the options in a text, without their dashes.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.match_indices("--").filter_map(move |(at, _)| {
         let begins = text[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && c != '-' && c != '_');
         let rest = &text[at + 2..];
         let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
-        // Arrows with words are none.
+        // An arrow such as `--a->` is not an option.
         (begins && name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.ends_with('-')).then_some(name)
     })
 }
 
-/// Commands in a text: each with its program, and what is typed behind that.
+/// Returns the commands in a text: the program, and its arguments.
 fn commands(text: &str) -> Vec<(&'static str, &str)> {
     let ends = |c: char| "`;|&\n\"(".contains(c);
     let mut found = Vec::new();
     for (at, _) in text.match_indices("trodden") {
         let rest = &text[at + "trodden".len()..];
         let (program, rest) = rest.strip_prefix("-lab").map_or(("trodden", rest), |rest| ("trodden-lab", rest));
-        // `cargo trodden` takes cargo's options, too, and drivers take clang's.
+        // `cargo trodden` also takes cargo's options, and the drivers take clang's.
         let is_cargo = text[..at].ends_with("cargo ");
         let Some(typed) = rest.strip_prefix(' ').filter(|typed| !is_cargo && !typed.starts_with("cc ") && !typed.starts_with("c++ "))
         else {
@@ -86,7 +86,7 @@ fn commands(text: &str) -> Vec<(&'static str, &str)> {
         let mut parts = typed.split(" -- ").map(|part| part.split("  ").next().unwrap_or(part));
         let own = parts.next().unwrap_or_default();
         found.push((program, own));
-        // Behind `trodden-lab with CHOICES --` comes a command of trodden.
+        // `trodden-lab with CHOICES --` is followed by a command of trodden.
         if program == "trodden-lab" && own.starts_with("with ") {
             found.extend(parts.next().map(|below| ("trodden", below)));
         }
@@ -94,9 +94,9 @@ fn commands(text: &str) -> Vec<(&'static str, &str)> {
     found
 }
 
-/// What is wrong with the options of a text.
-fn wrong(text: &str, known: &CommandLines) -> Vec<String> {
-    let others = others();
+/// Lists the wrong options of a text.
+fn wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
+    let others = foreign_options();
     let unknown = options(text).filter(|option| !known.has(option) && !others.contains(option)).map(|option| format!("--{option}"));
     let mut all: Vec<String> = unknown.collect();
     for (program, typed) in commands(text) {
@@ -109,8 +109,8 @@ fn wrong(text: &str, known: &CommandLines) -> Vec<String> {
     all
 }
 
-/// The string literals with more than one word, and the doc comments, of Rust; without those of its tests.
-fn texts_of_code(code: &str) -> Vec<String> {
+/// Returns the string literals of more than one word and the doc comments of Rust code, without its tests.
+fn extract_texts(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or(code);
     let (mut texts, mut rest) = (Vec::new(), code);
     while let Some(at) = rest.find(['"', '/', '\'']) {
@@ -118,7 +118,7 @@ fn texts_of_code(code: &str) -> Vec<String> {
         rest = match rest.as_bytes()[at] {
             b'"' => {
                 let end = end_of_literal(after);
-                texts.push(joined(&after[..end]));
+                texts.push(join_lines(&after[..end]));
                 after.get(end + 1..).unwrap_or_default()
             }
             b'/' if after.starts_with('/') => {
@@ -128,13 +128,13 @@ fn texts_of_code(code: &str) -> Vec<String> {
                 }
                 &after[end..]
             }
-            // A character, which may be a quote; or a lifetime.
+            // A character literal, which may be a quote, or a lifetime.
             b'\'' if after.starts_with("\"'") => &after[2..],
             b'\'' if after.starts_with("\\\"'") => &after[3..],
             _ => after,
         };
     }
-    // One word is an argument of a command; style sheets have variables with such names.
+    // A single word is an argument of another program. Style sheets have variables that look like options.
     texts.retain(|text| text.trim().contains(' ') && !text.contains("{color-scheme:"));
     texts
 }
@@ -149,8 +149,8 @@ fn end_of_literal(text: &str) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// A literal without the breaks of its lines that end with a backslash.
-fn joined(literal: &str) -> String {
+/// Joins the lines of a literal that end with a backslash.
+fn join_lines(literal: &str) -> String {
     let mut parts = literal.split("\\\n");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |all, part| all + part.trim_start())
@@ -170,11 +170,11 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn messages_and_help_name_options_that_exist() {
+fn options_in_messages_and_help_exist() {
     let (known, mut sources) = (CommandLines::new(), Vec::new());
     for member in fs::read_dir(root().join("crates")).unwrap() {
         let folder = member.unwrap().path().join("src");
-        // These run other programs, or are run by maintainers.
+        // These crates run other programs, or are run by maintainers.
         if !["corpus", "oracle"].iter().any(|name| folder.ends_with(format!("{name}/src"))) {
             files(&folder, "rs", &mut sources);
         }
@@ -184,30 +184,32 @@ fn messages_and_help_name_options_that_exist() {
     sources.retain(|file| file.file_name() != own && !file.to_string_lossy().contains("/lab/src/experiments/"));
     let mut all = Vec::new();
     for file in sources {
-        for text in texts_of_code(&fs::read_to_string(&file).unwrap()) {
-            all.extend(wrong(&text, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {text}", file.display())));
+        for text in extract_texts(&fs::read_to_string(&file).unwrap()) {
+            all.extend(wrong_options(&text, &known).into_iter().map(|option| format!("{}: {option} in: {text}", file.display())));
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 #[test]
-fn pages_of_the_guide_name_options_that_exist() {
-    let (known, others, mut pages) = (CommandLines::new(), others(), Vec::new());
+fn options_in_the_guide_exist() {
+    let (known, others, mut pages) = (CommandLines::new(), foreign_options(), Vec::new());
     files(&root().join("docs/guide/src"), "md", &mut pages);
     let mut all = Vec::new();
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
-        let about = about(&text, &known);
+        let about = named_commands(&text, &known);
         for line in text.lines() {
-            // A program of the corpus, with its own options.
+            // bzip2 is an example program with options of its own.
             if line.contains("./bzip2") {
                 continue;
             }
             let is_about = |option: &str| about.iter().any(|command| known.0[command].contains(option));
             let foreign = options(line).filter(|option| known.has(option) && !others.contains(option) && !is_about(option));
             let foreign = foreign.map(|option| format!("--{option} of no command that the page names"));
-            all.extend(wrong(line, &known).into_iter().chain(foreign).map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
+            all.extend(
+                wrong_options(line, &known).into_iter().chain(foreign).map(|option| format!("{}: {option} in: {line}", page.display())),
+            );
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
@@ -223,14 +225,14 @@ fn pages_of_the_handbook_name_options_that_exist() {
         // The page on the papers shortens the name of the laboratory.
         let text = fs::read_to_string(&page).unwrap().replace("`lab ", "`trodden-lab ");
         for line in text.lines() {
-            all.extend(wrong(line, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
+            all.extend(wrong_options(line, &known).into_iter().map(|wrong| format!("{}: {wrong} in: {line}", page.display())));
         }
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-/// The commands that a page names.
-fn about(page: &str, known: &CommandLines) -> BTreeSet<String> {
+/// Returns the commands that a page names.
+fn named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
     let words = |typed: &str| typed.split(' ').filter(|word| !word.starts_with('-')).map(str::to_owned).collect::<Vec<_>>();
     let named = |(program, typed): (&str, &str)| known.command(program, words(typed).iter().map(|w| w.trim_end_matches(['.', ',', ':'])));
     commands(page).into_iter().map(named).collect()
@@ -239,12 +241,12 @@ fn about(page: &str, known: &CommandLines) -> BTreeSet<String> {
 #[test]
 fn wrong_options_are_found() {
     let known = CommandLines::new();
-    let found = |text: &str| wrong(text, &known);
+    let found = |text: &str| wrong_options(text, &known);
     assert_eq!(found("take --no-such-thing, or `trodden report --top 3`"), ["--no-such-thing"]);
     assert_eq!(found("`trodden report --machines 2`"), ["`trodden report` --machines"]);
     assert_eq!(found("trodden-lab with --machines 2 -- trace record --plan -- ./prog"), ["`trodden trace record` --plan"]);
     assert_eq!(found("trodden-lab with --machines 2 -- trace record --runs 2 -- ./prog"), [""; 0]);
     let code = "fn f() { let quote = '\"'; note(\"give \\\"--one\\\" \\\n    --two now\"); } // no --three\n/// A --four\n\
         #[cfg(test)]\nmod tests { const A: &str = \"a --five\"; }";
-    assert_eq!(texts_of_code(code), ["give \\\"--one\\\" --two now", " A --four"]);
+    assert_eq!(extract_texts(code), ["give \\\"--one\\\" --two now", " A --four"]);
 }

@@ -1,5 +1,4 @@
-//! `trodden-lab plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running
-//! any.
+//! `trodden-lab plan`: divides the counting of a program among copies, and shows the cost of each copy without running it.
 
 use crate::cli;
 use anyhow::{Context, Result};
@@ -17,22 +16,19 @@ use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits};
 use trodden_profile::procedures::{self, add_call_sites, with_estimates};
 use trodden_recording::copies::make::CopiedProgram;
+use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-/// What stands in the place of a strategy where the probes of a copy are bounded.
+/// Shown instead of a strategy if the probes per copy are bounded.
 const BOUNDED: &str = "bounded";
 
-/// Makes plans and prints what they cost.
-///
-/// # Errors
-/// The program or the profile cannot be read, or do not fit each other.
+/// Makes the plans, and prints their costs.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();
     let profile = job.profile.as_deref().map(named::load).transpose()?;
-    let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
+    let by = |profile: &String| format!("{}, with the profile {profile}", job.program.display());
     let mut procedures = procedures::known(units, profile.as_ref())
         .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&PartitionStrategy::P3) {
@@ -40,12 +36,12 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     }
     let basis = if profile.is_some() { with_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
-        note("hits are estimates of one run, by the code alone: give a profile of the program (--profile last) for measured ones");
+        note("hits are estimated from the code; pass a profile of the program for measured ones (--profile last)");
     }
     let (measure, measured) = (job.hits, profile.is_some());
     let mut answers = Vec::new();
-    if let Some(most) = job.max_probes {
-        let plan = program.bounded(&basis, most as usize, measure)?;
+    if let Some(max_probes) = job.max_probes {
+        let plan = program.bounded(&basis, max_probes as usize, measure)?;
         let bound = bound(&procedures, plan.copies.len(), measure);
         answers.push(Answer::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
     }
@@ -72,19 +68,19 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
 struct Answers<'a> {
     schema_version: u32,
     program: &'a Path,
-    /// Whether frequencies were measured.
+    /// Whether frequencies were measured, rather than estimated.
     measured: bool,
     procedures: usize,
     plans: Vec<Answer>,
 }
 
-/// A plan and its costs.
+/// A plan with its costs.
 #[derive(Serialize)]
 struct Answer {
     strategy: &'static str,
     hits_counted: &'static str,
     copies: Vec<Copy>,
-    /// Procedures whose paths may be, or for `weighted` are, in several copies.
+    /// Number of functions whose paths may be divided among copies or, for `weighted`, are.
     profitable_procedures: usize,
     slowest: u64,
     bound: BoundRow,
@@ -95,9 +91,9 @@ struct Copy {
     procedures: usize,
     probes: usize,
     labels: usize,
-    /// Executions of labels and counts.
+    /// Executions of labels and of path counts.
     hits: u64,
-    /// Executions of labels alone.
+    /// Executions of labels only.
     label_hits: u64,
 }
 
@@ -105,7 +101,7 @@ struct Copy {
 struct BoundRow {
     sequential: u64,
     ideal: u64,
-    /// Not known without a profile: estimates are of edges.
+    /// Unknown without a profile, because only edge frequencies are estimated.
     most_frequent_path: Option<u64>,
     proven: u64,
     proven_for_whole_ends: u64,
@@ -150,7 +146,7 @@ impl Answer {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let share = |hits: u64| format!("{hits:>16} {:>6.1} %", 100.0 * hits as f64 / (self.bound.sequential.max(1)) as f64);
         let counted = if self.hits_counted == "all" { "labels and counts of paths" } else { "labels" };
-        writeln!(out, "{} in {} copies (hits: {counted})", self.strategy, self.copies.len())?;
+        writeln!(out, "{} in {} (hits: {counted})", self.strategy, plural(self.copies.len() as u128, "copy", "copies"))?;
         writeln!(out, "  copy  functions    probes             hits  of sequential")?;
         for (at, copy) in self.copies.iter().enumerate() {
             let hits = if self.hits_counted == "all" { copy.hits } else { copy.label_hits };

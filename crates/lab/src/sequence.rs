@@ -1,4 +1,4 @@
-//! `trodden-lab sequence`: published ways to count paths of a recorded sequence, and counted segments compared with it.
+//! `trodden-lab sequence`: counts paths of a recorded sequence with published methods, and checks counted segments against it.
 
 use crate::cli::{Check, CountedPaths, Sequence};
 use anyhow::{Result, ensure};
@@ -14,10 +14,7 @@ use trodden_report::sequences::{self as shown, RecordedThread, iterations};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Answers.
-///
-/// # Errors
-/// A recording cannot be read, or a parameter is out of its range.
+/// Runs a subcommand of `trodden-lab sequence`.
 pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
@@ -37,7 +34,7 @@ fn open(job: &CountedPaths) -> Result<Opened> {
     shown::open(&job.recording, RecordedThread { thread: job.thread, method: None }, &folders())
 }
 
-/// Whether a program counted what a stream says: of a depth, or of all that it counts.
+/// Checks the segments that a program counted against a recording, for one depth or for all counted depths.
 fn check(job: &Check) -> Result<ExitCode> {
     let (depth, folders) = (job.depth.map(|depth| depth as usize), folders());
     let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
@@ -46,14 +43,10 @@ fn check(job: &Check) -> Result<ExitCode> {
         counted_segments::differences(compared).for_each(notes::warn);
         output::print_text(&counted_segments::comparison(compared))?;
     }
-    ensure!(
-        all.iter().any(|compared| compared.compared > 0),
-        "no segment was compared: no code of the callers makes the calls that the program was made to count"
-    );
+    ensure!(all.iter().any(|compared| compared.compared > 0), "no segment was compared: none of the counted call sites was executed");
     Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints a result as JSON or as lines.
 fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(output::text_or_json(json));
     if json {

@@ -1,5 +1,5 @@
-//! `trodden-lab schemes`: both schemes that find untested paths and segments beside each other. `trodden-lab hot-paths`: whether the hot
-//! paths of tests are the hot paths of the field.
+//! `trodden-lab schemes` compares the schemes that find untested paths and segments. `trodden-lab hot-paths` shows whether the hot paths
+//! of the tests are hot in the field.
 
 use crate::cli::{HotPaths, Schemes};
 use anyhow::Result;
@@ -8,9 +8,6 @@ use trodden_command::laboratory::{SchemeRequest, Untested, UntestedOrder, compar
 use trodden_console::output::Color;
 
 /// Compares the schemes on one program.
-///
-/// # Errors
-/// A build or a command fails.
 pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
     let request = SchemeRequest { program: &job.program, tests: &job.tests, field: &job.field, rounds: job.rounds };
     let form = Untested {
@@ -29,10 +26,7 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
     compare_schemes(&request, &form, color)
 }
 
-/// Shows what became of the hottest tested paths.
-///
-/// # Errors
-/// A profile cannot be read, or does not count all paths.
+/// Shows how often the hottest tested paths run in the field.
 pub fn hot_paths(job: &HotPaths, color: Color) -> Result<ExitCode> {
     hot(&job.profiles, &job.known, job.top as usize, job.json, color)
 }

@@ -1,6 +1,5 @@
-//! `trodden-lab with`: a command of trodden with choices that it has no options for.
-//!
-//! They are handed over in an environment variable, so that the processes which the command starts read them, too.
+//! `trodden-lab with`: runs a trodden command with choices that it has no options for. They are passed in an environment variable, so
+//! that the processes started by the command can also read them.
 
 use crate::cli::With;
 use anyhow::{Context, Result, bail, ensure};
@@ -12,18 +11,18 @@ use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, n
 use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Becomes the command.
+/// Replaces this process by the command.
 ///
 /// # Errors
-/// A choice does not concern the command, or `trodden` cannot be run.
+/// A choice does not apply to the command, or `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
-    ensure!(!job.given.given.is_empty(), "give a choice: {}", names());
+    ensure!(!job.given.given.is_empty(), "no choice is given; add at least one of {}", names());
     for choice in &job.given.given {
         let GivenChoice { option, commands, .. } = choice;
         if !choice.concerns(&words) {
             let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
-            bail!("{option} does not concern {}: it is for {}", full_name(words[0]), list.join(", "));
+            bail!("{option} does not apply to {}; it is for {}", full_name(words[0]), list.join(", "));
         }
     }
     let program = trodden()?;
@@ -33,7 +32,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
         ["cargo", "trodden", ..] => command.arg0("cargo-trodden").args(&job.command[2..]),
         _ => command.args(&job.command).env(LABORATORY_VARIABLE, job.given.spelled()),
     };
-    // Drivers have settings, not options.
+    // Compiler drivers are configured by settings, not by options.
     if let ["cc" | "c++" | "cargo", ..] = &words[..] {
         let before = env::var_os(SETTINGS_VARIABLE).map(|text| Settings::from_variable(&text)).transpose()?.unwrap_or_default();
         command.env(SETTINGS_VARIABLE, job.given.choices.counting.settings().over(before).to_string());
@@ -41,7 +40,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// A command as it is typed.
+/// Formats a command as the user types it.
 fn full_name(command: &str) -> String {
     match command.starts_with("cargo") {
         true => format!("`{command}`"),
@@ -49,10 +48,10 @@ fn full_name(command: &str) -> String {
     }
 }
 
-/// The command `trodden`, which lies beside this program.
+/// Returns the path of the `trodden` command, which is installed beside this program.
 fn trodden() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")?;
     let program = own.with_file_name("trodden");
-    ensure!(program.is_file(), "{} is not there: both programs lie in one folder", program.display());
+    ensure!(program.is_file(), "{} does not exist; install trodden and trodden-lab in the same folder", program.display());
     Ok(program)
 }

@@ -1,4 +1,4 @@
-//! `trodden-lab graph extract` as a user runs it: on a program of the system, and on files that it cannot take.
+//! Runs `trodden-lab graph extract` on a system program and on invalid input.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn error(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_program_of_the_system_as_json_and_dot() {
+fn system_program_is_extracted_as_json_and_dot() {
     let output = extract(&["/usr/bin/gzip"]);
     assert!(output.status.success(), "{output:?}");
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -40,11 +40,13 @@ fn a_program_of_the_system_as_json_and_dot() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_named_with_the_remedy() {
+fn invalid_input_is_rejected_with_a_remedy() {
     assert!(error(&["/etc/passwd"]).contains("not an ELF file; pass an x86-64 ELF executable"));
     assert!(error(&["/no/such/file"]).contains("cannot read /no/such/file"));
     assert!(error(&["/usr/bin/gzip", "--function", "mian"]).contains("similar: main"));
-    assert!(error(&["/usr/bin/gzip", "--function", "no_such_function_here"]).contains("it is stripped: name the function by an address"));
+    assert!(
+        error(&["/usr/bin/gzip", "--function", "no_such_function_here"]).contains("it is stripped, so name the function by an address")
+    );
     assert!(error(&["/usr/bin/gzip", "--function", "0x1"]).contains("has no function `0x1`"));
     let side = error(&["/usr/bin/gzip", "--side-build", "/usr/bin/sed"]);
     assert!(side.contains("/usr/bin/sed: its code differs") && side.contains("-fbasic-block-address-map"), "{side}");

@@ -1,4 +1,4 @@
-//! Files that are no graphs, and choices that do not concern a command: what is wrong is named.
+//! Error messages for files that are not graphs, and for choices that do not apply to a command.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ fn run(arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden-lab"));
     command.args(arguments).env_remove("TRODDEN_INSTRUMENT").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A program that refuses its arguments reads nothing.
+    // Writing fails if the program rejected its arguments and exited.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -20,10 +20,10 @@ fn error(arguments: &[&str], input: &str) -> String {
 }
 
 #[test]
-fn files_that_are_no_graphs_are_named() {
+fn invalid_graph_file_is_named() {
     for text in ["some words\n", "{}"] {
-        let said = error(&["graph", "number", "-"], text);
-        assert!(said.contains("graph file -") && !said.contains("panicked"), "{text}: {said}");
+        let message = error(&["graph", "number", "-"], text);
+        assert!(message.contains("graph file -") && !message.contains("panicked"), "{text}: {message}");
     }
     assert!(error(&["graph", "number", "/no/such/file"], "").contains("/no/such/file"));
     let answer = run(&["graph", "number", "-"], r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]]}"#);
@@ -32,9 +32,9 @@ fn files_that_are_no_graphs_are_named() {
 }
 
 #[test]
-fn choices_are_for_commands_that_they_concern() {
+fn choice_for_another_command_is_rejected() {
     assert!(error(&["with", "--strategy", "p3", "--", "report"], "").contains("it is for `trodden record`, `trodden fleet copies`"));
     assert!(error(&["with", "--collector", "uprobes", "--", "record", "./x"], "").contains("it is for `trodden trace record`"));
-    assert!(error(&["with", "--", "record", "./x"], "").contains("give a choice"));
+    assert!(error(&["with", "--", "record", "./x"], "").contains("no choice is given"));
     assert!(error(&["with", "--strategy", "p4", "--", "record", "./x"], "").contains("p4"));
 }

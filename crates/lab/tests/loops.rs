@@ -1,5 +1,4 @@
-//! `trodden-lab loops`: hot loops' code without and with counting. Iterations are known from the program's text, the plain
-//! code from clang itself.
+//! `trodden-lab loops`. The expected iterations follow from the program's text, and the expected plain code comes from clang.
 
 #[path = "../../trodden/tests/place/mod.rs"]
 mod place;
@@ -7,14 +6,14 @@ mod place;
 use place::{Place, laboratory, must, trodden};
 use serde_json::Value;
 
-/// A loop of one block in `sum`; one with a choice in `mix`, inside of another.
+/// A loop of a single block in `sum`, and nested loops, the inner one with a branch, in `mix`.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned sum(unsigned s, int n) { for (int i = 0; i < n; i++) s = s * 1103515245u + 12345u; return s; }\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n) {\n\
       for (int j = 0; j < 3; j++) for (int i = 0; i < n; i++) if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i;\n      return *p; }\n\
     int main(void) { volatile unsigned v = 9; printf(\"%u %u\\n\", sum(1, 5000), mix(&v, 1000)); return 0; }\n";
 
-fn recorded() -> Place {
+fn record_program() -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O2 -g -fno-unroll-loops a.c -o prog");
     place.trodden("record -- ./prog");
@@ -27,8 +26,8 @@ fn loops(place: &Place, arguments: &str) -> Vec<Value> {
     found["loops"].as_array().unwrap().clone()
 }
 
-/// Instructions of the only loop of a function in clang's own assembly.
-fn by_clang(place: &Place, function: &str) -> usize {
+/// Counts the instructions of a function's only loop in clang's assembly.
+fn count_by_clang(place: &Place, function: &str) -> usize {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops -S a.c -o plain.s");
     let text = std::fs::read_to_string(place.path("plain.s")).unwrap();
     let own = text.lines().skip_while(|l| !l.starts_with(&format!("{function}:"))).take_while(|l| !l.starts_with(".Lfunc_end"));
@@ -45,21 +44,21 @@ fn by_clang(place: &Place, function: &str) -> usize {
 }
 
 #[test]
-fn a_loop_is_as_clang_makes_it_and_what_counting_adds() {
-    let place = recorded();
+fn plain_loop_equals_clangs_and_counting_adds_instructions() {
+    let place = record_program();
     let all = loops(&place, "./prog --top 9");
     let of = |name: &str| all.iter().find(|l| l["function"] == name).unwrap_or_else(|| panic!("no loop of {name}: {all:?}"));
     let sum = of("sum");
     assert_eq!(sum["iterations"], 5000);
-    assert_eq!(sum["plain"].as_f64().unwrap(), by_clang(&place, "sum") as f64);
+    assert_eq!(sum["plain"].as_f64().unwrap(), count_by_clang(&place, "sum") as f64);
     let added = sum["counted"].as_f64().unwrap() - sum["plain"].as_f64().unwrap();
     assert!(added > 0.0 && added < 12.0, "counting adds {added} instructions to an iteration");
     assert_eq!(of("mix")["iterations"], 3000);
 }
 
 #[test]
-fn inner_blocks_are_not_the_outer_loops() {
-    let place = recorded();
+fn outer_loop_excludes_inner_blocks() {
+    let place = record_program();
     let all = loops(&place, "./prog --function mix");
     let iterations: Vec<u64> = all.iter().map(|l| l["iterations"].as_u64().unwrap()).collect();
     assert_eq!(iterations, [3000, 3], "the hotter loop comes first");
@@ -68,16 +67,16 @@ fn inner_blocks_are_not_the_outer_loops() {
 }
 
 #[test]
-fn other_parameters_give_other_code() {
-    let place = recorded();
+fn parameters_change_the_counted_code() {
+    let place = record_program();
     let text = |arguments: &str| String::from_utf8(place.laboratory(&format!("loops ./prog --function mix {arguments}")).stdout).unwrap();
     assert!(text("").contains("machine instructions per iteration: "));
     assert_ne!(text(""), text("--max-paths 1"));
 }
 
 #[test]
-fn what_cannot_be_shown_is_said_with_the_remedy() {
-    let place = recorded();
+fn errors_name_the_remedy() {
+    let place = record_program();
     let error = |arguments: &str| {
         let output = place.command(laboratory()).args(arguments.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments}");
@@ -89,7 +88,7 @@ fn what_cannot_be_shown_is_said_with_the_remedy() {
     must(place.command(trodden()).args(["cc", "-O1", "a.c", "-o", "lean"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.trodden("record -- ./lean");
     assert!(error("loops ./lean").contains("build it again without `keep=map`"));
-    // Another input than the known one: the loop iterates on paths that are counted and on paths that are not.
+    // In a residual build, the loop iterates on counted and on uncounted paths.
     place.trodden("instrument ./prog --residual last -o prog.field");
     place.trodden("record -- ./prog.field");
     assert!(error("loops ./prog.field").contains("build it without --residual"));

@@ -1,4 +1,4 @@
-//! `trodden-lab graph witnesses` and `trodden-lab graph reconstruct`: files, answers, exit statuses, messages.
+//! `trodden-lab graph witnesses` and `trodden-lab graph reconstruct`: answers, exit statuses and messages.
 
 use serde_json::{Value, json};
 use std::io::Write;
@@ -50,7 +50,7 @@ fn error(arguments: &str, file: &Value) -> String {
 }
 
 #[test]
-fn a_distribution_of_the_user_is_checked_and_two_executions_show_what_is_wrong() {
+fn unrealizable_distribution_is_explained_by_two_executions() {
     let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
     let found = answer("witnesses -", &file, 1);
     assert_eq!(found["realizable"], false);
@@ -69,7 +69,7 @@ fn a_distribution_of_the_user_is_checked_and_two_executions_show_what_is_wrong()
 }
 
 #[test]
-fn every_strategy_and_placement_answers() {
+fn every_strategy_and_placement_is_realizable() {
     for strategy in ["fine", "function", "grouped", "weighted"] {
         for more in ["", " --edges", " --limit 4 --machines 2", " --order given", " --lookahead function"] {
             for file in [figure_1(), figure_3()] {
@@ -87,16 +87,16 @@ fn every_strategy_and_placement_answers() {
     let known = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]], "weights": [1, 1, 1, 1, 1]});
     let found = answer("witnesses - --placement paper", &known, 1);
     assert_eq!(found["profiles"], json!([[2]]));
-    // One comes to node 1 and two leave it; two come to node 2 and one leaves it.
+    // Node 1 has one in-edge and two out-edges, node 2 the reverse, all with weight 1.
     assert_eq!(found["unbalanced"], json!([1, 2]));
 }
 
 #[test]
-fn executions_are_rebuilt_in_the_files_own_names() {
+fn reconstruction_uses_the_names_of_the_file() {
     let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
     let execution = json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2", "b4", "b5", "b1", "exit"]);
     assert_eq!(answer("reconstruct -", &file, 0)["execution"], execution);
-    // The same by edges: 3 is b2 -> b3, 4 is b2 -> b4.
+    // The same with edges: 3 is b2 -> b3, 4 is b2 -> b4.
     let file = with(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
     assert_eq!(answer("reconstruct - --edges", &file, 0)["execution"], execution);
     let traces = json!({"profiles": [[["foo", "c1"], ["bar", 2]]], "traces": [[["foo", "c1"], ["foo", "c1"], ["bar", 2]]]});
@@ -109,7 +109,7 @@ fn executions_are_rebuilt_in_the_files_own_names() {
 }
 
 #[test]
-fn what_is_not_realizable_is_said_and_what_is_certain_is_given() {
+fn ambiguous_execution_is_reconstructed_up_to_the_branch() {
     let file = with(figure_1(), json!({"profiles": [["b3"], ["b4"]], "traces": [["b3"], ["b4"]]}));
     let found = answer("reconstruct -", &file, 1);
     assert_eq!(found["realizable"], false);
@@ -137,7 +137,7 @@ fn calls_can_end_the_run_and_unwind() {
     let profiles = planned["profiles"].clone();
     let executions = [
         json!([["main", "a"], ["main", "c"]]),
-        // Nothing catches what is thrown.
+        // The exception is not caught.
         json!([["main", "a"], ["main", "b"], ["stop", "s"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["main", "pad"], ["main", "z"]]),
         json!([["main", "a"], ["main", "b"], ["stop", "s"], ["stop", "t"], ["main", "z"]]),
@@ -154,27 +154,27 @@ fn calls_can_end_the_run_and_unwind() {
 }
 
 #[test]
-fn traces_that_were_cut_give_what_is_certain() {
+fn truncated_traces_give_the_certain_part() {
     let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
     let found = answer("reconstruct - --cut", &file, 0);
     assert_eq!((&found["cut"], &found["execution"]), (&json!(true), &json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2"])));
 }
 
 #[test]
-fn the_papers_theorems_are_asked_by_name() {
-    // Each profile distinguishes 1 and 2 by itself, but both have one that ends without a symbol.
+fn check_paper_reports_both_theorems() {
+    // Each profile distinguishes 1 and 2, but each also has an execution without a symbol.
     let file = json!({"entry": 0, "exit": 3, "edges": [[0, 1], [0, 2], [1, 3], [2, 3]], "profiles": [[1], [2]]});
     assert_eq!(answer("witnesses -", &file, 0)["realizable"], true);
     let found = answer("witnesses - --check paper", &file, 0);
     assert_eq!(found["theorems"], json!({"graph": true, "path": true}));
-    // After b2, the traces of the second and third profile do not say which of b3 and b4 came first.
+    // After b2, the traces of the second and third profiles do not tell whether b3 or b4 came first.
     let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
     let found = answer("witnesses - --check paper", &file, 1);
     assert_eq!((&found["realizable"], &found["theorems"]), (&json!(false), &json!({"graph": false, "path": false})));
 }
 
 #[test]
-fn bad_files_are_named_with_what_is_wrong() {
+fn invalid_files_are_rejected_with_a_reason() {
     let bad = |arguments: &str, file: Value, what: &str| {
         let message = error(arguments, &file);
         assert!(message.contains(what), "{what}: {message}");
@@ -192,8 +192,8 @@ fn bad_files_are_named_with_what_is_wrong() {
     bad("reconstruct -", figure_1(), "\"profiles\"");
     let profiles = json!({"profiles": [["b3", "b4"]]});
     bad("reconstruct -", with(figure_1(), profiles.clone()), "\"traces\"");
-    bad("reconstruct -", with(with(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "no witness of profile 0");
-    bad("reconstruct -", with(with(figure_1(), profiles), json!({"traces": [[], []]})), "2 traces for 1 profiles");
+    bad("reconstruct -", with(with(figure_1(), profiles.clone()), json!({"traces": [["b1"]]})), "is not a witness of profile 0");
+    bad("reconstruct -", with(with(figure_1(), profiles), json!({"traces": [[], []]})), "one list per profile: expected 1, found 2");
     let straight = json!({"entry": 0, "exit": 1, "edges": [[0, 1]], "profiles": [[0]], "traces": [[0, 0]]});
-    bad("reconstruct -", straight, "of no execution");
+    bad("reconstruct -", straight, "do not belong to one execution");
 }

@@ -202,7 +202,7 @@ fn choices_of_the_laboratory_reach_builds_and_drivers_and_nothing_else() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     let refuses = |arguments: &str| refused(place.command(laboratory()).args(arguments.split(' ')));
     let of_report = refuses("with --chords off -- report");
-    assert!(of_report.contains("--chords does not concern `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
+    assert!(of_report.contains("--chords does not apply to `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
     assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
     assert!(refuses("with --witnesses -- build --stream -- true").contains("omit one of them"));
     assert!(refuses("with -- build -- true").contains("give a choice: --scheme, --max-paths"));

@@ -1,10 +1,10 @@
-//! Two executions with equal partial traces, for a branch whose successors no profile distinguishes: a breadth-first search.
+//! A breadth-first search for two executions with equal partial traces, to explain a branch whose successors no profile distinguishes.
 //!
-//! The search first finds how runs come to the branch (the shortest few stacks of calls). Then it lets one run go on at one successor and
-//! another at the other, always the one that has made fewer steps, until both are at one place with equal records; from there a shortest
-//! path leads to the end. For each profile it keeps what one run has recorded beyond the other; where the records contradict each other,
-//! the pair is dropped. The pairwise condition is sufficient only, so there may be nothing to find, and the search gives up after a
-//! number of steps.
+//! The search first finds the shortest few call stacks with which runs reach the branch. Then one run continues at one successor and
+//! another at the other, always advancing the run with fewer steps, until both reach the same place with equal records; a shortest path
+//! from there leads to the end. For each profile it keeps the symbols that one run has recorded ahead of the other, and drops a pair of
+//! runs whose records contradict each other. The pairwise condition is only sufficient, so there may be nothing to find. Every part of the
+//! search is bounded.
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
@@ -14,36 +14,37 @@ use super::structure::Structure;
 use std::collections::{HashMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 
-/// The blocks of an execution.
+/// The executed blocks of an execution, in order.
 pub type Blocks = Vec<(WitnessFunctionId, Node)>;
 
-// They bound the time of the search. What other values find of 81 violations in three programs is in docs/benchmarks/constants.md; where it
-// is anything else, it stands here.
+// The following constants bound the search time. docs/benchmarks/constants.md has the effect of other values on 81 violations in three
+// programs; the comments repeat it only where there is one.
 
-/// Stacks with more calls than this are not searched.
-const DEEPEST: usize = 24;
-/// So many symbols may one run be ahead of the other. With 4, one violation more is explained.
-const FARTHEST: usize = 32;
-/// So many different stacks are tried for a branch.
-const STACKS: usize = 3;
-/// Pairs of runs that are tried for one violation. With 200, four violations fewer are explained; with 160,000, one more.
-const PAIRS: usize = 20_000;
-/// Configurations that are tried to come from a place to the end.
-const REST: usize = 5_000;
-/// Configurations that are tried to come to all branches.
-const CONFIGURATIONS: usize = 100_000;
+/// Deeper call stacks are not searched.
+const MAX_CALL_DEPTH: usize = 24;
+/// Maximum number of symbols that one run may be ahead of the other. With 4, one more violation is explained.
+const MAX_LEAD: usize = 32;
+/// Maximum number of call stacks tried for a branch.
+const MAX_STACKS: usize = 3;
+/// Maximum number of pairs of runs tried for a violation. With 200, four fewer violations are explained; with 160,000, one more.
+const MAX_PAIRS: usize = 20_000;
+/// Maximum number of configurations tried to find a path to the end.
+const MAX_END_CONFIGURATIONS: usize = 5_000;
+/// Maximum number of configurations tried to reach all branches.
+const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
 
-/// For each violation two executions with equal partial traces, if the search finds any within `budget` pairs of runs in all.
+/// Returns two executions with equal partial traces for each violation, if the search finds any. `budget` bounds the pairs of runs tried
+/// for all violations together.
 pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violation], mut budget: usize) -> Vec<Option<[Blocks; 2]>> {
     let prefixes = prefixes(structure, violations);
     let search = |violation: &Violation| {
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
-            let mut pairs = PAIRS.min(budget);
+            let mut pairs = MAX_PAIRS.min(budget);
             budget -= pairs;
             let found = Search { pushdown: &structure.pushdown, members, violation, stack }.run(&mut pairs);
             budget += pairs;
-            if let Some(behind) = found {
-                return Some(behind.map(|blocks| before.iter().copied().chain(blocks).collect()));
+            if let Some(rest) = found {
+                return Some(rest.map(|blocks| before.iter().copied().chain(blocks).collect()));
             }
         }
         None
@@ -51,7 +52,7 @@ pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violatio
     violations.iter().map(search).collect()
 }
 
-/// A run: the state that was entered last, and the calls under way; no state at its end.
+/// A run: the state entered last (`None` after its end) and the active calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Run {
     state: Option<AutomatonState>,
@@ -59,15 +60,15 @@ struct Run {
 }
 
 impl Run {
-    /// Everything that can come next.
+    /// Returns all possible next configurations.
     fn next(&self, pushdown: &Pushdown) -> Vec<Run> {
         let Some(state) = self.state else { return Vec::new() };
-        let go = |to: AutomatonState| Run { state: Some(to), stack: self.stack.clone() };
+        let step = |to: AutomatonState| Run { state: Some(to), stack: self.stack.clone() };
         match &pushdown.state(state).action {
-            StateAction::Choose(next) => next.iter().map(|to| go(*to)).collect(),
+            StateAction::Choose(next) => next.iter().map(|to| step(*to)).collect(),
             StateAction::End => vec![Run { state: None, stack: Vec::new() }],
-            StateAction::Call { callee, .. } if self.stack.len() < DEEPEST => {
-                let mut run = go(pushdown.entry(*callee));
+            StateAction::Call { callee, .. } if self.stack.len() < MAX_CALL_DEPTH => {
+                let mut run = step(pushdown.entry(*callee));
                 run.stack.push(state);
                 vec![run]
             }
@@ -84,31 +85,31 @@ impl Run {
     }
 }
 
-/// The block that entering a state executes.
+/// Returns the block that is executed when a state is entered, if any.
 fn block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
     let data = pushdown.state(state?);
     data.executes.then_some((data.function, data.node))
 }
 
-/// How runs come to the branches: for each a few stacks, with the blocks executed before.
+/// Returns how runs reach each branch: a few call stacks, each with the blocks executed before.
 fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, Blocks)>> {
     let pushdown = &structure.pushdown;
-    let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, STACKS)).collect();
+    let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
     let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, Blocks)>> = HashMap::new();
     let first = Run { state: Some(pushdown.root()), stack: Vec::new() };
-    let (mut seen, mut met) = (HashSet::from([first.clone()]), vec![(first, 0usize)]);
+    let (mut seen, mut visited) = (HashSet::from([first.clone()]), vec![(first, 0usize)]);
     let (mut at, mut open) = (0, wanted.len());
-    while at < met.len() && met.len() < CONFIGURATIONS && open > 0 {
-        let run = met[at].0.clone();
+    while at < visited.len() && visited.len() < MAX_PREFIX_CONFIGURATIONS && open > 0 {
+        let run = visited[at].0.clone();
         if let Some(left) = run.state.and_then(|s| wanted.get_mut(&s)).filter(|left| **left > 0) {
-            open -= usize::from(*left == STACKS);
+            open -= usize::from(*left == MAX_STACKS);
             *left -= 1;
-            let before = blocks_to(pushdown, &met, at);
-            found.entry(run.state.expect("it is wanted")).or_default().push((run.stack.clone(), before));
+            let before = blocks_up_to(pushdown, &visited, at);
+            found.entry(run.state.expect("only states are looked up")).or_default().push((run.stack.clone(), before));
         }
         for next in run.next(pushdown) {
             if seen.insert(next.clone()) {
-                met.push((next, at));
+                visited.push((next, at));
             }
         }
         at += 1;
@@ -116,19 +117,19 @@ fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Automato
     found
 }
 
-fn blocks_to(pushdown: &Pushdown, met: &[(Run, usize)], mut at: usize) -> Blocks {
+fn blocks_up_to(pushdown: &Pushdown, visited: &[(Run, usize)], mut at: usize) -> Blocks {
     let mut blocks = Vec::new();
     loop {
-        blocks.extend(block(pushdown, met[at].0.state));
+        blocks.extend(block(pushdown, visited[at].0.state));
         if at == 0 {
             blocks.reverse();
             return blocks;
         }
-        at = met[at].1;
+        at = visited[at].1;
     }
 }
 
-/// What one of two runs has beyond the other; which one, is known from `second`.
+/// The symbols that one run (the second if `second` is set) has recorded ahead of the other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Lead {
     second: bool,
@@ -136,48 +137,48 @@ struct Lead {
 }
 
 impl Lead {
-    /// One more symbol of a run; false if the two runs contradict each other.
+    /// Records a symbol of a run. Returns false if the records of the two runs contradict each other, or one is too far ahead.
     fn add(&mut self, second: bool, symbol: u32) -> bool {
         if self.symbols.is_empty() || self.second == second {
             self.second = second;
             self.symbols.push_back(symbol);
-            return self.symbols.len() <= FARTHEST;
+            return self.symbols.len() <= MAX_LEAD;
         }
         self.symbols.pop_front() == Some(symbol)
     }
 }
 
-/// Two runs behind a branch.
+/// Two runs after a branch.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Two {
+struct RunPair {
     runs: [Run; 2],
     records: Vec<Lead>,
-    /// The same for blocks; `None` once they differ.
+    /// The same for executed blocks; `None` once they differ.
     blocks: Option<Lead>,
 }
 
-impl Two {
-    /// Whether both runs are at one place with equal records, but came there by different blocks.
+impl RunPair {
+    /// Returns true if both runs are at the same place with equal records, but executed different blocks.
     fn is_ambiguous(&self) -> bool {
         let differ = self.blocks.as_ref().is_none_or(|b| !b.symbols.is_empty());
         differ && self.runs[0] == self.runs[1] && self.records.iter().all(|r| r.symbols.is_empty())
     }
 }
 
-/// The blocks of a shortest path from a run to its end.
-fn rest(pushdown: &Pushdown, run: &Run) -> Option<Blocks> {
-    let (mut seen, mut met, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
-    while at < met.len() && met.len() < REST {
-        if met[at].0.state.is_none() {
-            let mut blocks = blocks_to(pushdown, &met, at);
+/// Returns the blocks of a shortest path from a run to its end, or `None` if none was found within the limit.
+fn shortest_end(pushdown: &Pushdown, run: &Run) -> Option<Blocks> {
+    let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
+    while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
+        if visited[at].0.state.is_none() {
+            let mut blocks = blocks_up_to(pushdown, &visited, at);
             if block(pushdown, run.state).is_some() {
                 blocks.remove(0);
             }
             return Some(blocks);
         }
-        for next in met[at].0.next(pushdown) {
+        for next in visited[at].0.next(pushdown) {
             if seen.insert(next.clone()) {
-                met.push((next, at));
+                visited.push((next, at));
             }
         }
         at += 1;
@@ -192,9 +193,9 @@ struct Search<'a> {
     stack: &'a [AutomatonState],
 }
 
-/// Two runs that were met, where they come from, and the steps that each has made.
-struct Met {
-    two: Two,
+/// A visited pair of runs, the pair that it comes from, the run that moved last, and the steps of both.
+struct VisitedPair {
+    pair: RunPair,
     from: usize,
     moved: usize,
     steps: [u32; 2],
@@ -204,32 +205,32 @@ impl Search<'_> {
     fn run(&self, budget: &mut usize) -> Option<[Blocks; 2]> {
         let nothing = Lead { second: false, symbols: VecDeque::new() };
         let runs = self.violation.successors.map(|s| Run { state: Some(s), stack: self.stack.to_vec() });
-        let mut first = Two { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
-        if !(self.entered(&mut first, 0) && self.entered(&mut first, 1)) {
+        let mut first = RunPair { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
+        if !(self.record_entry(&mut first, 0) && self.record_entry(&mut first, 1)) {
             return None;
         }
-        let (mut seen, mut met) = (HashSet::from([first.clone()]), vec![Met { two: first, from: 0, moved: 0, steps: [0, 0] }]);
+        let (mut seen, mut visited) = (HashSet::from([first.clone()]), vec![VisitedPair { pair: first, from: 0, moved: 0, steps: [0, 0] }]);
         let mut at = 0;
-        while at < met.len() && *budget > 0 {
+        while at < visited.len() && *budget > 0 {
             *budget -= 1;
-            let Met { two, steps, .. } = &met[at];
-            let (two, steps) = (two.clone(), *steps);
-            let ended = two.runs.each_ref().map(|r| r.state.is_none());
-            if let Some(rest) = two.is_ambiguous().then(|| rest(self.pushdown, &two.runs[0])).flatten() {
-                return Some(self.blocks(&met, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
+            let VisitedPair { pair, steps, .. } = &visited[at];
+            let (pair, steps) = (pair.clone(), *steps);
+            let ended = pair.runs.each_ref().map(|r| r.state.is_none());
+            if let Some(rest) = pair.is_ambiguous().then(|| shortest_end(self.pushdown, &pair.runs[0])).flatten() {
+                return Some(self.blocks(&visited, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
             }
             if ended == [true, true] {
                 at += 1;
                 continue;
             }
             let side = usize::from(ended[0] || (!ended[1] && steps[1] < steps[0]));
-            for next in two.runs[side].next(self.pushdown) {
-                let mut new = two.clone();
+            for next in pair.runs[side].next(self.pushdown) {
+                let mut new = pair.clone();
                 new.runs[side] = next;
-                if self.entered(&mut new, side) && seen.insert(new.clone()) {
+                if self.record_entry(&mut new, side) && seen.insert(new.clone()) {
                     let mut steps = steps;
                     steps[side] += 1;
-                    met.push(Met { two: new, from: at, moved: side, steps });
+                    visited.push(VisitedPair { pair: new, from: at, moved: side, steps });
                 }
             }
             at += 1;
@@ -237,30 +238,30 @@ impl Search<'_> {
         None
     }
 
-    /// Records what a run has entered; false if the runs can have equal records no more.
-    fn entered(&self, two: &mut Two, side: usize) -> bool {
-        let Some(state) = two.runs[side].state else { return true };
+    /// Records the entered state of a run. Returns false if the records can no longer become equal.
+    fn record_entry(&self, pair: &mut RunPair, side: usize) -> bool {
+        let Some(state) = pair.runs[side].state else { return true };
         let data = self.pushdown.state(state);
         if data.executes {
             let number = data.function.0.wrapping_mul(0x9e37_79b9) ^ data.node.0;
-            two.blocks = two.blocks.take().and_then(|mut lead| lead.add(side == 1, number).then_some(lead));
+            pair.blocks = pair.blocks.take().and_then(|mut lead| lead.add(side == 1, number).then_some(lead));
         }
         let Some(witness) = data.witness else { return true };
-        let mut records = two.records.iter_mut().zip(self.members).filter(|(_, member)| member[witness.index()]);
+        let mut records = pair.records.iter_mut().zip(self.members).filter(|(_, member)| member[witness.index()]);
         records.all(|(record, _)| record.add(side == 1, witness.0))
     }
 
-    /// The blocks of both runs, from the branch on.
-    fn blocks(&self, met: &[Met], at: usize) -> [Blocks; 2] {
+    /// Returns the blocks of both runs, starting at the branch.
+    fn blocks(&self, visited: &[VisitedPair], at: usize) -> [Blocks; 2] {
         let mut blocks = [Vec::new(), Vec::new()];
         let mut here = at;
         while here != 0 {
-            let Met { two, from, moved, .. } = &met[here];
-            blocks[*moved].extend(block(self.pushdown, two.runs[*moved].state));
+            let VisitedPair { pair, from, moved, .. } = &visited[here];
+            blocks[*moved].extend(block(self.pushdown, pair.runs[*moved].state));
             here = *from;
         }
         for (side, blocks) in blocks.iter_mut().enumerate() {
-            blocks.extend(block(self.pushdown, met[0].two.runs[side].state));
+            blocks.extend(block(self.pushdown, visited[0].pair.runs[side].state));
             blocks.reverse();
         }
         blocks

@@ -1,4 +1,4 @@
-//! The states of a program's pushdown automaton ([`pushdown`](super::pushdown)), each with at most one witness and one action.
+//! The states of a program's pushdown automaton ([`pushdown`](super::pushdown)), each with at most one witness and exactly one action.
 
 use super::program::{Witness, WitnessFunctionId};
 use trodden_flow::graph::Node;
@@ -10,18 +10,18 @@ pub struct AutomatonState(pub u32);
 
 indices!(AutomatonState);
 
-/// What follows when a state has been entered.
+/// What happens after a state has been entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateAction {
-    /// Control passes to one of these states; with none, it stays here for ever.
+    /// Control passes to one of these states; if there are none, it stays here forever.
     Choose(Box<[AutomatonState]>),
-    /// A function is entered.
+    /// A function is called.
     Call {
-        /// The function.
+        /// The called function.
         callee: WitnessFunctionId,
-        /// Where control goes on when it returns.
+        /// The state that follows when the function returns.
         after: AutomatonState,
-        /// Where control goes on when it unwinds.
+        /// The state that follows when the function unwinds.
         unwound: AutomatonState,
     },
     /// The function returns.
@@ -32,36 +32,36 @@ pub enum StateAction {
     End,
 }
 
-/// Why a state with several successors has them.
+/// What a state stands for, which determines the meaning of its successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A node, or what follows its last call: its successors are those of the node.
+    /// A node, or the point after its last call; the successors are those of the node.
     Node,
     /// An edge.
     Edge,
-    /// A call: its successors are callees.
+    /// A call; the successors are its callees.
     Call,
-    /// What a call of unknown code comes to: return, the end of the run, unwinding.
+    /// A call of unknown code; the successors are its possible outcomes: return, end of the run, unwinding.
     Opaque,
-    /// Unwinding: its successors are landing pads, and passing the frame over.
+    /// Unwinding; the successors are landing pads, and leaving the frame.
     Unwinding,
-    /// Code outside: its successors are external entries, and leaving.
+    /// Code outside; the successors are external entries, and leaving.
     Outside,
 }
 
-/// A state with what belongs to it.
+/// The data of a state.
 #[derive(Clone, Debug)]
 pub struct StateData {
-    /// The witness that is recorded when the state is entered.
+    /// Witness that is recorded when the state is entered.
     pub witness: Option<Witness>,
     /// Whether entering the state executes the block of its node.
     pub executes: bool,
-    /// Its function; for the two that were added, a number that no function of the program has.
+    /// Function of the state. The two added functions have numbers that no function of the program has.
     pub function: WitnessFunctionId,
-    /// Its node, or the one that its edge leads to.
+    /// Node of the state; for an edge, the node that it leads to.
     pub node: Node,
-    /// What it is.
+    /// What the state stands for.
     pub role: Role,
-    /// What follows.
+    /// What happens after the state has been entered.
     pub action: StateAction,
 }

@@ -1,73 +1,73 @@
-//! Distributions as they are carried out: what a strategy assigned, completed by what the whole program asks for besides.
+//! Completes the distributions that strategies propose, and chooses the cheapest.
 //!
-//! Strategies look at one function at a time. Repair ([`repair`](super::repair)) then adds what calls and returns need, which can cost more
-//! than strategies differ by. So distributions are compared after it, by the most expensive machine.
+//! Strategies consider one function at a time. Repair ([`repair`](super::repair)) then adds the witnesses that calls and returns need,
+//! which can cost more than the strategies differ by. Distributions are therefore compared after repair, by the most expensive machine.
 
 use super::automaton::AutomatonState;
-use super::planned::{DistributionOptions, PlannedJob, planned_from, witness_count};
+use super::planned::{DistributionOptions, PlannedDistribution, plan_from_profiles, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::repair::Repair;
 use super::structure::Structure;
 use super::weights::Weights;
 use std::collections::HashMap;
 
-/// What a strategy assigned.
+/// A distribution proposed by a strategy.
 pub(super) struct Candidate {
-    /// The witnesses of each profile.
+    /// Witnesses of each profile.
     pub profiles: Vec<Vec<Witness>>,
-    /// Which profile is to distinguish the successors of each branch.
+    /// The profile that is to distinguish the successors of each branch.
     pub home: HashMap<AutomatonState, usize>,
 }
 
-/// What completes distributions of a program.
+/// The inputs for completing distributions of a program.
 pub(super) struct Completion<'a> {
     /// The program.
     pub program: &'a WitnessProgram,
-    /// Its automaton, analysed.
+    /// The analysed automaton of the program.
     pub structure: &'a Structure,
     /// Whether witnesses are nodes or edges.
     pub kind: WitnessKind,
-    /// Costs.
+    /// Costs of witnesses.
     pub weights: &'a Weights,
-    /// What the distribution is to be like.
+    /// The requested properties of the distribution.
     pub options: &'a DistributionOptions,
-    /// Witnesses to be in one profile whatever branches need.
+    /// Witnesses that some profile must have, whether branches need them or not.
     pub entries: &'a [Witness],
 }
 
 impl Completion<'_> {
-    /// The candidate that is cheapest once it is complete; of those that are equally cheap, the one that came first.
+    /// Returns the candidate that is cheapest after completion; among equals, the first.
     ///
     /// # Panics
     /// There is no candidate.
-    pub fn cheapest(&self, candidates: Vec<Candidate>) -> PlannedJob {
+    pub fn cheapest(&self, candidates: Vec<Candidate>) -> PlannedDistribution {
         let mut candidates: Vec<(f64, Candidate)> = candidates.into_iter().map(|c| (self.lower_bound(&c.profiles), c)).collect();
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut best: Option<((bool, f64, f64), PlannedJob)> = None;
+        let mut best: Option<((bool, f64, f64), PlannedDistribution)> = None;
         for (bound, candidate) in candidates {
-            // Sums of the same numbers in another order differ a little.
+            // The tolerance allows for sums of the same numbers in another order.
             if best.as_ref().is_some_and(|((violated, cost, _), _)| !violated && bound * (1.0 - 1e-9) > *cost) {
                 break;
             }
             let planned = self.complete(candidate);
             let cost = (!planned.check.is_realizable(), planned.costs.iter().copied().fold(0.0, f64::max), planned.costs.iter().sum());
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            if best.as_ref().is_none_or(|(lowest, _)| cost < *lowest) {
                 best = Some((cost, planned));
             }
         }
-        best.expect("there is a candidate").1
+        best.expect("the caller passes a candidate").1
     }
 
-    /// What the most expensive machine cannot go below, since completing only adds witnesses: what profiles cost by themselves, or evenly
-    /// divided among the machines.
+    /// Returns a lower bound for the most expensive machine after completion, which only adds witnesses: the cost of the most expensive
+    /// profile, or the total cost divided evenly among the machines.
     fn lower_bound(&self, profiles: &[Vec<Witness>]) -> f64 {
         let loads: Vec<f64> = profiles.iter().map(|p| self.weights.sum(self.kind, p)).collect();
         let even = self.options.machines.map_or(0.0, |machines| loads.iter().sum::<f64>() / machines.max(1) as f64);
         loads.into_iter().fold(even, f64::max)
     }
 
-    /// Repairs, adds the entries, and repairs what a profile that only has entries lacks.
-    fn complete(&self, Candidate { mut profiles, home }: Candidate) -> PlannedJob {
+    /// Repairs the profiles, adds the entries, and repairs again, since profiles that contain only entries may lack witnesses.
+    fn complete(&self, Candidate { mut profiles, home }: Candidate) -> PlannedDistribution {
         let Self { program, structure, weights, .. } = *self;
         let (limit, lookahead) = (self.options.limit, self.options.lookahead);
         let assigned = witness_count(&profiles);
@@ -79,10 +79,10 @@ impl Completion<'_> {
             check = Repair { program, structure, weights, home: HashMap::new(), limit, lookahead }.run(&mut profiles);
             repaired += witness_count(&profiles) - before;
         }
-        PlannedJob { repaired, ..planned_from(self.kind, profiles, check, weights, self.options) }
+        PlannedDistribution { repaired, ..plan_from_profiles(self.kind, profiles, check, weights, self.options) }
     }
 
-    /// Puts the entries where the load is least and room is.
+    /// Adds the entries to the profiles with the lowest load that have room.
     fn add_entries(&self, profiles: &mut Vec<Vec<Witness>>) {
         let (mut entries, limit) = (self.entries.to_vec(), self.options.limit.unwrap_or(usize::MAX));
         if limit < usize::MAX {

@@ -1,17 +1,10 @@
 //! The pairwise condition: a sufficient test that a distribution is realizable.
 //!
-//! For every branch that a run can come to, and every two of its successors `q1` and `q2`, some profile `m` must distinguish them by the
-//! next witness: `W_m(q1)` and `W_m(q2)` are disjoint ([`first`](super::first)). Branches are nodes with several successors, indirect
-//! calls, calls of unknown code that can do several things, unwinding with landing pads, and code outside that can call several entries.
-//! A profile can distinguish two successors by the next witness of its trace, or by the next one of the branch's own function (its
-//! recursive component): one is enough ([`Lookahead`]). The first needs one symbol of lookahead, the second any number.
-//!
-//! Sufficient: at each branch the true successor has the next symbol of every trace in its set; any other lacks that of the profile that
-//! distinguishes the two. It is not necessary: the question in general is whether words of a trace monoid have one decomposition, which is
-//! undecidable.
-//!
-//! Two parallel edges that are no witnesses count as one. Branches that no run comes to are not checked.
-//! O(k x (states + sizes of the sets) + pairs).
+//! For every reachable branch and every two of its successors `q1` and `q2`, some profile `m` must distinguish them by the next witness:
+//! the sets of first witnesses `W_m(q1)` and `W_m(q2)` are disjoint ([`first`](super::first)). Branches are nodes with several successors,
+//! indirect calls, calls of unknown code with several outcomes, unwinding with landing pads, and code outside that can call several
+//! entries. A profile may distinguish two successors by the next symbol of its trace, which needs a lookahead of one symbol, or by the next
+//! symbol of the branch's own recursive component, which needs an unbounded lookahead ([`Lookahead`]).
 
 use super::Distribution;
 use super::automaton::{AutomatonState, Role, StateAction};
@@ -25,9 +18,9 @@ use trodden_flow::graph::{Edge, Node};
 /// How far a trace must be read to distinguish two successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookahead {
-    /// One symbol.
+    /// To its next symbol.
     NextSymbol,
-    /// To the next symbol of the branch's own function, or its recursive component: any number of symbols.
+    /// To the next symbol of the branch's own function or its recursive component, after any number of other symbols.
     OwnComponent,
 }
 
@@ -38,9 +31,9 @@ pub enum BranchNode {
     Node(WitnessFunctionId, Node),
     /// An indirect call in a node, or one of unknown code.
     Call(WitnessFunctionId, Node),
-    /// What a call of unknown code in a node comes to.
+    /// The outcome of a call of unknown code in a node.
     Opaque(WitnessFunctionId, Node),
-    /// Where a node's calls unwind to.
+    /// The unwinding of a node's calls.
     Unwinding(WitnessFunctionId, Node),
     /// Code outside.
     Outside,
@@ -49,13 +42,13 @@ pub enum BranchNode {
 /// A successor of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BranchTarget {
-    /// A node; where edges are witnesses, by this edge.
+    /// A node; if edges are witnesses, reached by this edge.
     Node(Node, Option<Edge>),
-    /// The function that is called.
+    /// The called function.
     Function(WitnessFunctionId),
-    /// The call goes on: unknown code returns, or the node goes on behind the call.
+    /// Execution continues after the call: unknown code returns, or the block goes on.
     GoesOn,
-    /// The function returns, or code outside does.
+    /// The function, or code outside, returns.
     Returns,
     /// The frame is left by unwinding.
     Unwinds,
@@ -68,43 +61,48 @@ pub enum BranchTarget {
 pub struct Violation {
     /// The branch.
     pub branch: BranchNode,
-    /// The two.
+    /// The two successors.
     pub targets: [BranchTarget; 2],
-    /// The branch as a state.
+    /// The state of the branch.
     pub state: AutomatonState,
-    /// The two as states.
+    /// The states of the two successors.
     pub successors: [AutomatonState; 2],
 }
 
-/// What the check of a distribution found.
+/// The result of checking a distribution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// Pairs that no profile distinguishes, in the order of the branches.
+    /// Pairs of successors that no profile distinguishes, in the order of the branches.
     pub violations: Vec<Violation>,
-    /// Branches that need the trace of their own function ([`Lookahead::OwnComponent`]).
+    /// Branches that need [`Lookahead::OwnComponent`].
     pub far: Vec<BranchNode>,
 }
 
 impl Check {
-    /// Whether the condition holds.
+    /// Returns true if the condition holds.
     pub fn is_realizable(&self) -> bool {
         self.violations.is_empty()
     }
 }
 
 /// Checks the pairwise condition with both lookaheads.
+///
+/// The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor the profile
+/// that distinguishes the two has a next symbol outside its set. It is not necessary: in general, the question is whether words of a trace
+/// monoid have a unique decomposition, which is undecidable. Two parallel edges that are no witnesses count as one.
+/// O(k x (states + sizes of the sets) + pairs) for k profiles.
 pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> Check {
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
 }
 
-/// For each profile, which witnesses it has.
+/// Returns for each profile whether it contains each witness.
 pub fn members(program: &WitnessProgram, distribution: &Distribution) -> Vec<Vec<bool>> {
-    marked(program, distribution.kind, &distribution.profiles)
+    mark_witnesses(program, distribution.kind, &distribution.profiles)
 }
 
-/// For each profile, which witnesses it has.
-pub fn marked(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+/// Returns for each profile whether it contains each witness.
+pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
     let mark = |profile: &Vec<Witness>| {
         let mut member = vec![false; program.witness_count(kind)];
         profile.iter().for_each(|w| member[w.index()] = true);
@@ -113,8 +111,8 @@ pub fn marked(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witne
     profiles.iter().map(mark).collect()
 }
 
-/// Checks the condition, where `members` marks the witnesses of each profile, with at most that lookahead.
-pub fn check_structure(structure: &Structure, members: &[Vec<bool>], most: Lookahead) -> Check {
+/// Checks the condition with at most the given lookahead. `members` says for each profile whether it contains each witness.
+pub fn check_structure(structure: &Structure, members: &[Vec<bool>], max_lookahead: Lookahead) -> Check {
     let branches = branches(structure, members);
     let mut open: Vec<Undecided> = branches.into_iter().map(Undecided::all).collect();
     let whole = structure.whole();
@@ -124,15 +122,15 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], most: Looka
         open.retain(|o| !o.pairs.is_empty());
     }
     let mut far = Vec::new();
-    if most == Lookahead::OwnComponent && !open.is_empty() {
-        far = with_components(structure, members, &mut open);
+    if max_lookahead == Lookahead::OwnComponent && !open.is_empty() {
+        far = distinguish_by_components(structure, members, &mut open);
     }
     let violations = open.iter().flat_map(|o| o.violations(&structure.pushdown)).collect();
     Check { violations, far }
 }
 
-/// Drops the pairs that own components distinguish; the branches for which that was needed.
-fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
+/// Drops the pairs that can be distinguished by symbols of the branch's own component. Returns the branches for which that was needed.
+fn distinguish_by_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
     let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, undecided) in open.iter().enumerate() {
         let function = structure.pushdown.state(undecided.state).function;
@@ -158,20 +156,20 @@ fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<
     far
 }
 
-/// States with several successors that runs come to.
+/// Returns the reachable states with several successors.
 fn branches(structure: &Structure, members: &[Vec<bool>]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
     let reached = structure.pushdown.states().filter(|s| structure.reached[s.index()]);
     let with = reached.map(|state| (state, successors(&structure.pushdown, members, state)));
     with.filter(|(_, next)| next.len() > 1).collect()
 }
 
-/// The successors of a state, of those that are equal in all respects one.
+/// Returns the successors of a state, merging parallel edges that are no witnesses.
 pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: AutomatonState) -> Vec<AutomatonState> {
     let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
     let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());
     let is_plain = |s: AutomatonState| pushdown.state(s).witness.is_none_or(|w| !members.iter().any(|m| m[w.index()]));
     for &to in next {
-        // Of parallel edges that no profile has, only the first is kept.
+        // Of parallel edges that no profile contains, only the first is kept.
         let data = pushdown.state(to);
         let parallel = |other: &AutomatonState| {
             let other_data = pushdown.state(*other);
@@ -184,17 +182,17 @@ pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: AutomatonSt
     kept
 }
 
-/// A branch with the pairs of its successors that were not distinguished so far.
+/// A branch with the pairs of its successors that have not been distinguished yet.
 struct Undecided {
     state: AutomatonState,
     next: Vec<AutomatonState>,
     pairs: Pairs,
 }
 
-/// All pairs, or those that are left.
+/// All pairs of this number of successors, or the remaining pairs.
 enum Pairs {
     All(usize),
-    Left(Vec<(u32, u32)>),
+    Remaining(Vec<(u32, u32)>),
 }
 
 impl Pairs {
@@ -205,7 +203,7 @@ impl Pairs {
     fn len(&self) -> usize {
         match self {
             Pairs::All(n) => n * (n - 1) / 2,
-            Pairs::Left(pairs) => pairs.len(),
+            Pairs::Remaining(pairs) => pairs.len(),
         }
     }
 }
@@ -215,23 +213,23 @@ impl Undecided {
         Undecided { state, pairs: Pairs::All(next.len()), next }
     }
 
-    /// Drops the pairs that these sets distinguish.
+    /// Drops the pairs that the sets distinguish.
     fn distinguish(&mut self, structure: &Structure, scope: &Scope, sets: &FirstSets) {
         let parts: Vec<SymbolSets> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
         let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);
         match &mut self.pairs {
-            Pairs::Left(pairs) => pairs.retain(|(i, j)| same(*i, *j)),
+            Pairs::Remaining(pairs) => pairs.retain(|(i, j)| same(*i, *j)),
             Pairs::All(count) => {
                 let count = *count as u32;
                 let left = (0..count).flat_map(|i| (i + 1..count).map(move |j| (i, j))).filter(|(i, j)| same(*i, *j)).collect();
-                self.pairs = Pairs::Left(left);
+                self.pairs = Pairs::Remaining(left);
             }
         }
     }
 
     fn violations<'a>(&'a self, pushdown: &'a Pushdown) -> impl Iterator<Item = Violation> + 'a {
         let all = match &self.pairs {
-            Pairs::Left(pairs) => pairs.clone(),
+            Pairs::Remaining(pairs) => pairs.clone(),
             Pairs::All(count) => (0..*count as u32).flat_map(|i| (i + 1..*count as u32).map(move |j| (i, j))).collect(),
         };
         all.into_iter().map(move |(i, j)| {
@@ -242,7 +240,7 @@ impl Undecided {
     }
 }
 
-/// A state with several successors, as a branch.
+/// Returns the branch that a state with several successors stands for.
 pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
     let data = pushdown.state(state);
     match data.role {
@@ -254,7 +252,7 @@ pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
     }
 }
 
-/// A successor of a branch.
+/// Returns the branch target that a successor state stands for.
 pub fn target(pushdown: &Pushdown, from: AutomatonState, to: AutomatonState) -> BranchTarget {
     let (branch, data) = (pushdown.state(from), pushdown.state(to));
     let enters_node = matches!(branch.role, Role::Node | Role::Edge | Role::Unwinding) && pushdown.node(data.function, data.node) == to;

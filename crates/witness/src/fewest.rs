@@ -1,30 +1,29 @@
-//! Fewest witnesses of a function within a limit, by search: where elimination, which looks at costs, leaves more than a profile may have.
+//! Searches for the fewest witnesses of a function within a limit, for cases where elimination, which minimises costs, leaves too many.
 //!
-//! Two successors of a branch are not distinguished if from both a path leads to one place, the end of the run or a witness, without a
-//! witness before. Every set that distinguishes them has a witness on one of these paths, before the place where they meet. So the search
-//! puts one on each state of the two paths in turn, the cheapest first, and goes on with what is still not distinguished; with one witness,
-//! then two, up to the limit. It finds a set if there is one, unless it gives up after so many sets; each costs two searches of the
-//! function's graph.
-
+//! Two successors of a branch are not distinguished if paths from both, without witnesses, meet at a witness, at another state or at the
+//! end of the run. Every set that distinguishes them has a witness on one of these two paths, before the place where they meet. So the
+//! search adds each state of the two paths in turn, the cheapest first, and continues with the next pair that is not distinguished; with
+//! one witness, then two, up to the limit. It finds a set if there is one, unless its effort is exhausted. Each set tried costs two
+//! searches of the function's graph.
 use super::eliminate::Requirement;
 use super::view::View;
 
-/// What a search came to.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FewestSearch {
     /// Marked states that distinguish what is required.
     Found(Vec<bool>),
-    /// There are none within the limit.
+    /// No set within the limit exists.
     Nothing,
-    /// So many sets were tried that the search was given up.
+    /// The effort was exhausted.
     GivenUp,
 }
 
-/// Searches for at most `limit` witnesses, `effort` sets long; what is tried is taken from it.
+/// Searches for at most `limit` witnesses. Tries at most `effort` sets, and subtracts those tried from it.
 pub fn fewest(view: &View, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
-    for most in 1..=limit {
+    for count in 1..=limit {
         let mut member = vec![false; view.state_count()];
-        match deepen(view, required, &mut member, most, effort) {
+        match deepen(view, required, &mut member, count, effort) {
             Some(true) => return FewestSearch::Found(member),
             Some(false) => {}
             None => return FewestSearch::GivenUp,
@@ -33,19 +32,19 @@ pub fn fewest(view: &View, required: &[Requirement], limit: usize, effort: &mut 
     FewestSearch::Nothing
 }
 
-/// Whether so many more witnesses suffice, which then are marked; `None` if the effort is spent.
-fn deepen(view: &View, required: &[Requirement], member: &mut [bool], most: usize, effort: &mut usize) -> Option<bool> {
+/// Tries to complete a set with `more` witnesses, and marks them if that succeeds. Returns `None` if the effort is exhausted.
+fn deepen(view: &View, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
     *effort = effort.checked_sub(1)?;
-    let Some(mut candidates) = open(view, required, member) else { return Some(true) };
+    let Some(mut candidates) = candidates_for_open_pair(view, required, member) else { return Some(true) };
     candidates.sort_by(|a, b| view.cost[*a as usize].total_cmp(&view.cost[*b as usize]).then(a.cmp(b)));
     candidates.dedup();
     for state in candidates {
         let size = 1 + view.parallel.get(&state).map_or(0, Vec::len);
-        if size > most {
+        if size > more {
             continue;
         }
         member[state as usize] = true;
-        if deepen(view, required, member, most - size, effort)? {
+        if deepen(view, required, member, more - size, effort)? {
             return Some(true);
         }
         member[state as usize] = false;
@@ -53,22 +52,22 @@ fn deepen(view: &View, required: &[Requirement], member: &mut [bool], most: usiz
     Some(false)
 }
 
-/// For the first pair that is not distinguished, the states on which one more witness is needed.
-fn open(view: &View, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
+/// Returns the states of which one must become a witness, for the first pair that is not distinguished; `None` if all pairs are.
+fn candidates_for_open_pair(view: &View, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
     required.iter().find_map(|requirement| {
         let next = &view.branches[requirement.branch].next;
-        (0..next.len()).find_map(|i| (0..i).filter(|j| requirement.has(i, *j)).find_map(|j| meeting(view, member, next[i], next[j])))
+        (0..next.len()).find_map(|i| (0..i).filter(|j| requirement.has(i, *j)).find_map(|j| find_meeting(view, member, next[i], next[j])))
     })
 }
 
-/// How states were come to from one: for each its predecessor, itself for the first; and the first where the run ends.
+/// A breadth-first search: the predecessor of each visited state (itself for the first), and the first state where the run can end.
 struct Walk {
     from: Vec<Option<u32>>,
     ends: Option<u32>,
 }
 
 impl Walk {
-    /// Breadth first, not beyond marked states; up to the first state for which `stop` is true, which is given.
+    /// Searches from `start`, not beyond marked states, up to the first state for which `stop` is true, which is returned.
     fn new(view: &View, member: &[bool], start: u32, stop: impl Fn(u32) -> bool) -> (Walk, Option<u32>) {
         let mut walk = Walk { from: vec![None; view.state_count()], ends: None };
         walk.from[start as usize] = Some(start);
@@ -93,14 +92,15 @@ impl Walk {
         (walk, None)
     }
 
-    /// The states on the way to one, which is the first of them.
+    /// Returns the states on the way from `to` back to the start.
     fn back(&self, to: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(to), |state| self.from[*state as usize].filter(|before| before != state))
     }
 }
 
-/// The states that can carry a witness on two paths from `a` and `b` that meet, but for the place where they do; `None` if they never meet.
-fn meeting(view: &View, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
+/// Finds two paths from `a` and `b` that meet, and returns the states on them, before the meeting place, that can carry a witness. `None`
+/// if no paths meet.
+fn find_meeting(view: &View, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
     let (over_a, _) = Walk::new(view, member, a, |_| false);
     let (over_b, met) = Walk::new(view, member, b, |state| over_a.from[state as usize].is_some());
     let (first, second) = match (met, over_a.ends, over_b.ends) {

@@ -1,22 +1,21 @@
-//! Which witness can be the first one behind a state: the sets W of the paper (section 3.1), for whole programs.
+//! The sets of witnesses that can come first after a state: the sets W of the paper (section 3.1), for whole programs.
 //!
-//! `W_m(q)` is the set of witnesses of profile `m` that can be the first one recorded when control is at state `q`, plus [`END`] when the
-//! run can end before. It has three parts: what is reached in the function of `q` and in what it calls (*local*); when the function can
-//! return before any witness, what can follow behind any call of the function (*follow*); when it can be unwound before any witness, what
-//! can follow that. Callees are passed by two summaries, "can return without a witness" and "can be unwound without a witness", so that a
-//! call returns to its own caller only.
-//!
-//! In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are passed over, calls of them are
-//! steps without witnesses, and behind a return to another function comes any entry of the component, or the end.
-//!
-//! Unions over strongly connected components: O(states + sizes of the sets that differ).
+//! `W_m(q)` contains the witnesses of profile `m` that can be the first one recorded when control is at state `q`, and [`END`] if the run
+//! can end before. It has three parts: what can be reached inside the function of `q` and its callees (*local*); if the function can return
+//! before any witness, what can follow after any call of the function; and if it can unwind before any witness, what can follow that. Two
+//! summaries of callees, "can return without a witness" and "can unwind without a witness", ensure that a call returns only to its caller.
 
 use super::automaton::{AutomatonState, StateAction};
 use super::program::WitnessFunctionId;
-use super::sets::{EMPTY, END, Lists, SetId, Sets, unions};
+use super::sets::{Adjacency, EMPTY, END, SetId, Sets, unions};
 use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
 
 /// The sets W of one profile in one scope.
+///
+/// In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are ignored, calls of them are steps
+/// without witnesses, and a return to another function is followed by any entry of the component, or by the end.
+///
+/// Unions over strongly connected components: O(states + sizes of the distinct sets).
 pub struct FirstSets {
     /// The sets.
     pub sets: Sets,
@@ -26,23 +25,23 @@ pub struct FirstSets {
     after_unwinding: Vec<SetId>,
 }
 
-/// The parts of a set W: local, behind a return, behind unwinding.
+/// The parts of a set W: local, after returning, after unwinding.
 pub type SymbolSets = [SetId; 3];
 
 impl FirstSets {
-    /// The sets of the profile whose witnesses are marked in `member`.
+    /// Computes the sets of the profile whose witnesses are marked in `member`.
     pub fn new(structure: &Structure, scope: &Scope, member: &[bool]) -> FirstSets {
         let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| member[w.index()]);
         let exits = structure.exits_without(scope, &is_witness);
         let mut sets = Sets::new();
-        let local = local(structure, scope, &exits, &is_witness, &mut sets);
-        let follow = follow(structure, scope, &exits, &local, &mut sets);
+        let local = local_sets(structure, scope, &exits, &is_witness, &mut sets);
+        let follow = follow_sets(structure, scope, &exits, &local, &mut sets);
         let (mut after_return, mut after_unwinding) = (follow, Vec::new());
         after_unwinding.extend(after_return.drain(scope.functions.len()..));
         FirstSets { sets, exits, local, after_return, after_unwinding }
     }
 
-    /// The set W of a state of the scope.
+    /// Returns the parts of the set W of a state, which must be in the scope.
     pub fn parts(&self, structure: &Structure, scope: &Scope, state: AutomatonState) -> SymbolSets {
         let place = structure.place(scope, state).expect("the state is in the scope") as usize;
         let function = structure.pushdown.state(state).function;
@@ -53,19 +52,25 @@ impl FirstSets {
         [self.local[place], returned, unwound]
     }
 
-    /// Whether two sets W have nothing in common.
+    /// Returns true if two sets W have no symbol in common.
     pub fn disjoint(&self, a: SymbolSets, b: SymbolSets) -> bool {
         a.iter().all(|x| b.iter().all(|y| self.sets.disjoint(*x, *y)))
     }
 
-    /// Whether a set W has a symbol.
+    /// Returns true if a set W contains a symbol.
     pub fn has(&self, parts: SymbolSets, symbol: u32) -> bool {
         parts.iter().any(|set| self.sets.has(*set, symbol))
     }
 }
 
-/// For each state of the scope, the witnesses reached first without leaving its function.
-fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn(AutomatonState) -> bool, sets: &mut Sets) -> Vec<SetId> {
+/// Returns for each state of the scope the witnesses that can be reached first without leaving its function.
+fn local_sets(
+    structure: &Structure,
+    scope: &Scope,
+    exits: &[u8],
+    is_witness: &dyn Fn(AutomatonState) -> bool,
+    sets: &mut Sets,
+) -> Vec<SetId> {
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); scope.states.len()]);
     let exits_of = |state: AutomatonState| match structure.place(scope, state) {
         Some(place) => exits[place as usize],
@@ -74,7 +79,7 @@ fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn
     for (&state, place) in scope.states.iter().zip(0u32..) {
         let data = structure.pushdown.state(state);
         if is_witness(state) {
-            own[place as usize].push(sets.single(data.witness.expect("it is one").0));
+            own[place as usize].push(sets.single(data.witness.expect("a witness state has a witness").0));
             continue;
         }
         if data.action == StateAction::End {
@@ -82,18 +87,18 @@ fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn
         }
         structure.for_each_step(state, &exits_of, |to| match structure.place(scope, to) {
             Some(to) => pairs.push((place, to)),
-            // A function outside the scope is passed; the run may end in it.
+            // Functions outside the scope are skipped, but the run may end in them.
             None if structure.exits[to.index()] & ENDS != 0 => own[place as usize].push(sets.single(END)),
             None => {}
         });
     }
-    unions(sets, &Lists::new(scope.states.len(), &pairs), &own)
+    unions(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
 }
 
-/// For each function of the scope what can follow its return, then for each what can follow its unwinding.
-fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
+/// Returns for each function of the scope what can follow its return, and then for each what can follow its unwinding.
+fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
-    let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("it is in the scope") as u32;
+    let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); 2 * count]);
     for &state in &scope.states {
         let data = structure.pushdown.state(state);
@@ -103,7 +108,7 @@ fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], s
         }
         let caller = at(data.function);
         for (follower, target) in [(at(callee), after), (at(callee) + count as u32, unwound)] {
-            let target = structure.place(scope, target).expect("it is in the caller") as usize;
+            let target = structure.place(scope, target).expect("the state is in the caller") as usize;
             own[follower as usize].push(local[target]);
             if exits[target] & RETURNS != 0 {
                 pairs.push((follower, caller));
@@ -114,17 +119,17 @@ fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], s
         }
     }
     if !scope.whole {
-        let again = behind_component(structure, scope, local, sets);
-        own.iter_mut().for_each(|own| own.push(again));
+        let reentered = after_component(structure, scope, local, sets);
+        own.iter_mut().for_each(|own| own.push(reentered));
     }
-    unions(sets, &Lists::new(2 * count, &pairs), &own)
+    unions(sets, &Adjacency::new(2 * count, &pairs), &own)
 }
 
-/// What the component can record next once control has left it: from any of its entries, or landing pads, or the end.
-fn behind_component(structure: &Structure, scope: &Scope, local: &[SetId], sets: &mut Sets) -> SetId {
+/// Returns what the component can record next after control has left it: the first witnesses from any of its entries, or the end.
+fn after_component(structure: &Structure, scope: &Scope, local: &[SetId], sets: &mut Sets) -> SetId {
     let mut all = vec![sets.single(END)];
     for &function in scope.functions.iter().filter(|f| structure.repeated[f.index()]) {
-        let entry = structure.place(scope, structure.pushdown.entry(function)).expect("it is in the scope");
+        let entry = structure.place(scope, structure.pushdown.entry(function)).expect("the function is in the scope");
         all.push(local[entry as usize]);
     }
     sets.union(&mut all)

@@ -1,56 +1,55 @@
-//! Jobs: the branches that one profile distinguishes together.
+//! Jobs: sets of branches that one profile distinguishes together.
 //!
-//! Source: D. Saha et al., section 4.1. There a job is a set of diamonds and directed cycles, of which a function can have exponentially
-//! many. Each has one fork, and the pairwise condition asks for one profile per fork and pair of its successors; so a job here is a set
-//! of branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a
-//! directed cycle (they are in one strongly connected component) or an edge (one lies between the other and that one's immediate
-//! postdominator).
-//!
-//! The *region* of a job is where its witnesses may be: everything for whole functions, else what is near the successors.
+//! Source: D. Saha et al., section 4.1. There, a job is a set of diamonds and directed cycles, of which a function can have exponentially
+//! many. Each has one fork, and the pairwise condition needs one profile per fork and pair of its successors; so here a job is a set of
+//! branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a directed
+//! cycle (they are in one strongly connected component) or an edge (one lies between the other and its immediate postdominator).
 
 use super::eliminate::Requirement;
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 use super::view::{View, ViewBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 use trodden_flow::placement::DisjointSets;
 
-/// How branches make jobs.
+/// How branches are grouped into jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grouping {
-    /// Each branch by itself.
+    /// Each branch is a job.
     Fine,
-    /// All branches of a function.
+    /// All branches of a function are a job.
     Function,
-    /// Branches that share a cycle or an edge.
+    /// Branches that share a cycle or an edge are a job.
     Grouped,
 }
 
-/// Branches of a function for one profile.
+/// Branches of a function that one profile distinguishes.
+///
+/// The *region* of a job contains the states that may become witnesses: all for whole functions, otherwise those near the successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessJob {
-    /// The function, by its place among the views.
+    /// Index of the function's view.
     pub view: usize,
-    /// What must be distinguished.
+    /// The successors to distinguish.
     pub required: Vec<Requirement>,
-    /// States on which witnesses may be, besides those that are witnesses already; the nearest first.
+    /// States that may become witnesses, the nearest first. States that are witnesses already are not included.
     pub region: Vec<u32>,
-    /// The region is the whole function, in no order.
+    /// Whether the region is the whole function, in no particular order.
     pub whole: bool,
-    /// It is no job of the paper: a branch where no diamond begins, on cycles with branches where some do. Who breaks these
-    /// breaks the cycles, mostly, and distinguishes the branch.
+    /// Whether this is not a job of the paper: a branch where no diamond begins, on a cycle with branches where diamonds begin. The
+    /// profiles that break those diamonds usually break the cycles too, and thus distinguish this branch.
     pub follows: bool,
 }
 
-/// As many states of a region are found from each successor of a branch. With 8, plans for three programs cost a third less to a tenth
-/// more, by the weights; with 512, up to 2 % less, and take up to five times as long (docs/benchmarks/constants.md).
-const NEAR: usize = 64;
-/// Functions with more branches are not searched for branches between others and their postdominators, nor for branches without diamonds:
-/// bounds the time, which is quadratic where branches are nested. Three programs' plans cost the same with 0 and with 100,000
+/// Maximum number of states of a region found from each successor of a branch. With 8, plans for three programs cost between a third less
+/// and a tenth more, by the weights; with 512, up to 2 % less, but take up to five times as long (docs/benchmarks/constants.md).
+const MAX_NEAR_STATES: usize = 64;
+/// Functions with more branches are not searched for branches between others and their postdominators, nor for branches without diamonds.
+/// That bounds the time, which is quadratic for nested branches. Plans for three programs cost the same with 0 and with 100,000
 /// (docs/benchmarks/constants.md).
-const MOST_NESTED: usize = 2000;
+const MAX_NESTED_BRANCHES: usize = 2000;
 
-/// The jobs of a function.
+/// Returns the jobs of a function.
 pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<WitnessJob> {
     let all: Vec<usize> = (0..view.branches.len()).collect();
     let groups = match grouping {
@@ -60,17 +59,17 @@ pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<WitnessJob> {
         Grouping::Grouped => groups(view),
     };
     let whole = grouping == Grouping::Function;
-    let follows = if grouping == Grouping::Fine { follow(view) } else { vec![false; view.branches.len()] };
+    let follows = if grouping == Grouping::Fine { find_following(view) } else { vec![false; view.branches.len()] };
     groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..job(view, place, g, whole) }).collect()
 }
 
-/// Branches on cycles where no diamond begins, while one begins at another branch of the same component.
-fn follow(view: &View) -> Vec<bool> {
-    if view.branches.len() > MOST_NESTED {
+/// Marks the branches on cycles where no diamond begins, if one begins at another branch of the same component.
+fn find_following(view: &View) -> Vec<bool> {
+    if view.branches.len() > MAX_NESTED_BRANCHES {
         return vec![false; view.branches.len()];
     }
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
-    let component = components(&Lists::new(view.state_count(), &pairs));
+    let component = components(&Adjacency::new(view.state_count(), &pairs));
     let of = |state: u32| component[state as usize];
     let cyclic: Vec<bool> = view.branches.iter().map(|b| b.next.iter().any(|n| of(*n) == of(b.state))).collect();
     let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && diamond_begins(view, b)).collect();
@@ -78,7 +77,7 @@ fn follow(view: &View) -> Vec<bool> {
     (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
 }
 
-/// Whether from two successors of a branch paths that do not come back to it meet.
+/// Returns true if paths from two successors of a branch meet without returning to it.
 fn diamond_begins(view: &View, branch: &ViewBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
@@ -117,16 +116,16 @@ fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> WitnessJ
     WitnessJob { view: place, required: branches.into_iter().map(Requirement::all).collect(), region, whole, follows: false }
 }
 
-/// States near the successors of a branch, each with how many were found before; the first that can carry a witness behind each of them are
-/// always among them.
+/// Returns the states near the successors of a branch that can carry a witness, each with its rank by distance. The first such states on
+/// all paths are always included.
 pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
     let mut all = Vec::new();
     for &successor in &view.branches[branch].next {
         let (mut seen, mut queue, mut found) = (HashSet::from([successor]), VecDeque::from([(successor, false)]), 0);
-        while let Some((state, behind)) = queue.pop_front() {
+        while let Some((state, is_after_witness)) = queue.pop_front() {
             let carries = view.witness[state as usize].is_some();
             if carries {
-                if behind && found >= NEAR {
+                if is_after_witness && found >= MAX_NEAR_STATES {
                     continue;
                 }
                 all.push((found, state));
@@ -134,7 +133,7 @@ pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
             }
             for &next in &view.next[state as usize] {
                 if seen.insert(next) {
-                    queue.push_back((next, behind || carries));
+                    queue.push_back((next, is_after_witness || carries));
                 }
             }
         }
@@ -142,10 +141,10 @@ pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
     all
 }
 
-/// Branches that share a cycle or an edge, as groups in the order of their first branches.
+/// Groups the branches that share a cycle or an edge, in the order of their first branches.
 fn groups(view: &View) -> Vec<Vec<usize>> {
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
-    let component = components(&Lists::new(view.state_count(), &pairs));
+    let component = components(&Adjacency::new(view.state_count(), &pairs));
     let mut sets = DisjointSets::new(view.branches.len());
     let mut first_in: BTreeMap<u32, usize> = BTreeMap::new();
     for (branch, of) in view.branches.iter().enumerate() {
@@ -156,7 +155,7 @@ fn groups(view: &View) -> Vec<Vec<usize>> {
             sets.join(Node(first as u32), Node(branch as u32));
         }
     }
-    if view.branches.len() <= MOST_NESTED {
+    if view.branches.len() <= MAX_NESTED_BRANCHES {
         join_nested(view, &mut sets);
     }
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! From a program to the states of its pushdown automaton, function by function.
+//! Translates a program to the states of its pushdown automaton, function by function.
 //!
-//! A node's state is followed by one state per call, in order, and then by the choice of its successors. States are numbered so that a
-//! node's own state comes first; single choices are passed through where they carry nothing.
+//! A node's state is followed by one state per call, in order, and then by the choice of its successors. The states of a function's nodes
+//! come first. A choice with a single alternative gets no state of its own.
 
 use super::automaton::{AutomatonState, Role, StateAction, StateData};
 use super::program::{
@@ -9,7 +9,7 @@ use super::program::{
 };
 use trodden_flow::graph::{Edge, Node};
 
-/// The states, and where functions and nodes begin.
+/// The states of a program, and the first states of functions and nodes.
 pub struct Lowered {
     /// All states.
     pub states: Vec<StateData>,
@@ -19,7 +19,7 @@ pub struct Lowered {
     pub nodes: Vec<Vec<AutomatonState>>,
 }
 
-/// Lowers all functions, and adds `outside` and the root.
+/// Translates all functions, and adds the functions `outside` and root.
 pub fn lower(program: &WitnessProgram, kind: WitnessKind) -> Lowered {
     let outside = WitnessFunctionId(program.functions().len() as u32);
     let mut lowered = Lowered { states: Vec::new(), entries: Vec::new(), nodes: Vec::new() };
@@ -42,7 +42,7 @@ impl Lowered {
         self.push(StateData { witness: None, executes: false, function, node, role, action })
     }
 
-    /// A choice among states; the state itself where there is one only.
+    /// Returns a state that chooses among states, or the state itself if there is only one.
     fn choice(&mut self, function: WitnessFunctionId, node: Node, role: Role, of: Vec<AutomatonState>) -> AutomatonState {
         match of.as_slice() {
             [one] => *one,
@@ -51,7 +51,7 @@ impl Lowered {
     }
 }
 
-/// `outside`: calls an external entry and starts again, or returns.
+/// Adds the function `outside`, which calls external entries any number of times and then returns.
 fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
     let node = Node(0);
     let choice = lowered.plain(outside, node, Role::Outside, StateAction::Return);
@@ -65,7 +65,7 @@ fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &m
     lowered.nodes.push(vec![choice]);
 }
 
-/// The root: calls what the run starts with, then ends the run.
+/// Adds the root, which calls the function in which the run starts, and then ends the run.
 fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
     let root = WitnessFunctionId(outside.0 + 1);
     let callee = match program.start() {
@@ -78,7 +78,7 @@ fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut 
     lowered.nodes.push(vec![state]);
 }
 
-/// One function that is being lowered.
+/// A function being translated.
 struct Lowering<'a> {
     program: &'a WitnessProgram,
     kind: WitnessKind,
@@ -112,7 +112,7 @@ impl Lowering<'_> {
         self.lowered.push(StateData { witness, executes, function: self.id, node, role: Role::Node, action: StateAction::Return })
     }
 
-    /// The state of an edge where edges are witnesses; else the one of the node that it leads to.
+    /// Returns the state of an edge if edges are witnesses, and that of its target otherwise.
     fn edge_state(&mut self, edge: Edge, to: AutomatonState) -> AutomatonState {
         if self.kind == WitnessKind::Nodes {
             return to;
@@ -123,7 +123,7 @@ impl Lowering<'_> {
         self.lowered.push(StateData { witness, executes: false, function: self.id, node, role: Role::Edge, action })
     }
 
-    /// Gives a node's state its action: its calls, then its successors.
+    /// Sets the action of a node's state: its calls, then its successors.
     fn connect(&mut self, node: Node, state: AutomatonState, edges: &[AutomatonState], calls: &[&ProgramCall]) {
         let mut next = self.successors(node, WitnessEdgeKind::Flow, edges);
         if node == self.function.graph.exit() {
@@ -138,9 +138,9 @@ impl Lowering<'_> {
         }
         let mut after = self.lowered.choice(self.id, node, Role::Node, next);
         after = match calls.last().is_some_and(|call| call.keeps_frame) {
-            // A state between the call and the return, so that it is seen to be no tail call.
+            // A state between the call and the return, so that the call does not look like a tail call.
             true => self.lowered.plain(self.id, node, Role::Node, StateAction::Choose(Box::new([after]))),
-            false => self.skip(after),
+            false => self.skip_virtual_exit(after),
         };
         let unwound = self.unwound(node, edges);
         for call in calls.iter().rev() {
@@ -149,8 +149,8 @@ impl Lowering<'_> {
         self.lowered.states[state.index()].action = StateAction::Choose(Box::new([after]));
     }
 
-    /// A virtual exit behind a call is the return itself, so that a tail call is seen to be one.
-    fn skip(&mut self, state: AutomatonState) -> AutomatonState {
+    /// Replaces a virtual exit after a call by the return itself, so that the call looks like a tail call.
+    fn skip_virtual_exit(&mut self, state: AutomatonState) -> AutomatonState {
         let data = &self.lowered.states[state.index()];
         let exit = self.function.graph.exit();
         let is_exit = data.role == Role::Node && data.node == exit && data.witness.is_none() && !data.executes;
@@ -161,7 +161,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where control goes on when a call of the node unwinds.
+    /// Returns the state that follows when a call of the node unwinds.
     fn unwound(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
         let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
         let certain = self.successors(node, WitnessEdgeKind::Lands, edges);

@@ -1,70 +1,70 @@
-//! The two conditions of the paper for realizable distributions, to compare with the pairwise condition.
+//! The paper's two conditions for realizable distributions, for comparison with the pairwise condition.
 //!
 //! Source: D. Saha et al., section 4.1, theorems 4.1 (graph condition) and 4.2 (path condition), which the paper states as equivalent.
-//!
-//! *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that
-//! also breaks all directed cycles through `p -> q1` and `p -> q2`; and all directed cycles are broken by the profiles together. A
-//! witness at the fork or at the join breaks no diamond. Diamonds are too many to list, but which profiles break those cycles depends on
-//! `p`, `q1` and `q2` alone: a diamond that none of these breaks is a pair of paths that avoid the witnesses of all of them, which two
-//! searches find.
-//!
-//! *Path condition.* For successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
-//! over all profiles are disjoint; the end of the run is in no set, as the exit has the least precedence, but not both may come to it
-//! without a witness of any profile. (The printed theorem also asks, as its second and third clause, that one profile has the whole unions.
-//! No distribution of several profiles obeys that where each has a witness behind the branch; it would reject the paper's own for its
-//! figures 1, 4 and 9. The handbook has the example.)
-//!
-//! Both look at one function at a time, with an edge exit -> entry where it is entered more than once; they know nothing of indirect
-//! calls. They assume at most one edge from a node to another. O(profiles x branches x edges).
 
 use super::automaton::{AutomatonState, Role, StateAction};
 use super::condition::{Violation, branch, members, target};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::sets::{Lists, components, disjoint};
+use super::sets::{Adjacency, components, disjoint};
 use super::structure::Structure;
 use super::view::{END, View, first_of};
 use super::{Distribution, Weights};
 use std::collections::HashSet;
 
-/// What the two theorems say.
+/// The violations of the two theorems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaperCheck {
-    /// Pairs that the graph condition rejects.
+    /// Pairs of successors that the graph condition rejects.
     pub graph: Vec<Violation>,
-    /// Pairs that the path condition rejects.
+    /// Pairs of successors that the path condition rejects.
     pub path: Vec<Violation>,
 }
 
 impl PaperCheck {
-    /// Whether both conditions hold.
+    /// Returns true if both conditions hold.
     pub fn is_realizable(&self) -> bool {
         self.graph.is_empty() && self.path.is_empty()
     }
 }
 
-/// The theorems assume at most one edge from a node to another.
+/// An error: the theorems assume at most one edge from a node to another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems exclude: \
-     check it by the pairwise condition"
+    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems do not cover; \
+      use the pairwise condition"
 )]
 pub struct ParallelEdges {
-    /// The function.
+    /// Name of the function.
     pub function: String,
-    /// Where the edges begin.
+    /// Source node of the edges.
     pub from: u32,
-    /// Where they lead.
+    /// Target node of the edges.
     pub to: u32,
 }
 
 /// Checks both conditions.
 ///
+/// *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that also
+/// breaks all directed cycles through `p -> q1` and `p -> q2`; and the profiles together break all directed cycles. A witness at the fork
+/// or at the join breaks no diamond. There are too many diamonds to list, but which profiles break those cycles depends only on `p`, `q1`
+/// and `q2`. A diamond that none of these profiles breaks is a pair of paths that avoid the witnesses of all of them, which two searches
+/// find.
+///
+/// *Path condition.* For two successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
+/// over all profiles are disjoint. The end of the run is in no set, as the exit has the lowest precedence, but not both successors may
+/// reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one profile has the
+/// whole unions. No distribution in which several profiles have witnesses after the branch satisfies that; it would reject the paper's own
+/// distributions for figures 1, 4 and 9. The handbook has the example.)
+///
+/// Both conditions consider one function at a time, with an edge exit -> entry if it is entered more than once, and know no indirect calls.
+/// They assume at most one edge from a node to another. O(profiles x branches x edges).
+///
 /// # Errors
-/// Edges are witnesses, and some are parallel.
+/// Edges are witnesses, and some of them are parallel.
 pub fn check_paper(program: &WitnessProgram, distribution: &Distribution) -> Result<PaperCheck, ParallelEdges> {
     if distribution.kind == WitnessKind::Edges {
-        program.function_ids().try_for_each(|f| no_parallel_edges(program, f))?;
+        program.function_ids().try_for_each(|f| reject_parallel_edges(program, f))?;
     }
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     let (weights, members) = (Weights::estimate(program), members(program, distribution));
@@ -78,7 +78,7 @@ pub fn check_paper(program: &WitnessProgram, distribution: &Distribution) -> Res
     Ok(check)
 }
 
-fn no_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) -> Result<(), ParallelEdges> {
+fn reject_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) -> Result<(), ParallelEdges> {
     let of = program.function(function);
     let mut seen = HashSet::new();
     match of.graph.edges().map(|e| (of.graph.from(e), of.graph.to(e))).find(|ends| !seen.insert(*ends)) {
@@ -87,7 +87,7 @@ fn no_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) -> R
     }
 }
 
-/// One function under check.
+/// A function being checked.
 struct Function<'a> {
     structure: &'a Structure,
     view: &'a View,
@@ -107,7 +107,7 @@ impl Function<'_> {
             let next = &self.view.next[state as usize];
             for (i, &a) in next.iter().enumerate() {
                 for &b in &next[i + 1..] {
-                    // A cycle that nothing breaks is rejected where it can be left.
+                    // A cycle that no profile breaks is rejected at the branch where it can be left.
                     let endless = unbroken[a as usize] != unbroken[b as usize] && unbroken[state as usize];
                     if endless || self.has_open_diamond(state, a, b) {
                         check.graph.push(self.violation(state, a, b));
@@ -127,19 +127,19 @@ impl Function<'_> {
         Violation { branch: branch(pushdown, state), targets: successors.map(|s| target(pushdown, state, s)), state, successors }
     }
 
-    /// States with a witness of one of some profiles.
+    /// Marks the states with a witness of one of the given profiles.
     fn union(&self, of: &[usize]) -> Vec<bool> {
         (0..self.view.state_count()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
     }
 
-    /// States on directed cycles without a witness.
+    /// Marks the states on directed cycles without a witness.
     fn on_cycle(&self, member: &[bool]) -> Vec<bool> {
         let free = |s: u32| !member[s as usize];
         let pairs: Vec<(u32, u32)> = (0..self.view.state_count() as u32)
             .filter(|s| free(*s))
             .flat_map(|s| self.view.next[s as usize].iter().filter(|n| free(**n)).map(move |n| (s, *n)))
             .collect();
-        let component = components(&Lists::new(self.view.state_count(), &pairs));
+        let component = components(&Adjacency::new(self.view.state_count(), &pairs));
         let mut cyclic = vec![false; self.view.state_count() + 1];
         pairs.iter().filter(|(a, b)| component[*a as usize] == component[*b as usize]).for_each(|(a, _)| {
             cyclic[component[*a as usize] as usize] = true;
@@ -147,7 +147,8 @@ impl Function<'_> {
         component.iter().map(|c| cyclic[*c as usize]).collect()
     }
 
-    /// States that are come to from `from` without passing through a state of `stops`; the first of these is come to.
+    /// Returns the states reached from `from`, [`END`] included, without passing through a state of `stops`. Reached states of `stops`
+    /// are included.
     fn reach(&self, from: u32, stops: &[bool]) -> HashSet<u32> {
         let (mut seen, mut work) = (HashSet::new(), vec![from]);
         while let Some(state) = work.pop() {
@@ -162,14 +163,14 @@ impl Function<'_> {
         seen
     }
 
-    /// Whether there is a diamond over `a` and `b` that no profile both breaks and breaks all cycles of.
+    /// Returns true if there is a diamond over `a` and `b` that is not broken by any profile that also breaks all its cycles.
     fn has_open_diamond(&self, fork: u32, a: u32, b: u32) -> bool {
         let breaks_cycles = |m: &usize| {
             let member = &self.profiles[*m];
             member[fork as usize] || [a, b].iter().all(|q| member[*q as usize] || !self.reach(*q, member).contains(&fork))
         };
-        let breaking: Vec<usize> = (0..self.profiles.len()).filter(breaks_cycles).collect();
-        let stops = self.union(&breaking);
+        let breaking_cycles: Vec<usize> = (0..self.profiles.len()).filter(breaks_cycles).collect();
+        let stops = self.union(&breaking_cycles);
         let (over_a, over_b) = (self.reach(a, &stops), self.reach(b, &stops));
         over_a.iter().any(|join| over_b.contains(join))
     }

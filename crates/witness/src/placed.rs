@@ -1,13 +1,13 @@
-//! A distribution from witnesses that were placed function by function: whole functions to profiles, the most expensive first.
+//! Plans a distribution from witnesses placed function by function: assigns whole functions to profiles, the most expensive first.
 //!
-//! For the published placements, which have their witnesses once and for all. What the calls between functions need beyond is added by
-//! [`repair`](super::repair); the paper's node algorithm is left as it is, so that the check shows what it lacks.
+//! This is for the published placements, which fix the witnesses of each function. [`repair`](super::repair) adds the witnesses that calls
+//! between functions need. The paper's node algorithm is not repaired, so that the check shows its violations.
 
 use super::automaton::AutomatonState;
 use super::condition::check_structure;
 use super::distribution::PlanError;
 use super::placement::{Placement, place};
-use super::planned::{DistributionOptions, PlannedJob, planned_from, witness_count};
+use super::planned::{DistributionOptions, PlannedDistribution, plan_from_profiles, witness_count};
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::Structure;
@@ -18,14 +18,14 @@ use std::collections::HashMap;
 /// Places the witnesses of each function, and divides the functions among the profiles.
 ///
 /// # Errors
-/// The placement is for the other kind of witnesses, or a function has more witnesses than a profile may have.
+/// The placement needs the other kind of witnesses, or a function has more witnesses than the limit allows.
 pub fn plan_placed(
     program: &WitnessProgram,
     kind: WitnessKind,
     weights: &Weights,
     options: &DistributionOptions,
     placement: Placement,
-) -> Result<PlannedJob, PlanError> {
+) -> Result<PlannedDistribution, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut functions: Vec<(f64, View, Vec<Witness>)> = Vec::new();
     for function in program.function_ids() {
@@ -42,8 +42,8 @@ pub fn plan_placed(
     let (mut loads, mut home) = (vec![0.0; profiles.len()], HashMap::new());
     for (cost, view, witnesses) in functions {
         let fits = |at: &usize| options.limit.is_none_or(|limit| profiles[*at].len() + witnesses.len() <= limit);
-        let least = (0..profiles.len()).filter(fits).min_by(|a, b| f64::total_cmp(&loads[*a], &loads[*b]));
-        let at = least.unwrap_or_else(|| {
+        let least_loaded = (0..profiles.len()).filter(fits).min_by(|a, b| f64::total_cmp(&loads[*a], &loads[*b]));
+        let at = least_loaded.unwrap_or_else(|| {
             loads.push(0.0);
             profiles.push(Vec::new());
             loads.len() - 1
@@ -54,13 +54,13 @@ pub fn plan_placed(
     }
     profiles.iter_mut().for_each(|p| p.sort_unstable());
     if placement == Placement::Paper {
-        let members = super::condition::marked(program, kind, &profiles);
+        let members = super::condition::mark_witnesses(program, kind, &profiles);
         let check = check_structure(&structure, &members, options.lookahead);
-        return Ok(planned_from(kind, profiles, check, weights, options));
+        return Ok(plan_from_profiles(kind, profiles, check, weights, options));
     }
     let (limit, lookahead) = (options.limit, options.lookahead);
     let before = witness_count(&profiles);
     let check = super::repair::Repair { program, structure: &structure, weights, home, limit, lookahead }.run(&mut profiles);
     let repaired = witness_count(&profiles) - before;
-    Ok(PlannedJob { repaired, ..planned_from(kind, profiles, check, weights, options) })
+    Ok(PlannedDistribution { repaired, ..plan_from_profiles(kind, profiles, check, weights, options) })
 }

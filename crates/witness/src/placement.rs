@@ -1,13 +1,8 @@
-//! Placement: the witnesses of one profile that gives back every path of a function.
+//! Placement: chooses the witnesses of a single profile that determines every path of a function.
 //!
-//! Sources: Ball and Larus, "Optimally profiling and tracing programs" (TOPLAS 1994): every block, targets of conditional branches, and
-//! the edges outside of a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes from
+//! Sources: Ball and Larus, "Optimally profiling and tracing programs" (TOPLAS 1994): every block, targets of conditional branches, and the
+//! edges outside a maximum spanning tree, which break every undirected cycle. D. Saha et al., section 5, figure 11: nodes derived from
 //! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
-//!
-//! The paper's node algorithm is not always realizable: of the edges 01, 02, 12, 13, 23 the tree is 02, 13, 01; the edges 12 and 23 give
-//! the node 2, and 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional branches, then drops what
-//! is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result;
-//! [`Placement::Exact`] proves the least cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 
 use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
 use super::exact::exact;
@@ -18,52 +13,57 @@ use super::weights::Weights;
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::placement::DisjointSets;
 
-/// How witnesses of a function are chosen.
+/// A rule that chooses the witnesses of a function.
+///
+/// The paper's node algorithm is not always realizable: for the edges 01, 02, 12, 13 and 23, the tree is 02, 13 and 01. The remaining edges
+/// 12 and 23 give node 2, and the paths 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional
+/// branches, and then drops what is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the
+/// cheaper result. [`Placement::Exact`] proves the minimal cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// Every node, or every edge.
     Blocks,
     /// Targets of conditional branches.
     Targets,
-    /// Edges outside of a maximum spanning tree.
+    /// Edges outside a maximum spanning tree.
     SpanningTree,
-    /// Nodes by the paper's algorithm, as they are.
+    /// Nodes by the paper's algorithm, unchanged.
     Paper,
-    /// The same, verified and repaired.
+    /// Nodes by the paper's algorithm, verified and repaired.
     Repaired,
-    /// As cheap as elimination finds.
+    /// The cheapest set that elimination finds.
     Fewest,
-    /// The cheapest; for small functions, else as [`Placement::Fewest`].
+    /// The cheapest set for small functions, otherwise like [`Placement::Fewest`].
     Exact,
 }
 
-/// A placement that is for witnesses of the other kind.
+/// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{placement:?} places witnesses on {}: ask for these", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
+#[error("{placement:?} places witnesses on {}; choose this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
 pub struct OtherKind {
     /// The placement.
     pub placement: Placement,
-    /// What it is for.
+    /// The kind that it needs.
     pub needs: WitnessKind,
 }
 
 /// The witnesses of one function.
 #[derive(Clone, Debug)]
 pub struct PlacedWitnesses {
-    /// The marked states of the view.
+    /// Whether each state of the view is a witness.
     pub member: Vec<bool>,
-    /// Whether the cost is proven to be the least.
+    /// Whether the cost is proven to be minimal.
     pub proven: bool,
 }
 
-/// Steps of the exact solver for one function: bounds its time. With 2,000, witnesses of 45 functions each of three programs cost up to
-/// 0.5 % more; with ten times as many, the same (docs/benchmarks/constants.md).
+/// Step limit of the exact solver for a function. With 2,000, witnesses of 45 functions of each of three programs cost up to 0.5 % more;
+/// with ten times as many, the same (docs/benchmarks/constants.md).
 const EXACT_STEPS: usize = 20_000;
 
 /// Places the witnesses of a function.
 ///
 /// # Errors
-/// The placement is for witnesses of the other kind.
+/// The placement needs the other kind of witnesses.
 pub fn place(
     program: &WitnessProgram,
     structure: &Structure,
@@ -87,30 +87,30 @@ pub fn place(
         (Placement::Paper | Placement::Repaired, _) => Err(OtherKind { placement, needs: WitnessKind::Nodes }),
         (Placement::Fewest, _) => plain(fewest(view)),
         (Placement::Exact, _) => {
-            let (member, proven) = exact(view, &all(view), fewest(view), EXACT_STEPS);
+            let (member, proven) = exact(view, &require_all(view), fewest(view), EXACT_STEPS);
             Ok(PlacedWitnesses { member, proven })
         }
     }
 }
 
-/// All branches of a view.
-pub fn all(view: &View) -> Vec<Requirement> {
+/// Returns the requirement to distinguish the successors of all branches.
+pub fn require_all(view: &View) -> Vec<Requirement> {
     (0..view.branches.len()).map(Requirement::all).collect()
 }
 
-/// The cheaper result of elimination from all states and from targets.
+/// Returns the cheaper result of elimination from all states and from targets.
 pub fn fewest(view: &View) -> Vec<bool> {
-    let required = all(view);
-    let mut everything: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
-    let mut few = targets(view);
-    if !distinguishes(view, &required, &few) {
-        few = everything.clone();
+    let required = require_all(view);
+    let mut from_all: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
+    let mut from_targets = targets(view);
+    if !distinguishes(view, &required, &from_targets) {
+        from_targets = from_all.clone();
     }
-    for member in [&mut everything, &mut few] {
+    for member in [&mut from_all, &mut from_targets] {
         let order = droppable(view, member);
         eliminate(view, &required, member, &order);
     }
-    if view.sum(&few) < view.sum(&everything) { few } else { everything }
+    if view.sum(&from_targets) < view.sum(&from_all) { from_targets } else { from_all }
 }
 
 fn targets(view: &View) -> Vec<bool> {
@@ -121,9 +121,9 @@ fn targets(view: &View) -> Vec<bool> {
     member
 }
 
-/// Adds targets of branches that are not distinguished, then drops what is not needed.
+/// Adds the targets of branches that are not distinguished, then drops what is not needed.
 fn repair(view: &View, member: &mut [bool]) {
-    let required = all(view);
+    let required = require_all(view);
     for requirement in &required {
         if !distinguishes(view, std::slice::from_ref(requirement), member) {
             let next = &view.branches[requirement.branch].next;
@@ -137,7 +137,8 @@ fn repair(view: &View, member: &mut [bool]) {
     eliminate(view, &required, member, &order);
 }
 
-/// Edges outside of a maximum spanning tree, as states. What carries no witness is in the tree first, the edge exit -> entry among it.
+/// Marks the states of edges outside a maximum spanning tree. Edges that carry no witness, such as exit -> entry, are put into the tree
+/// first.
 fn outside_spanning_tree(view: &View) -> Vec<bool> {
     let end = Node(view.state_count() as u32);
     let mut sets = DisjointSets::new(view.state_count() + 1);
@@ -162,7 +163,7 @@ fn outside_spanning_tree(view: &View) -> Vec<bool> {
     member
 }
 
-/// Nodes by the paper's algorithm, as states of the view.
+/// Chooses nodes by the paper's algorithm, as states of the view.
 fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, weights: &Weights) -> Vec<bool> {
     let function = program.function(view.function);
     let graph = &function.graph;
@@ -185,12 +186,12 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, wei
     member
 }
 
-/// The first of parallel edges.
+/// Returns true if an edge is the first of its parallel edges.
 fn is_first(graph: &Graph, edge: Edge) -> bool {
     graph.out(graph.from(edge)).iter().find(|e| graph.to(**e) == graph.to(edge)) == Some(&edge)
 }
 
-/// Whether an edge leads from a fork to the join of one of its diamonds.
+/// Returns true if an edge leads from a fork directly to the join of one of its diamonds.
 fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
     let (fork, join) = (graph.from(edge), graph.to(edge));
     let mut seen = vec![false; graph.node_count()];
@@ -207,7 +208,7 @@ fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
     false
 }
 
-/// The node of an edge that breaks what the edge breaks.
+/// Returns the end of an edge that breaks the same cycles as the edge.
 fn node_for(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
     let graph = &function.graph;
     let (from, to) = (graph.from(edge), graph.to(edge));

@@ -1,96 +1,96 @@
-//! What is asked of a distribution, and a distribution with what it costs.
+//! The options of a distribution, and a planned distribution with its costs.
 
 use super::Distribution;
 use super::condition::{Check, Lookahead};
 use super::program::{Witness, WitnessKind};
 use super::weights::Weights;
 
-/// How jobs are formed and assigned.
+/// Strategy that forms and assigns jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributionStrategy {
-    /// Fine-grained: a job for each branch that diamonds begin at, or a cycle without diamonds.
+    /// Fine-grained: a job for each branch where diamonds begin, or where a cycle without diamonds is left.
     Fine,
     /// Function-wise: a job for each function.
     Function,
     /// Optimised grouping: a job for branches that share a cycle or an edge.
     Grouped,
-    /// By what each job adds to a profile.
+    /// By the cost that each job adds to a profile.
     Weighted,
 }
 
-/// In which order jobs are assigned.
+/// Order in which jobs are assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WitnessJobOrder {
-    /// As they come: functions by number, branches in their order.
+    /// Functions by number, branches in their order.
     Given,
-    /// The most expensive first.
+    /// Most expensive first.
     LongestFirst,
 }
 
-/// What a distribution is to be like.
+/// Requested properties of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DistributionOptions {
-    /// Number of profiles; more if a limit makes them necessary.
+    /// Number of profiles; there may be more if a limit requires it.
     pub profiles: usize,
-    /// How jobs are formed and assigned.
+    /// Strategy that forms and assigns jobs.
     pub strategy: DistributionStrategy,
-    /// In which order jobs are assigned.
+    /// Order in which jobs are assigned.
     pub order: WitnessJobOrder,
-    /// Greatest number of witnesses in a profile.
+    /// Maximum number of witnesses in a profile.
     pub limit: Option<usize>,
-    /// Number of machines; one for each profile if not given.
+    /// Number of machines; one per profile if `None`.
     pub machines: Option<usize>,
     /// How far traces may be read at a branch.
     pub lookahead: Lookahead,
 }
 
-/// A distribution with what it costs.
+/// A planned distribution with its costs.
 #[derive(Clone, Debug)]
-pub struct PlannedJob {
+pub struct PlannedDistribution {
     /// The distribution.
     pub distribution: Distribution,
-    /// What the check of the whole found: violations that could not be repaired, and branches that need far lookahead.
+    /// Result of the final check: violations that could not be repaired, and branches that need an unbounded lookahead.
     pub check: Check,
-    /// Witnesses that repair added.
+    /// Number of witnesses that repair added.
     pub repaired: usize,
-    /// The machine of each profile.
+    /// Machine of each profile.
     pub machine_of: Vec<usize>,
-    /// What each machine's profiles cost together.
+    /// Total cost of each machine's profiles.
     pub costs: Vec<f64>,
 }
 
-/// The witnesses of all profiles.
+/// Returns the number of witnesses in all profiles.
 pub fn witness_count(profiles: &[Vec<Witness>]) -> usize {
     profiles.iter().map(Vec::len).sum()
 }
 
-/// Assigns profiles to machines.
-pub(super) fn planned_from(
+/// Assigns profiles to machines, and computes the costs.
+pub(super) fn plan_from_profiles(
     kind: WitnessKind,
     profiles: Vec<Vec<Witness>>,
     check: Check,
     weights: &Weights,
     options: &DistributionOptions,
-) -> PlannedJob {
+) -> PlannedDistribution {
     let loads: Vec<f64> = profiles.iter().map(|p| weights.sum(kind, p)).collect();
     let machines = options.machines.unwrap_or(profiles.len()).max(1);
     let machine_of = assign_to_machines(&loads, machines);
     let mut costs = vec![0.0; machines];
     loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
-    PlannedJob { distribution: Distribution { kind, profiles }, check, repaired: 0, machine_of, costs }
+    PlannedDistribution { distribution: Distribution { kind, profiles }, check, repaired: 0, machine_of, costs }
 }
 
-/// Loads to machines, the longest first, each to the machine with the least load.
+/// Assigns loads to machines, the largest first, each to the machine with the lowest load. Returns the machine of each load.
 pub fn assign_to_machines(loads: &[f64], machines: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..loads.len()).collect();
     order.sort_by(|a, b| loads[*b].total_cmp(&loads[*a]));
     let (mut of, mut sums, mut counts) = (vec![0; loads.len()], vec![0.0; machines], vec![0usize; machines]);
     for at in order {
-        let least = (0..machines).min_by(|a, b| f64::total_cmp(&sums[*a], &sums[*b]).then(counts[*a].cmp(&counts[*b])));
-        let least = least.expect("there is a machine");
-        of[at] = least;
-        sums[least] += loads[at];
-        counts[least] += 1;
+        let least_loaded = (0..machines).min_by(|a, b| f64::total_cmp(&sums[*a], &sums[*b]).then(counts[*a].cmp(&counts[*b])));
+        let least_loaded = least_loaded.expect("there is at least one machine");
+        of[at] = least_loaded;
+        sums[least_loaded] += loads[at];
+        counts[least_loaded] += 1;
     }
     of
 }

@@ -1,31 +1,31 @@
-//! Programs as far as tracing is concerned: functions with graphs, calls inside blocks, entries from outside.
+//! Programs as seen by tracing: functions with graphs, calls inside blocks, and entries from outside.
 //!
-//! The model is described in the [module header](super). Invariants of a [`WitnessProgram`]: calls, kinds and entries name what exists;
-//! nodes and edges of all functions are numbered consecutively, function after function, and these numbers are the witnesses.
+//! The [module header](super) describes the model. Invariants of a [`WitnessProgram`]: calls, kinds and entries refer to existing functions
+//! and nodes. The nodes and edges of all functions are numbered consecutively, function by function, and these numbers are the witnesses.
 
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::indices;
 
-/// A function, by its place in the program.
+/// A function, identified by its index in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WitnessFunctionId(pub u32);
 
-/// A node or an edge of a program whose executions are recorded: its number among the nodes, or the edges, of all functions.
+/// A node or an edge whose executions are recorded, identified by its number among the nodes, or the edges, of all functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Witness(pub u32);
 
 indices!(WitnessFunctionId, Witness);
 
-/// What witnesses are.
+/// Whether witnesses are nodes or edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WitnessKind {
     /// Nodes: breakpoints, trampolines, any probe at an address.
     Nodes,
-    /// Edges: probes that are compiled in.
+    /// Edges: compiled-in probes.
     Edges,
 }
 
-/// Where a witness is.
+/// The node or edge of a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WitnessSite {
     /// On a node.
@@ -37,11 +37,11 @@ pub enum WitnessSite {
 /// What a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// A block: part of executions, can carry a witness.
+    /// A block: part of executions, and can carry a witness.
     Block,
-    /// The rest of a block behind a call: no part of executions, can carry a witness.
+    /// The rest of a block after a call: not part of executions, but can carry a witness.
     Continuation,
-    /// No code: no part of executions, carries no witness.
+    /// No code: not part of executions, and carries no witness.
     Virtual,
 }
 
@@ -50,13 +50,13 @@ pub enum NodeKind {
 pub enum WitnessEdgeKind {
     /// At the end of the block.
     Flow,
-    /// When a call of the block unwinds: to a landing pad, or to where `setjmp` returns again.
+    /// When a call of the block unwinds: to a landing pad, or to the place where `setjmp` returns again.
     Unwind,
-    /// When a call of the block unwinds: to a landing pad that nothing passes by. The frame is not left by unwinding.
+    /// When a call of the block unwinds: to a landing pad that always catches, so that unwinding does not leave the frame.
     Lands,
 }
 
-/// What code that is not known may do when it is called.
+/// What unknown code may do when it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opaque {
     /// It can return.
@@ -65,25 +65,25 @@ pub struct Opaque {
     pub ends_run: bool,
     /// It can unwind: throw, or `longjmp`.
     pub unwinds: bool,
-    /// It can call functions that are entries from outside.
+    /// It can call functions that are external entries.
     pub calls_back: bool,
 }
 
 impl Opaque {
-    /// It returns, and nothing else.
+    /// Only returns.
     pub const RETURNS: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: false };
-    /// It unwinds.
+    /// Only unwinds.
     pub const UNWINDS: Opaque = Opaque { returns: false, ends_run: false, unwinds: true, calls_back: false };
 }
 
-/// A call: one of its callees is entered, or code that is not known.
+/// A call: one of its callees, or unknown code, is entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCall {
     /// Functions of the program that may be called.
     pub callees: Vec<WitnessFunctionId>,
-    /// What happens when other code is called; `None` if that cannot be.
+    /// Possible behaviour of unknown callees; `None` if all callees are known.
     pub opaque: Option<Opaque>,
-    /// Whether the caller's frame stays, even if nothing is left behind the call: the instruction is a call, not a jump.
+    /// Whether the caller's frame stays even if nothing remains after the call: the instruction is a call, not a jump.
     pub keeps_frame: bool,
 }
 
@@ -93,29 +93,29 @@ impl ProgramCall {
         ProgramCall { callees: vec![callee], opaque: None, keeps_frame: false }
     }
 
-    /// A call of one of some functions.
+    /// A call of one of several functions.
     pub fn indirect(callees: Vec<WitnessFunctionId>) -> ProgramCall {
         ProgramCall { callees, opaque: None, keeps_frame: false }
     }
 
-    /// A call of code that is not known.
+    /// A call of unknown code.
     pub fn opaque(opaque: Opaque) -> ProgramCall {
         ProgramCall { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
     }
 }
 
-/// A function.
+/// A function as seen by tracing.
 #[derive(Clone, Debug)]
 pub struct WitnessFunction {
-    /// Its name, for messages.
+    /// Name, for messages.
     pub name: String,
-    /// Its graph. Leaving the exit returns.
+    /// Control-flow graph. Leaving the exit returns.
     pub graph: Graph,
-    /// What its nodes are.
+    /// Kind of each node.
     pub nodes: Vec<NodeKind>,
-    /// What its edges are.
+    /// Kind of each edge.
     pub edges: Vec<WitnessEdgeKind>,
-    /// Calls, each in a node; those of one node in the order of their execution.
+    /// Calls with their nodes; those of one node in the order of execution.
     pub calls: Vec<(Node, ProgramCall)>,
 }
 
@@ -130,76 +130,76 @@ impl WitnessFunction {
 /// Where a thread starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramStart {
-    /// In a function; when it returns, the run ends.
+    /// In a function, whose return ends the run.
     Main(WitnessFunctionId),
-    /// Outside: functions that are external entries are called in any order, until the run ends.
+    /// Outside: external entries are called in any order, until the run ends.
     Outside,
 }
 
-/// Why functions are no program, or witnesses no witnesses of it.
+/// The reason why functions do not form a program, or witnesses do not belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WitnessError {
     /// There is no function.
-    #[error("the program has no function: give it at least the one that runs start in")]
+    #[error("the program has no function; add at least the one in which runs start")]
     NoFunction,
     /// A number that no function has.
-    #[error("{what} names function {function}, but there are {functions} functions (numbered from 0)")]
+    #[error("{what} refers to function {function}, but the number of functions is {functions}")]
     NoSuchFunction {
-        /// What names it.
+        /// What refers to it.
         what: String,
         /// The number.
         function: u32,
-        /// How many functions there are.
+        /// The number of functions.
         functions: usize,
     },
-    /// A call in a node that the function does not have.
-    #[error("function `{function}` has a call in node {node}, but {nodes} nodes (numbered from 0)")]
+    /// A call is in a node that does not exist.
+    #[error("function `{function}` has a call in node {node}, but its number of nodes is {nodes}")]
     NoSuchNode {
         /// The function.
         function: String,
         /// The node.
         node: u32,
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// Kinds that are not as many as nodes or edges.
-    #[error("function `{function}` has {given} kinds for {there_are} {of}: give one for each")]
+    /// The number of kinds differs from that of nodes or edges.
+    #[error("function `{function}` has {given} kinds of {of}, expected {count}")]
     Kinds {
         /// The function.
         function: String,
-        /// Of what.
+        /// `nodes` or `edges`.
         of: &'static str,
-        /// Kinds given.
+        /// Number of kinds.
         given: usize,
-        /// How many there are.
-        there_are: usize,
+        /// Number of nodes or edges.
+        count: usize,
     },
-    /// A call that nothing can be called by.
-    #[error("the call in node {node} of function `{function}` has no callee: name one, or say what the code that it calls can do")]
+    /// A call has no callee.
+    #[error("the call in node {node} of function `{function}` has no callee; add one, or say what unknown code may do")]
     NoCallee {
         /// The function.
         function: String,
         /// The node.
         node: u32,
     },
-    /// More nodes or edges than there are numbers.
-    #[error("the program has more than {most} nodes or edges: trace a part of its functions")]
+    /// There are too many nodes or edges.
+    #[error("the program has more than {limit} nodes or edges; trace only a part of its functions")]
     TooLarge {
-        /// As many as there may be.
-        most: u32,
+        /// The maximum.
+        limit: u32,
     },
-    /// A witness that there is not.
-    #[error("there is no witness {witness}: the program has {there_are} {of}")]
+    /// A witness does not exist.
+    #[error("there is no witness {witness}; the number of {of} is {count}")]
     NoSuchWitness {
         /// Its number.
         witness: u32,
-        /// How many there are.
-        there_are: u32,
-        /// Of what.
+        /// Number of nodes or edges.
+        count: u32,
+        /// `nodes` or `edges`.
         of: &'static str,
     },
-    /// A witness on a node without code.
-    #[error("node {node} of function `{function}` is no code, so that no witness can be on it: choose a block")]
+    /// A witness is on a node without code.
+    #[error("node {node} of function `{function}` has no code and cannot be a witness; choose a block")]
     NoCode {
         /// The function.
         function: String,
@@ -208,10 +208,10 @@ pub enum WitnessError {
     },
 }
 
-/// Greatest number of nodes or edges: larger numbers have other meanings.
-const MOST: u32 = 1 << 30;
+/// Maximum number of nodes or of edges; larger numbers have other meanings.
+const MAX_SITES: u32 = 1 << 30;
 
-/// Functions, and where threads start.
+/// A program: functions, and where threads start.
 #[derive(Clone, Debug)]
 pub struct WitnessProgram {
     functions: Vec<WitnessFunction>,
@@ -222,11 +222,11 @@ pub struct WitnessProgram {
 }
 
 impl WitnessProgram {
-    /// A program. `external` are the functions that code outside may enter: callbacks, constructors, the entry of the image. They count
-    /// where threads start outside, or calls may call back.
+    /// Creates a program. `external` are the functions that code outside may enter: callbacks, constructors, the entry of the image.
+    /// They matter if threads start outside, or calls may call back.
     ///
     /// # Errors
-    /// Something names what there is not, or the program is too large.
+    /// Something refers to a function or node that does not exist, or the program is too large.
     pub fn new(
         functions: Vec<WitnessFunction>,
         start: ProgramStart,
@@ -238,8 +238,8 @@ impl WitnessProgram {
         let bases = |count: &dyn Fn(&WitnessFunction) -> usize| -> Result<Vec<u32>, WitnessError> {
             let mut bases = vec![0u32];
             for function in &functions {
-                let next = *bases.last().expect("it has one") as usize + count(function);
-                bases.push(u32::try_from(next).ok().filter(|n| *n < MOST).ok_or(WitnessError::TooLarge { most: MOST })?);
+                let next = *bases.last().expect("starts with a base") as usize + count(function);
+                bases.push(u32::try_from(next).ok().filter(|n| *n < MAX_SITES).ok_or(WitnessError::TooLarge { limit: MAX_SITES })?);
             }
             Ok(bases)
         };
@@ -247,7 +247,7 @@ impl WitnessProgram {
         Ok(WitnessProgram { functions, start, external, node_base, edge_base })
     }
 
-    /// A program of one function that is executed once.
+    /// Creates a program of one function that is executed once.
     ///
     /// # Errors
     /// The graph is too large.
@@ -255,47 +255,47 @@ impl WitnessProgram {
         WitnessProgram::new(vec![WitnessFunction::new("main", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new())
     }
 
-    /// All functions, by number.
+    /// Returns all functions, by number.
     pub fn functions(&self) -> &[WitnessFunction] {
         &self.functions
     }
 
-    /// A function.
+    /// Returns a function.
     pub fn function(&self, function: WitnessFunctionId) -> &WitnessFunction {
         &self.functions[function.index()]
     }
 
-    /// The numbers of all functions.
+    /// Returns the numbers of all functions.
     pub fn function_ids(&self) -> impl Iterator<Item = WitnessFunctionId> + use<> {
         (0..self.functions.len() as u32).map(WitnessFunctionId)
     }
 
-    /// Where threads start.
+    /// Returns where threads start.
     pub fn start(&self) -> ProgramStart {
         self.start
     }
 
-    /// The functions that code outside may enter.
+    /// Returns the functions that code outside may enter.
     pub fn external(&self) -> &[WitnessFunctionId] {
         &self.external
     }
 
-    /// How many nodes, or edges, all functions have.
+    /// Returns the number of nodes, or of edges, of all functions.
     pub fn witness_count(&self, kind: WitnessKind) -> usize {
-        *self.bases(kind).last().expect("it has one") as usize
+        *self.bases(kind).last().expect("there is a base") as usize
     }
 
-    /// The witness on a node.
+    /// Returns the witness on a node.
     pub fn node_witness(&self, function: WitnessFunctionId, node: Node) -> Witness {
         Witness(self.node_base[function.index()] + node.0)
     }
 
-    /// The witness on an edge.
+    /// Returns the witness on an edge.
     pub fn edge_witness(&self, function: WitnessFunctionId, edge: Edge) -> Witness {
         Witness(self.edge_base[function.index()] + edge.0)
     }
 
-    /// Where a witness is.
+    /// Returns the node or edge of a witness.
     pub fn site(&self, kind: WitnessKind, witness: Witness) -> WitnessSite {
         let function = self.function_of(kind, witness);
         let place = witness.0 - self.bases(kind)[function.index()];
@@ -305,7 +305,7 @@ impl WitnessProgram {
         }
     }
 
-    /// The function of a witness.
+    /// Returns the function of a witness.
     pub fn function_of(&self, kind: WitnessKind, witness: Witness) -> WitnessFunctionId {
         WitnessFunctionId(self.bases(kind).partition_point(|base| *base <= witness.0) as u32 - 1)
     }
@@ -313,7 +313,7 @@ impl WitnessProgram {
     pub(super) fn check_witness(&self, kind: WitnessKind, witness: Witness) -> Result<(), WitnessError> {
         if witness.index() >= self.witness_count(kind) {
             let of = if kind == WitnessKind::Nodes { "nodes" } else { "edges" };
-            return Err(WitnessError::NoSuchWitness { witness: witness.0, there_are: self.witness_count(kind) as u32, of });
+            return Err(WitnessError::NoSuchWitness { witness: witness.0, count: self.witness_count(kind) as u32, of });
         }
         match self.site(kind, witness) {
             WitnessSite::Node(f, node) if self.function(f).nodes[node.index()] == NodeKind::Virtual => {
@@ -347,8 +347,8 @@ fn check(functions: &[WitnessFunction], start: ProgramStart, external: &[Witness
         let name = || function.name.clone();
         let kinds =
             [("nodes", function.nodes.len(), function.graph.node_count()), ("edges", function.edges.len(), function.graph.edge_count())];
-        if let Some(&(of, given, there_are)) = kinds.iter().find(|(_, given, there_are)| given != there_are) {
-            return Err(WitnessError::Kinds { function: name(), of, given, there_are });
+        if let Some(&(of, given, count)) = kinds.iter().find(|(_, given, count)| given != count) {
+            return Err(WitnessError::Kinds { function: name(), of, given, count });
         }
         for (node, call) in &function.calls {
             if node.index() >= function.nodes.len() {

@@ -1,9 +1,9 @@
-//! The pushdown automaton of a program: small states, each with at most one witness and one action.
+//! The pushdown automaton of a program: small states, each with at most one witness and exactly one action.
 //!
-//! A state is entered, its witness is recorded, its block becomes part of the execution; then its action follows. Nodes, edges (where
-//! edges are witnesses), calls and choices are states. Two functions are added that no program has: `outside`, which calls external
-//! entries any number of times, and the root, which calls the function that the run starts in and then ends the run. One pass over the
-//! program: O(nodes + edges + callees).
+//! When a state is entered, its witness is recorded and its block becomes part of the execution; then its action follows. Nodes, edges (if
+//! they are witnesses), calls and choices are states. Two functions are added: `outside`, which calls external entries any number of times,
+//! and the root, which calls the function in which the run starts and then ends the run. One pass over the program: O(nodes + edges +
+//! callees).
 
 use super::automaton::{AutomatonState, Role, StateAction, StateData};
 use super::lower;
@@ -22,7 +22,7 @@ pub struct Pushdown {
 }
 
 impl Pushdown {
-    /// The automaton of `program` with witnesses of that kind.
+    /// Builds the automaton of a program with witnesses of a kind.
     pub fn new(program: &WitnessProgram, kind: WitnessKind) -> Pushdown {
         let lowered = lower::lower(program, kind);
         let root = *lowered.entries.last().expect("the root was added");
@@ -30,61 +30,61 @@ impl Pushdown {
         Pushdown { states: lowered.states, entries: lowered.entries, nodes: lowered.nodes, root, kind, first_edges }
     }
 
-    /// The edge of a state that is one.
+    /// Returns the edge that a state stands for, if any.
     pub fn edge(&self, state: AutomatonState) -> Option<Edge> {
         let data = self.state(state);
         let witness = data.witness.filter(|_| data.role == Role::Edge)?;
         Some(Edge(witness.0 - self.first_edges[data.function.index()]))
     }
 
-    /// What witnesses are.
+    /// Returns whether witnesses are nodes or edges.
     pub fn kind(&self) -> WitnessKind {
         self.kind
     }
 
-    /// Number of states.
+    /// Returns the number of states.
     pub fn state_count(&self) -> usize {
         self.states.len()
     }
 
-    /// All states.
+    /// Returns all states.
     pub fn states(&self) -> impl Iterator<Item = AutomatonState> + use<> {
         (0..self.states.len() as u32).map(AutomatonState)
     }
 
-    /// A state.
+    /// Returns the data of a state.
     pub fn state(&self, state: AutomatonState) -> &StateData {
         &self.states[state.index()]
     }
 
-    /// Where runs start.
+    /// Returns the state in which runs start.
     pub fn root(&self) -> AutomatonState {
         self.root
     }
 
-    /// Number of functions, the added ones included.
+    /// Returns the number of functions, including the added ones.
     pub fn function_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// The state in which a function is entered.
+    /// Returns the state in which a function is entered.
     pub fn entry(&self, function: WitnessFunctionId) -> AutomatonState {
         self.entries[function.index()]
     }
 
-    /// The state in which a node is entered.
+    /// Returns the state in which a node is entered.
     pub fn node(&self, function: WitnessFunctionId, node: Node) -> AutomatonState {
         self.nodes[function.index()][node.index()]
     }
 
-    /// Calls `see` with each state that control can pass to from `state` without leaving the function, returning from it or entering
-    /// another: choices, and behind a call both continuations.
-    pub fn for_each_next(&self, state: AutomatonState, mut see: impl FnMut(AutomatonState)) {
+    /// Calls `visit` with each state that control can pass to from `state` inside the function: choices, and after a call both
+    /// continuations.
+    pub fn for_each_next(&self, state: AutomatonState, mut visit: impl FnMut(AutomatonState)) {
         match &self.state(state).action {
-            StateAction::Choose(next) => next.iter().for_each(|s| see(*s)),
+            StateAction::Choose(next) => next.iter().for_each(|s| visit(*s)),
             StateAction::Call { after, unwound, .. } => {
-                see(*after);
-                see(*unwound);
+                visit(*after);
+                visit(*unwound);
             }
             StateAction::Return | StateAction::Unwind | StateAction::End => {}
         }

@@ -1,14 +1,10 @@
-//! From partial traces to the execution: a walk over the program that reads each trace once.
+//! Reconstructs an execution from partial traces by a walk over the program that reads each trace once.
 //!
 //! Source: D. Saha et al., "Distributed program tracing" (ESEC/FSE 2013), section 3.3, with the pairwise test at every branch. The walk
-//! keeps the current state and a stack of calls. At a branch it keeps the successors in whose set W the next symbol of *every* trace lies
-//! ([`first`](super::first)); where several are left, it asks the next symbol of the branch's own component
-//! ([`Lookahead::OwnComponent`](super::Lookahead)). When a state with a witness is entered, each trace whose profile has it gives up one
-//! symbol.
-//!
-//! Invariants: what was given out is certain. It is the execution if the traces are those of one execution of the program; otherwise the
-//! first place where no execution agrees with the traces is reported. Memory: the stack, and one symbol per trace, plus what lies before
-//! the next symbol of a component where the condition needs that. Time: per step a lookup for each trace and successor.
+//! keeps the current state and a call stack. At a branch it keeps the successors whose set W contains the next symbol of *every* trace
+//! ([`first`](super::first)); if several remain, it consults the next symbol of the branch's own component
+//! ([`Lookahead::OwnComponent`](super::Lookahead)). When a state with a witness is entered, each trace whose profile contains it consumes
+//! one symbol.
 
 mod decision;
 
@@ -26,9 +22,9 @@ use trodden_flow::graph::Node;
 /// How the traces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceEnding {
-    /// With the run: each trace has all its witnesses.
+    /// With the run: each trace is complete.
     Complete,
-    /// Somewhere: the run was killed, or the traces were cut. What was executed behind the last symbol is not known.
+    /// Anywhere: the run was killed, or the traces were truncated. What was executed after the last symbol is unknown.
     Cut,
 }
 
@@ -41,9 +37,9 @@ pub enum ExecutionEvent {
     Call {
         /// The block with the call; `None` if code outside calls.
         caller: Option<(WitnessFunctionId, Node)>,
-        /// The function.
+        /// The called function.
         callee: WitnessFunctionId,
-        /// Nothing is left to do in the caller: its frame is replaced.
+        /// Whether it is a tail call, which replaces the caller's frame.
         tail: bool,
     },
     /// A function returns.
@@ -55,91 +51,91 @@ pub enum ExecutionEvent {
 /// How a reconstruction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReconstructionOutcome {
-    /// The execution is whole. The frames in which the run ended, outermost first; none if it returned from where it started.
+    /// The execution is complete. The frames in which the run ended, outermost first; none if it returned from where it started.
     Complete(Vec<(WitnessFunctionId, Node)>),
-    /// The traces were cut: what was given out is certain, what followed is not known. The frames at that place, outermost first.
+    /// The traces were truncated: the returned events are certain, what followed is unknown. The frames at that place, outermost first.
     Cut(Vec<(WitnessFunctionId, Node)>),
 }
 
-/// Why no execution can be given.
+/// The reason why an execution cannot be reconstructed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
-    /// There are not as many traces as profiles.
-    #[error("there are {traces} partial traces for {profiles} profiles: give one for each")]
+    /// The numbers of traces and profiles differ.
+    #[error("the number of partial traces is {traces}, but that of profiles is {profiles}; pass one for each")]
     Traces {
-        /// Traces given.
+        /// Number of traces.
         traces: usize,
-        /// Profiles of the distribution.
+        /// Number of profiles.
         profiles: usize,
     },
     /// No successor of a branch agrees with all traces.
     #[error(
         "no successor of {branch:?} agrees with the traces after {blocks} blocks: \
-         the graph lacks an edge, or the traces are of different executions"
+          the graph lacks an edge, or the traces belong to different executions"
     )]
     NoSuccessor {
         /// The branch.
         branch: BranchNode,
-        /// Blocks executed before.
+        /// Number of blocks executed before.
         blocks: u64,
         /// The next symbol of each trace; `None` at its end.
         next: Vec<Option<Witness>>,
     },
-    /// A witness is executed that is not the next symbol of its trace.
+    /// An executed witness is not the next symbol of its trace.
     #[error(
         "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: \
-         the graph lacks an edge, or the traces are of different executions"
+          the graph lacks an edge, or the traces belong to different executions"
     )]
     Unexpected {
-        /// The trace.
+        /// Index of the trace.
         profile: usize,
-        /// Symbols of it read before.
+        /// Number of its symbols read before.
         position: u64,
         /// Its next symbol; `None` at its end.
         found: Option<Witness>,
-        /// The witness that is executed.
+        /// The executed witness.
         expected: Witness,
-        /// Blocks executed before.
+        /// Number of blocks executed before.
         blocks: u64,
     },
-    /// The run ends, but a trace goes on.
+    /// The run ends, but a trace continues.
     #[error(
-        "trace {profile} goes on with {found:?} at symbol {position}, where the run ends: \
-         the graph lacks an edge, or the traces are of different executions"
+        "trace {profile} continues with {found:?} at symbol {position}, where the run ends: \
+          the graph lacks an edge, or the traces belong to different executions"
     )]
     GoesOn {
-        /// The trace.
+        /// Index of the trace.
         profile: usize,
-        /// Symbols of it read before.
+        /// Number of its symbols read before.
         position: u64,
         /// Its next symbol.
         found: Witness,
-        /// Blocks executed before.
+        /// Number of blocks executed before.
         blocks: u64,
     },
     /// Several successors of a branch agree with all traces.
-    #[error("{branch:?} can go to {targets:?} after {blocks} blocks: the distribution is not realizable; check it, and add witnesses")]
+    #[error("{branch:?} can go to {targets:?} after {blocks} blocks: the distribution is not realizable; add witnesses")]
     Ambiguous {
         /// The branch.
         branch: BranchNode,
-        /// The successors that are left.
+        /// The remaining successors.
         targets: Vec<BranchTarget>,
-        /// Blocks executed before.
+        /// Number of blocks executed before.
         blocks: u64,
     },
-    /// Control stays in a node, or goes around without end, though the traces go on.
-    #[error("function {} stays in node {} after {blocks} blocks, but the traces go on: the graph lacks an edge", .function.0, .node.0)]
-    Stays {
+    /// Control stays in a node or an endless loop, but the traces continue.
+    #[error("function {} stays in node {} after {blocks} blocks, but the traces continue: the graph lacks an edge", .function.0, .node.0)]
+    Stuck {
         /// The function.
         function: WitnessFunctionId,
         /// The node.
         node: Node,
-        /// Blocks executed before.
+        /// Number of blocks executed before.
         blocks: u64,
     },
 }
 
-/// What reconstructing needs of a program and a distribution, computed once.
+/// Precomputed data of a program and a distribution.
 pub struct Reconstruction {
     structure: Structure,
     members: Vec<Vec<bool>>,
@@ -165,10 +161,10 @@ impl Reconstruction {
         Reconstruction { structure, members, profiles_of, component_of, whole, sets }
     }
 
-    /// Starts at the beginning of a thread with its partial traces, one for each profile.
+    /// Starts the walk at the beginning of a thread with its partial traces, one for each profile.
     ///
     /// # Errors
-    /// There are not as many traces as profiles.
+    /// The numbers of traces and profiles differ.
     pub fn start<I: Iterator<Item = Witness>>(
         &self,
         traces: Vec<I>,
@@ -180,7 +176,16 @@ impl Reconstruction {
         let traces = traces.into_iter().map(|rest| Trace { rest, ahead: VecDeque::new(), read: 0 }).collect();
         let root = self.structure.pushdown.root();
         let tables = DecisionTables::default();
-        Ok(Reconstructor { of: self, traces, ending, next: Next::Enter(root), frames: Vec::new(), blocks: 0, idle: 0, tables })
+        Ok(Reconstructor {
+            reconstruction: self,
+            traces,
+            ending,
+            next: Next::Enter(root),
+            frames: Vec::new(),
+            blocks: 0,
+            idle_steps: 0,
+            tables,
+        })
     }
 }
 
@@ -204,7 +209,7 @@ impl<I: Iterator<Item = Witness>> Trace<I> {
         self.read += 1;
     }
 
-    /// The next symbol that is wanted, however far it is.
+    /// Returns the next wanted symbol, however far ahead it is.
     fn find(&mut self, wanted: impl Fn(Witness) -> bool) -> Option<Witness> {
         if let Some(found) = self.ahead.iter().find(|w| wanted(**w)) {
             return Some(*found);
@@ -225,23 +230,27 @@ enum Next {
     Done(ReconstructionOutcome),
 }
 
-/// The walk along one thread.
+/// The walk along a thread.
+///
+/// Invariants: the events returned so far are certain. They form the execution if the traces belong to one execution of the program;
+/// otherwise, the first place where no execution agrees with the traces is reported. Memory: the call stack and one symbol per trace, plus
+/// the symbols before the next one of a component where the condition needs that. Time per step: a lookup for each trace and successor.
 pub struct Reconstructor<'r, I> {
-    of: &'r Reconstruction,
+    reconstruction: &'r Reconstruction,
     traces: Vec<Trace<I>>,
     ending: TraceEnding,
     next: Next,
     frames: Vec<AutomatonState>,
     blocks: u64,
-    idle: u64,
+    idle_steps: u64,
     tables: DecisionTables,
 }
 
-/// Steps without a symbol or a branch after which control is taken to go around without end.
-const MOST_IDLE: u64 = 1 << 26;
+/// Number of steps without a symbol or a branch after which control is assumed to be in an endless loop.
+const MAX_IDLE_STEPS: u64 = 1 << 26;
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
-    /// The next step of the execution; `None` at its end, which [`outcome`](Self::outcome) describes.
+    /// Returns the next event of the execution, or `None` at its end, which [`outcome`](Self::outcome) describes.
     ///
     /// # Errors
     /// The traces contradict the graph, or do not determine the execution.
@@ -258,7 +267,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// How it ended, once there are no more steps.
+    /// Returns how the walk ended, once there are no more events.
     pub fn outcome(&self) -> Option<&ReconstructionOutcome> {
         match &self.next {
             Next::Done(outcome) => Some(outcome),
@@ -266,21 +275,21 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// Blocks that were executed so far.
+    /// Returns the number of blocks executed so far.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The blocks whose calls are under way, outermost first; code outside left out.
+    /// Returns the blocks with active calls, outermost first, without code outside.
     pub fn frames(&self) -> Vec<(WitnessFunctionId, Node)> {
         self.frames.iter().filter_map(|call| self.place(*call)).collect()
     }
 
     fn pushdown(&self) -> &Pushdown {
-        &self.of.structure.pushdown
+        &self.reconstruction.structure.pushdown
     }
 
-    /// The node of a state; `None` outside.
+    /// Returns the node of a state, or `None` outside.
     fn place(&self, state: AutomatonState) -> Option<(WitnessFunctionId, Node)> {
         let data = self.pushdown().state(state);
         (data.function.index() + 2 < self.pushdown().function_count()).then_some((data.function, data.node))
@@ -292,16 +301,16 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         self.next = Next::Done(outcome(frames));
     }
 
-    /// Records the witness of a state in all traces, and executes its block.
+    /// Consumes the witness of a state in all traces, and executes its block.
     fn enter(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
         if self.ending == TraceEnding::Cut && self.traces.iter_mut().all(|t| t.peek().is_none()) {
             let last = (!matches!(self.pushdown().state(state).action, StateAction::End)).then_some(state);
             self.finish(ReconstructionOutcome::Cut, last);
             return Ok(None);
         }
-        let data = self.of.structure.pushdown.state(state);
+        let data = self.reconstruction.structure.pushdown.state(state);
         if let Some(expected) = data.witness {
-            for &profile in &self.of.profiles_of[expected.index()] {
+            for &profile in &self.reconstruction.profiles_of[expected.index()] {
                 let trace = &mut self.traces[profile as usize];
                 match trace.peek() {
                     Some(found) if found == expected => trace.take(),
@@ -311,7 +320,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                         return Err(ReconstructError::Unexpected { profile: profile as usize, position, found, expected, blocks });
                     }
                 }
-                self.idle = 0;
+                self.idle_steps = 0;
             }
         }
         self.next = Next::Act(state);
@@ -323,11 +332,11 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     fn act(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
-        self.idle += 1;
-        if self.idle > MOST_IDLE {
-            return Err(self.stays(state));
+        self.idle_steps += 1;
+        if self.idle_steps > MAX_IDLE_STEPS {
+            return Err(self.stuck(state));
         }
-        let data = self.of.structure.pushdown.state(state);
+        let data = self.reconstruction.structure.pushdown.state(state);
         match &data.action {
             StateAction::Choose(next) => {
                 match **next {
@@ -351,18 +360,18 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// Control cannot leave a node: that is an end of the run only if all is read.
+    /// Handles a node that control cannot leave, which ends the run only if all traces are read.
     fn stop(&mut self, state: AutomatonState) -> Result<(), ReconstructError> {
         if self.traces.iter_mut().any(|t| t.peek().is_some()) {
-            return Err(self.stays(state));
+            return Err(self.stuck(state));
         }
         self.finish(ReconstructionOutcome::Complete, Some(state));
         Ok(())
     }
 
-    fn stays(&self, state: AutomatonState) -> ReconstructError {
+    fn stuck(&self, state: AutomatonState) -> ReconstructError {
         let data = self.pushdown().state(state);
-        ReconstructError::Stays { function: data.function, node: data.node, blocks: self.blocks }
+        ReconstructError::Stuck { function: data.function, node: data.node, blocks: self.blocks }
     }
 
     fn all_read(&mut self) -> Result<(), ReconstructError> {
@@ -394,7 +403,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     fn leave(&mut self, function: WitnessFunctionId, returns: bool) -> Option<ExecutionEvent> {
-        let call = self.frames.pop().expect("the root is left by the end of the run only");
+        let call = self.frames.pop().expect("the root is left only by the end of the run");
         let StateAction::Call { after, unwound, .. } = self.pushdown().state(call).action else { unreachable!("frames are calls") };
         self.next = Next::Enter(if returns { after } else { unwound });
         let known = function.index() + 2 < self.pushdown().function_count();

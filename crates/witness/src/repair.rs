@@ -1,12 +1,12 @@
-//! Repair: a distribution that fails the pairwise condition is given witnesses until it holds.
+//! Repair: adds witnesses to a distribution that violates the pairwise condition.
 //!
-//! For a pair of successors that no profile distinguishes, the profile that was to do so gets the witnesses that come first behind one of
-//! them when every place is a witness, the cheaper ones first; then those of the other. With both, it sees exactly what a profile of all
-//! witnesses sees at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown
-//! code, for example, between which the known code executes nothing). Each pass is a check of the whole program.
+//! For a pair of successors that no profile distinguishes, the responsible profile gets the first witnesses after one of them, assuming
+//! that every node or edge is a witness; the cheaper successor first, then the other. With both, the profile sees exactly what a profile of
+//! all witnesses sees at that branch. Remaining violations therefore cannot be resolved by the next symbol at all, such as two callbacks of
+//! unknown code between which the known code executes nothing. Each pass checks the whole program.
 
 use super::automaton::AutomatonState;
-use super::condition::{Check, Lookahead, Violation, check_structure, marked};
+use super::condition::{Check, Lookahead, Violation, check_structure, mark_witnesses};
 use super::first::FirstSets;
 use super::program::{Witness, WitnessProgram};
 use super::sets::END;
@@ -14,33 +14,33 @@ use super::structure::{Scope, Structure};
 use super::weights::Weights;
 use std::collections::{HashMap, HashSet};
 
-/// Passes after which the rest is reported as violated. Of three programs one needs two passes, the others one; where both successors'
-/// witnesses do not fit the limit, each pass would add a profile (docs/benchmarks/constants.md).
-const PASSES: usize = 24;
+/// Maximum number of passes. Of three programs, one needs two passes, the others one. If the witnesses of both successors do not fit the
+/// limit, each pass would add a profile (docs/benchmarks/constants.md).
+const MAX_PASSES: usize = 24;
 
-/// Profiles under repair.
+/// The inputs of a repair.
 pub struct Repair<'a> {
     /// The program.
     pub program: &'a WitnessProgram,
-    /// Its automaton, analysed.
+    /// The analysed automaton of the program.
     pub structure: &'a Structure,
-    /// Costs.
+    /// Costs of witnesses.
     pub weights: &'a Weights,
-    /// The profile that is to distinguish the successors of a branch, as far as that is known; others go to the cheapest.
+    /// The profile that is to distinguish the successors of a branch, if known. Other branches go to the cheapest profile.
     pub home: HashMap<AutomatonState, usize>,
-    /// Greatest number of witnesses in a profile.
+    /// Maximum number of witnesses in a profile.
     pub limit: Option<usize>,
-    /// How far traces are read.
+    /// How far traces may be read at a branch.
     pub lookahead: Lookahead,
 }
 
 impl Repair<'_> {
-    /// Adds witnesses to the profiles until the condition holds, or nothing helps; what the last check found.
+    /// Adds witnesses to the profiles until the condition holds or no progress is made. Returns the last check.
     pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> Check {
         let all = vec![true; self.program.witness_count(self.structure.pushdown.kind())];
         let whole = self.structure.whole();
         let mut full = None;
-        for _ in 0..PASSES {
+        for _ in 0..MAX_PASSES {
             let check = check_structure(self.structure, &self.members(profiles), self.lookahead);
             if check.is_realizable() {
                 return check;
@@ -54,10 +54,10 @@ impl Repair<'_> {
     }
 
     fn members(&self, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
-        marked(self.program, self.structure.pushdown.kind(), profiles)
+        mark_witnesses(self.program, self.structure.pushdown.kind(), profiles)
     }
 
-    /// Adds witnesses for each violation; false if there was nothing to add.
+    /// Adds witnesses for each violation. Returns false if there was nothing to add.
     fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &Scope, profiles: &mut Vec<Vec<Witness>>) -> bool {
         let mut sets: Vec<HashSet<Witness>> = profiles.iter().map(|p| p.iter().copied().collect()).collect();
         let mut helped: HashSet<AutomatonState> = HashSet::new();
@@ -66,9 +66,9 @@ impl Repair<'_> {
             if violation.successors.iter().any(|s| helped.contains(s)) {
                 continue;
             }
-            let behind = violation.successors.map(|s| self.behind(full, whole, s));
-            let at = self.profile_for(violation.state, &behind, &mut sets, profiles);
-            let missing = behind.map(|b| b.into_iter().filter(|w| !sets[at].contains(w)).collect::<Vec<_>>());
+            let candidates = violation.successors.map(|s| self.first_after(full, whole, s));
+            let at = self.profile_for(violation.state, &candidates, &mut sets, profiles);
+            let missing = candidates.map(|b| b.into_iter().filter(|w| !sets[at].contains(w)).collect::<Vec<_>>());
             let kind = self.structure.pushdown.kind();
             let cost = |side: usize| if missing[side].is_empty() { f64::INFINITY } else { self.weights.sum(kind, &missing[side]) };
             let side = usize::from(cost(1) < cost(0));
@@ -84,8 +84,8 @@ impl Repair<'_> {
         added
     }
 
-    /// The witnesses that come first behind a state when every place is one.
-    fn behind(&self, full: &FirstSets, whole: &Scope, state: AutomatonState) -> Vec<Witness> {
+    /// Returns the first witnesses after a state, assuming that every node or edge is a witness.
+    fn first_after(&self, full: &FirstSets, whole: &Scope, state: AutomatonState) -> Vec<Witness> {
         let parts = full.parts(self.structure, whole, state);
         let mut all: Vec<Witness> = parts.iter().flat_map(|s| full.sets.get(*s)).filter(|s| **s != END).map(|s| Witness(*s)).collect();
         all.sort_unstable();
@@ -94,16 +94,17 @@ impl Repair<'_> {
         all
     }
 
-    /// The profile that is to distinguish the successors of a branch: one with room for what both successors need.
+    /// Returns the profile that is to distinguish the successors of a branch, with room for the candidates of both; adds one if
+    /// necessary.
     fn profile_for(
         &mut self,
         state: AutomatonState,
-        behind: &[Vec<Witness>; 2],
+        candidates: &[Vec<Witness>; 2],
         sets: &mut Vec<HashSet<Witness>>,
         profiles: &mut Vec<Vec<Witness>>,
     ) -> usize {
         let kind = self.structure.pushdown.kind();
-        let needs = |set: &HashSet<Witness>| behind.iter().flatten().filter(|w| !set.contains(w)).count();
+        let needs = |set: &HashSet<Witness>| candidates.iter().flatten().filter(|w| !set.contains(w)).count();
         let has_room = |set: &HashSet<Witness>| self.limit.is_none_or(|limit| set.len() + needs(set) <= limit);
         if let Some(&home) = self.home.get(&state).filter(|home| has_room(&sets[**home])) {
             return home;

@@ -1,8 +1,8 @@
-//! Sets of witnesses, each kept once, and their union along a graph.
+//! Interned sets of witnesses, and their unions along a graph.
 //!
-//! A set that is reached from many states is stored once and has a number; equal sets have equal numbers. [`unions`] gives each node of a
-//! graph the union of the sets of all nodes that it reaches: Tarjan's strongly connected components, in reverse topological order.
-//! O(nodes + edges + sizes of the sets that are new).
+//! Each set is stored once and has a number; equal sets have equal numbers. [`unions`] computes for each node of a graph the union of the
+//! sets of all nodes that it reaches, by Tarjan's strongly connected components in reverse topological order. O(nodes + edges + sizes of
+//! the new sets).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 /// The symbol for the end of the run.
 pub const END: u32 = u32::MAX;
 
-/// A set in a [`Sets`].
+/// The number of a set in a [`Sets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(u32);
 
-/// The empty set has this number in every [`Sets`].
+/// The empty set, which has this number in every [`Sets`].
 pub const EMPTY: SetId = SetId(0);
 
-/// Sets of symbols, ascending, each once.
+/// Interned sets, each a sorted list of symbols.
 #[derive(Clone, Debug)]
 pub struct Sets {
     all: Vec<Arc<[u32]>>,
     numbers: HashMap<Arc<[u32]>, SetId>,
-    /// The union that met each symbol last; [`END`] has the place 0.
-    met: Vec<u32>,
+    /// The last union that included each symbol, indexed by symbol + 1 (wrapping, so that [`END`] is at 0).
+    last_union: Vec<u32>,
     unions: u32,
 }
 
@@ -34,28 +34,28 @@ impl Default for Sets {
 }
 
 impl Sets {
-    /// Only the empty set.
+    /// Creates a collection with only the empty set.
     pub fn new() -> Sets {
         let empty: Arc<[u32]> = Arc::from([]);
-        Sets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]), met: Vec::new(), unions: 0 }
+        Sets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]), last_union: Vec::new(), unions: 0 }
     }
 
-    /// The symbols of a set, ascending.
+    /// Returns the symbols of a set, in ascending order.
     pub fn get(&self, set: SetId) -> &[u32] {
         &self.all[set.0 as usize]
     }
 
-    /// Whether a set has a symbol.
+    /// Returns true if a set contains a symbol.
     pub fn has(&self, set: SetId, symbol: u32) -> bool {
         self.get(set).binary_search(&symbol).is_ok()
     }
 
-    /// The set of one symbol.
+    /// Returns the set of one symbol.
     pub fn single(&mut self, symbol: u32) -> SetId {
         self.intern(vec![symbol])
     }
 
-    /// The union of sets.
+    /// Returns the union of sets.
     pub fn union(&mut self, sets: &mut Vec<SetId>) -> SetId {
         sets.sort_unstable();
         sets.dedup();
@@ -64,28 +64,28 @@ impl Sets {
             [] => EMPTY,
             [one] => *one,
             _ => {
-                // Most symbols are in several of the sets: each is taken once, which leaves little to sort.
+                // Most symbols are in several of the sets. Taking each only once leaves little to sort.
                 self.unions += 1;
                 let mut symbols = Vec::new();
                 for set in sets.iter() {
                     for symbol in self.all[set.0 as usize].iter() {
                         let place = symbol.wrapping_add(1) as usize;
-                        if self.met.len() <= place {
-                            self.met.resize(place + 1, 0);
+                        if self.last_union.len() <= place {
+                            self.last_union.resize(place + 1, 0);
                         }
-                        if std::mem::replace(&mut self.met[place], self.unions) != self.unions {
+                        if std::mem::replace(&mut self.last_union[place], self.unions) != self.unions {
                             symbols.push(*symbol);
                         }
                     }
                 }
-                // Merges the ascending runs that the sets left.
+                // The stable sort merges the ascending runs of the sets.
                 symbols.sort();
                 self.intern(symbols)
             }
         }
     }
 
-    /// Whether two sets have no symbol in common.
+    /// Returns true if two sets have no symbol in common.
     pub fn disjoint(&self, a: SetId, b: SetId) -> bool {
         if a == b {
             return a == EMPTY;
@@ -105,22 +105,22 @@ impl Sets {
     }
 }
 
-/// Whether two ascending lists have nothing in common.
+/// Returns true if two sorted lists have no element in common.
 pub fn disjoint(a: &[u32], b: &[u32]) -> bool {
     let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
     !few.iter().any(|x| many.binary_search(x).is_ok())
 }
 
-/// A graph as lists of successors, one behind the other.
+/// A graph as concatenated lists of successors.
 #[derive(Clone, Debug)]
-pub struct Lists {
+pub struct Adjacency {
     starts: Vec<u32>,
     items: Vec<u32>,
 }
 
-impl Lists {
-    /// The lists of `count` nodes from pairs (node, item).
-    pub fn new(count: usize, pairs: &[(u32, u32)]) -> Lists {
+impl Adjacency {
+    /// Builds the lists of `count` nodes from pairs (node, item).
+    pub fn new(count: usize, pairs: &[(u32, u32)]) -> Adjacency {
         let mut starts = vec![0u32; count + 1];
         pairs.iter().for_each(|(node, _)| starts[*node as usize + 1] += 1);
         for at in 0..count {
@@ -131,29 +131,29 @@ impl Lists {
             items[at[*node as usize] as usize] = *item;
             at[*node as usize] += 1;
         }
-        Lists { starts, items }
+        Adjacency { starts, items }
     }
 
-    /// The list of a node.
+    /// Returns the list of a node.
     pub fn of(&self, node: u32) -> &[u32] {
         &self.items[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.starts.len() - 1
     }
 }
 
-/// For each node the number of its strongly connected component; successors' components have lower numbers.
-pub fn components(graph: &Lists) -> Vec<u32> {
-    const NEW: u32 = u32::MAX;
+/// Returns the number of each node's strongly connected component. Components of successors have lower numbers.
+pub fn components(graph: &Adjacency) -> Vec<u32> {
+    const UNVISITED: u32 = u32::MAX;
     let count = graph.node_count();
-    let (mut order, mut low, mut component) = (vec![NEW; count], vec![0u32; count], vec![NEW; count]);
+    let (mut order, mut low, mut component) = (vec![UNVISITED; count], vec![0u32; count], vec![UNVISITED; count]);
     let (mut open, mut walk) = (Vec::new(), Vec::new());
     let (mut next_order, mut next_component) = (0, 0);
     for start in 0..count as u32 {
-        if order[start as usize] != NEW {
+        if order[start as usize] != UNVISITED {
             continue;
         }
         walk.push((start, 0));
@@ -166,8 +166,8 @@ pub fn components(graph: &Lists) -> Vec<u32> {
             }
             *at += 1;
             match graph.of(n).get(i) {
-                Some(&to) if order[to as usize] == NEW => walk.push((to, 0)),
-                Some(&to) if component[to as usize] == NEW => low[n as usize] = low[n as usize].min(order[to as usize]),
+                Some(&to) if order[to as usize] == UNVISITED => walk.push((to, 0)),
+                Some(&to) if component[to as usize] == UNVISITED => low[n as usize] = low[n as usize].min(order[to as usize]),
                 Some(_) => {}
                 None => {
                     if low[n as usize] == order[n as usize] {
@@ -190,12 +190,12 @@ pub fn components(graph: &Lists) -> Vec<u32> {
     component
 }
 
-/// For each node the union of the `own` sets of all nodes that it reaches, itself included.
-pub fn unions(sets: &mut Sets, graph: &Lists, own: &[Vec<SetId>]) -> Vec<SetId> {
+/// Returns for each node the union of the `own` sets of all nodes that it reaches, itself included.
+pub fn unions(sets: &mut Sets, graph: &Adjacency, own: &[Vec<SetId>]) -> Vec<SetId> {
     let component = components(graph);
     let count = component.iter().max().map_or(0, |m| *m as usize + 1);
     let members: Vec<(u32, u32)> = component.iter().zip(0..).map(|(c, n)| (*c, n)).collect();
-    let members = Lists::new(count, &members);
+    let members = Adjacency::new(count, &members);
     let mut of_component: Vec<SetId> = Vec::with_capacity(count);
     let mut of = Vec::new();
     for c in 0..count as u32 {
@@ -215,11 +215,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unions_go_around_cycles_and_along_edges() {
+    fn unions_follow_cycles_and_edges() {
         let mut sets = Sets::new();
         let own: Vec<Vec<SetId>> = (0..5).map(|n| vec![sets.single(n)]).collect();
-        // 0 -> 1 <-> 2 -> 3; 4 by itself
-        let graph = Lists::new(5, &[(0, 1), (1, 2), (2, 1), (2, 3)]);
+        // Edges 0 -> 1 <-> 2 -> 3; 4 is isolated.
+        let graph = Adjacency::new(5, &[(0, 1), (1, 2), (2, 1), (2, 3)]);
         let of = unions(&mut sets, &graph, &own);
         assert_eq!(
             of.iter().map(|s| sets.get(*s).to_vec()).collect::<Vec<_>>(),

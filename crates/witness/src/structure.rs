@@ -1,12 +1,11 @@
-//! What is known of a pushdown automaton before witnesses are chosen: what runs can come to, how functions can be left, which recur.
+//! Static properties of a pushdown automaton: reachable states, exits of functions, and recursion.
 //!
-//! How control can leave a function without a witness is a least fixed point, computed by a worklist: each state changes at most three
-//! times. Everything else is a search or strongly connected components. O(states + transitions).
-
+//! How control can leave a function without a witness is a least fixed point, computed with a worklist; each state changes at most three
+//! times. Everything else is computed by searches and strongly connected components. O(states + transitions).
 use super::automaton::{AutomatonState, StateAction};
 use super::program::WitnessFunctionId;
 use super::pushdown::Pushdown;
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 
 /// Control can leave the function by returning.
 pub const RETURNS: u8 = 1;
@@ -15,20 +14,20 @@ pub const UNWINDS: u8 = 2;
 /// The run can end.
 pub const ENDS: u8 = 4;
 
-/// What is known of a pushdown automaton before witnesses are chosen.
+/// Static properties of a pushdown automaton.
 pub struct Structure {
     /// The automaton.
     pub pushdown: Pushdown,
-    /// For each state, what control can come to from there inside the function.
+    /// How control can leave the function from each state, as bits ([`RETURNS`], [`UNWINDS`], [`ENDS`]).
     pub exits: Vec<u8>,
-    /// States that runs can come to.
+    /// Whether runs can reach each state.
     pub reached: Vec<bool>,
     /// The recursive component of each function.
     pub component: Vec<u32>,
-    /// Functions that a run may enter more than once.
+    /// Whether a run may enter each function more than once.
     pub repeated: Vec<bool>,
     recursive: Vec<bool>,
-    dependents: Lists,
+    dependents: Adjacency,
     ranges: Vec<(u32, u32)>,
 }
 
@@ -53,19 +52,19 @@ impl Structure {
         structure
     }
 
-    /// The whole program as a scope.
+    /// Returns the scope of the whole program.
     pub fn whole(&self) -> Scope {
         let functions = (0..self.pushdown.function_count() as u32).map(WitnessFunctionId).collect();
         self.scope(functions)
     }
 
-    /// The component of a function as a scope.
+    /// Returns the scope of a function's recursive component.
     pub fn component_of(&self, function: WitnessFunctionId) -> Scope {
         let of = self.component[function.index()];
         self.scope((0..self.component.len() as u32).map(WitnessFunctionId).filter(|f| self.component[f.index()] == of).collect())
     }
 
-    /// The states of a function.
+    /// Returns the states of a function.
     pub fn states_of(&self, function: WitnessFunctionId) -> impl Iterator<Item = AutomatonState> + use<> {
         let (from, to) = self.ranges[function.index()];
         (from..to).map(AutomatonState)
@@ -73,7 +72,7 @@ impl Structure {
 
     fn scope(&self, functions: Vec<WitnessFunctionId>) -> Scope {
         let whole = functions.len() == self.pushdown.function_count();
-        let mut base = vec![NOT_HERE; self.pushdown.function_count()];
+        let mut base = vec![OUTSIDE_SCOPE; self.pushdown.function_count()];
         let mut states = Vec::new();
         for function in &functions {
             base[function.index()] = states.len() as u32;
@@ -82,14 +81,14 @@ impl Structure {
         Scope { functions, states, base, whole }
     }
 
-    /// The place of a state in a scope.
+    /// Returns the index of a state in a scope, or `None` if its function is outside.
     pub fn place(&self, scope: &Scope, state: AutomatonState) -> Option<u32> {
         let function = self.pushdown.state(state).function;
         let base = scope.base[function.index()];
-        (base != NOT_HERE).then(|| base + state.0 - self.ranges[function.index()].0)
+        (base != OUTSIDE_SCOPE).then(|| base + state.0 - self.ranges[function.index()].0)
     }
 
-    /// For each state of the scope, how control can leave its function without passing a witness.
+    /// Returns how control can leave the function from each state of the scope without passing a witness.
     pub fn exits_without(&self, scope: &Scope, is_witness: &dyn Fn(AutomatonState) -> bool) -> Vec<u8> {
         let mut exits = vec![0u8; scope.states.len()];
         let mut work: Vec<AutomatonState> = scope.states.clone();
@@ -109,9 +108,9 @@ impl Structure {
                 StateAction::End => ENDS,
                 StateAction::Call { callee, after, unwound } => {
                     let region = of(&exits, self.pushdown.entry(*callee));
-                    let behind = if region & RETURNS != 0 { of(&exits, *after) } else { 0 };
-                    let above = if region & UNWINDS != 0 { of(&exits, *unwound) } else { 0 };
-                    (region & ENDS) | behind | above
+                    let after_return = if region & RETURNS != 0 { of(&exits, *after) } else { 0 };
+                    let after_unwinding = if region & UNWINDS != 0 { of(&exits, *unwound) } else { 0 };
+                    (region & ENDS) | after_return | after_unwinding
                 }
             };
             if new != exits[place as usize] {
@@ -134,18 +133,18 @@ impl Structure {
         reached
     }
 
-    /// Calls `see` with each state that control can come to next; callees are entered, and passed if `exits` says that they can be.
-    pub fn for_each_step(&self, state: AutomatonState, exits: &dyn Fn(AutomatonState) -> u8, mut see: impl FnMut(AutomatonState)) {
+    /// Calls `visit` with each possible next state: of a call, the callee's entry, and the states after the call that `exits` allows.
+    pub fn for_each_step(&self, state: AutomatonState, exits: &dyn Fn(AutomatonState) -> u8, mut visit: impl FnMut(AutomatonState)) {
         match &self.pushdown.state(state).action {
-            StateAction::Choose(next) => next.iter().for_each(|s| see(*s)),
+            StateAction::Choose(next) => next.iter().for_each(|s| visit(*s)),
             StateAction::Call { callee, after, unwound } => {
                 let entry = self.pushdown.entry(*callee);
-                see(entry);
+                visit(entry);
                 if exits(entry) & RETURNS != 0 {
-                    see(*after);
+                    visit(*after);
                 }
                 if exits(entry) & UNWINDS != 0 {
-                    see(*unwound);
+                    visit(*unwound);
                 }
             }
             StateAction::Return | StateAction::Unwind | StateAction::End => {}
@@ -160,15 +159,15 @@ impl Structure {
                 pairs.push((data.function.0, callee.0));
             }
         }
-        components(&Lists::new(self.pushdown.function_count(), &pairs))
+        components(&Adjacency::new(self.pushdown.function_count(), &pairs))
     }
 
-    /// Whether a function can come to call itself.
+    /// Returns true if a function can call itself, directly or indirectly.
     pub fn recursive(&self, function: WitnessFunctionId) -> bool {
         self.recursive[function.index()]
     }
 
-    /// Functions that are called from several places, in a cycle, by recursion, or by a function that is.
+    /// Marks the functions that are called from several places, in a cycle, recursively, or by such a function.
     fn repeated(&mut self) -> Vec<bool> {
         let in_cycle = self.in_cycle();
         self.recursive = vec![false; self.pushdown.function_count()];
@@ -183,7 +182,7 @@ impl Structure {
             self.recursive[callee.index()] |= recursive;
             repeated[callee.index()] |= called[callee.index()] > 1 || recursive || in_cycle[state.index()];
         }
-        let calls = Lists::new(repeated.len(), &calls);
+        let calls = Adjacency::new(repeated.len(), &calls);
         let mut work: Vec<u32> = (0..repeated.len() as u32).filter(|f| repeated[*f as usize]).collect();
         while let Some(function) = work.pop() {
             for &callee in calls.of(function) {
@@ -195,11 +194,11 @@ impl Structure {
         repeated
     }
 
-    /// States that lie on a cycle of their function.
+    /// Marks the states that lie on a cycle of their function.
     fn in_cycle(&self) -> Vec<bool> {
         let mut pairs = Vec::new();
         self.pushdown.states().for_each(|s| self.pushdown.for_each_next(s, |to| pairs.push((s.0, to.0))));
-        let component = components(&Lists::new(self.pushdown.state_count(), &pairs));
+        let component = components(&Adjacency::new(self.pushdown.state_count(), &pairs));
         let mut in_cycle = vec![false; component.len()];
         let mut first = vec![u32::MAX; component.len()];
         for (state, of) in (0u32..).zip(&component) {
@@ -213,7 +212,7 @@ impl Structure {
     }
 }
 
-const NOT_HERE: u32 = u32::MAX;
+const OUTSIDE_SCOPE: u32 = u32::MAX;
 
 fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
     let mut ranges = vec![(0, 0); pushdown.function_count()];
@@ -227,8 +226,8 @@ fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// For each state the states whose exits depend on its own.
-fn dependents(pushdown: &Pushdown) -> Lists {
+/// Returns for each state the states whose exits depend on its own.
+fn dependents(pushdown: &Pushdown) -> Adjacency {
     let mut pairs = Vec::new();
     for state in pushdown.states() {
         pushdown.for_each_next(state, |to| pairs.push((to.0, state.0)));
@@ -236,23 +235,23 @@ fn dependents(pushdown: &Pushdown) -> Lists {
             pairs.push((pushdown.entry(callee).0, state.0));
         }
     }
-    Lists::new(pushdown.state_count(), &pairs)
+    Adjacency::new(pushdown.state_count(), &pairs)
 }
 
-/// Functions whose witnesses are seen: all, or those of one recursive component.
+/// The functions whose witnesses are considered: all, or those of one recursive component.
 pub struct Scope {
     /// The functions, ascending.
     pub functions: Vec<WitnessFunctionId>,
-    /// Their states.
+    /// States of the functions.
     pub states: Vec<AutomatonState>,
-    /// Whether it is the whole program.
+    /// Whether this is the whole program.
     pub whole: bool,
     base: Vec<u32>,
 }
 
 impl Scope {
-    /// Whether a function is in it.
+    /// Returns true if the scope contains a function.
     pub fn has(&self, function: WitnessFunctionId) -> bool {
-        self.base[function.index()] != NOT_HERE
+        self.base[function.index()] != OUTSIDE_SCOPE
     }
 }

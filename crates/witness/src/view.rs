@@ -1,9 +1,9 @@
-//! One function as a graph of states, on which witnesses are placed: calls are steps without witnesses, and behind a return comes the
-//! entry again where the function can be entered more than once.
+//! A function as a graph of states on which witnesses are placed. Calls are steps without witnesses, and a return leads back to the entry
+//! if the function can be entered more than once.
 //!
-//! That is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that
-//! distinguish the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace, the check of
-//! the whole program says ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next
+//! This is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that
+//! distinguish the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace is checked for
+//! the whole program ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next
 //! witnesses.
 
 use super::WitnessKind;
@@ -19,21 +19,21 @@ use trodden_flow::graph::Node;
 /// The symbol for the end of the run among local states.
 pub const END: u32 = u32::MAX;
 
-/// Branches of a function, from which on it has witnesses that stay. Without them, functions of 2,500 branches in a row take 4 to 10 times
-/// as long, and cost up to 0.7 % less (docs/benchmarks/constants.md); time grows with the square.
-const MANY: usize = 1000;
-/// Branches that every path goes through, between two witnesses that stay. With 64, the same functions cost up to 1.8 % more; with 1,024
-/// they take 2 to 3.5 times as long (docs/benchmarks/constants.md).
-const PIECE: usize = 256;
-/// As many of the states behind a piece are compared: the cheapest stays. The same functions cost the same with 1, and 0.2 % less with 128.
-const COMPARED: usize = 16;
+/// Functions with at least this many branches have separators. Without them, functions of 2,500 branches in a row take 4 to 10 times as
+/// long, and cost up to 0.7 % less (docs/benchmarks/constants.md); time is quadratic.
+const MIN_BRANCHES_FOR_SEPARATORS: usize = 1000;
+/// Number of branches on every path between two separators. With 64, the same functions cost up to 1.8 % more; with 1,024, they take 2 to
+/// 3.5 times as long (docs/benchmarks/constants.md).
+const BRANCHES_BETWEEN_SEPARATORS: usize = 256;
+/// Number of candidates for a separator, of which the cheapest is chosen. With 1, the same functions cost the same; with 128, 0.2 % less.
+const SEPARATOR_CANDIDATES: usize = 16;
 
-/// A branch of a view: the state, and its successors.
+/// A branch of a view, and its successors.
 #[derive(Clone, Debug)]
 pub struct ViewBranch {
-    /// The state, by its place in the view.
+    /// Index of the branch's state in the view.
     pub state: u32,
-    /// Its successors, by their places.
+    /// Indices of its successors.
     pub next: Vec<u32>,
 }
 
@@ -46,22 +46,22 @@ pub struct View {
     pub next: Vec<Vec<u32>>,
     /// Whether the run can end in a state.
     pub ends: Vec<bool>,
-    /// The witness that each state can carry.
+    /// Witness that each state can carry.
     pub witness: Vec<Option<Witness>>,
-    /// For an edge, the edges parallel to it: they become witnesses together, or none of them.
+    /// Parallel edges of an edge; they all become witnesses or none does.
     pub parallel: HashMap<u32, Vec<Witness>>,
-    /// What a witness on each state costs.
+    /// Cost of a witness on each state.
     pub cost: Vec<f64>,
-    /// Branches that witnesses of the function can distinguish.
+    /// Branches whose successors the function's witnesses can distinguish.
     pub branches: Vec<ViewBranch>,
     /// The first state of the function in the automaton.
     pub first: AutomatonState,
-    /// States that are witnesses of every profile that has one of the function (`find_separators`).
+    /// States that are witnesses in every profile with witnesses of the function (`find_separators`).
     pub separators: BTreeSet<u32>,
 }
 
 impl View {
-    /// The view of a function.
+    /// Builds the view of a function.
     pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> View {
         let states: Vec<AutomatonState> = structure.states_of(function).collect();
         let first = states[0];
@@ -82,19 +82,19 @@ impl View {
         let cost = |w: &Witness| weights.cost(kind, *w);
         view.cost = view.witness.iter().map(|w| w.as_ref().map_or(0.0, cost)).collect();
         view.parallel.iter().for_each(|(s, others)| view.cost[*s as usize] += others.iter().map(cost).sum::<f64>());
-        view.end_endless();
+        view.mark_endless_as_ends();
         view.find_branches(structure, &states);
         view.separators = view.find_separators(structure.pushdown.entry(function).0 - first.0);
         view
     }
 
-    /// The immediate postdominator of each state, without the edge exit -> entry; `None` where only the end follows, or nothing.
+    /// Returns the immediate postdominator of each state, without the edge exit -> entry; `None` if it is the end, or there is none.
     pub fn postdominators(&self) -> Vec<Option<u32>> {
         let count = self.state_count();
         let exit = count as u32;
         let mut into = vec![Vec::new(); count + 1];
         for state in 0..exit {
-            // Behind a return, the entry does not follow here.
+            // A return is followed by the end here, not by the entry.
             match &self.next[state as usize][..] {
                 next if !self.ends[state as usize] && !next.is_empty() => next.iter().for_each(|n| into[*n as usize].push(state)),
                 _ => into[count].push(state),
@@ -103,26 +103,26 @@ impl View {
         immediate_dominators(&into, exit)[..count].iter().map(|d| d.filter(|d| *d != exit)).collect()
     }
 
-    /// States that stay witnesses, so that functions of very many branches take seconds.
+    /// Chooses states that always are witnesses, so that functions with very many branches do not take more than seconds.
     ///
-    /// What comes first behind a successor of a branch may be one witness of each later branch. Then the sets that elimination keeps are
-    /// as large as the function, and its time is quadratic. A witness that every path goes through bounds them: nothing comes first
-    /// behind it.
+    /// The first witnesses after a successor of a branch may include one of each later branch. Then the sets that elimination maintains
+    /// are as large as the function, and its time is quadratic. A witness that every path passes bounds the sets, because no later
+    /// witness comes first.
     fn find_separators(&self, entry: u32) -> BTreeSet<u32> {
-        if self.branches.len() < MANY {
+        if self.branches.len() < MIN_BRANCHES_FOR_SEPARATORS {
             return BTreeSet::new();
         }
         let mut is_branch = vec![false; self.state_count()];
         self.branches.iter().for_each(|branch| is_branch[branch.state as usize] = true);
         let postdominators = self.postdominators();
-        let every: Vec<u32> = std::iter::successors(Some(entry), |state| postdominators[*state as usize]).collect();
+        let on_every_path: Vec<u32> = std::iter::successors(Some(entry), |state| postdominators[*state as usize]).collect();
         let (mut found, mut passed, mut at) = (BTreeSet::new(), 0, 0);
-        while let Some(&state) = every.get(at) {
-            if passed < PIECE {
+        while let Some(&state) = on_every_path.get(at) {
+            if passed < BRANCHES_BETWEEN_SEPARATORS {
                 (passed, at) = (passed + usize::from(is_branch[state as usize]), at + 1);
                 continue;
             }
-            let next = &every[at..every.len().min(at + COMPARED)];
+            let next = &on_every_path[at..on_every_path.len().min(at + SEPARATOR_CANDIDATES)];
             let cost = |state: &&u32| self.cost[**state as usize];
             found.extend(next.iter().filter(|s| self.witness[**s as usize].is_some()).min_by(|a, b| cost(a).total_cmp(&cost(b))));
             (passed, at) = (0, at + next.len());
@@ -131,7 +131,7 @@ impl View {
     }
 
     /// Marks the separators.
-    pub fn separated(&self) -> Vec<bool> {
+    pub fn mark_separators(&self) -> Vec<bool> {
         let mut member = vec![false; self.state_count()];
         self.separators.iter().for_each(|state| member[*state as usize] = true);
         member
@@ -158,8 +158,9 @@ impl View {
         }
     }
 
-    /// Where no end can be reached, as in the main loop of a server, the run ends from outside, anywhere.
-    fn end_endless(&mut self) {
+    /// Marks states from which no end can be reached, as in the main loop of a server, as ends: the run can be ended from outside at
+    /// any time.
+    fn mark_endless_as_ends(&mut self) {
         let mut before = vec![Vec::new(); self.state_count()];
         (0..self.state_count()).for_each(|s| self.next[s].iter().for_each(|n| before[*n as usize].push(s)));
         let mut can_end = vec![false; self.state_count()];
@@ -172,7 +173,7 @@ impl View {
         self.ends.iter_mut().zip(can_end).for_each(|(ends, can)| *ends |= !can);
     }
 
-    /// The successors of a choice; parallel edges are one.
+    /// Adds the successors of a choice; parallel edges are merged.
     fn choose(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
         let mut edges: HashMap<Node, u32> = HashMap::new();
         for &state in next {
@@ -185,7 +186,7 @@ impl View {
         }
     }
 
-    /// Branches that runs come to, and that differ with a witness on every state.
+    /// Finds the reachable branches whose successors can be distinguished if every state is a witness.
     fn find_branches(&mut self, structure: &Structure, states: &[AutomatonState]) {
         let all: Vec<bool> = self.witness.iter().map(Option::is_some).collect();
         let mut scratch = Scratch::default();
@@ -204,45 +205,45 @@ impl View {
         }
     }
 
-    /// Number of states.
+    /// Returns the number of states.
     pub fn state_count(&self) -> usize {
         self.next.len()
     }
 
-    /// What the marked states cost as witnesses.
+    /// Returns the cost of the marked states as witnesses.
     pub fn sum(&self, member: &[bool]) -> f64 {
         member.iter().zip(&self.cost).filter(|(m, _)| **m).map(|(_, c)| c).sum()
     }
 
-    /// The witnesses of the marked states.
+    /// Returns the witnesses of the marked states.
     pub fn witnesses(&self, member: &[bool]) -> Vec<Witness> {
         let marked = (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s);
         marked.flat_map(|s| self.witness[s as usize].into_iter().chain(self.parallel.get(&s).into_iter().flatten().copied())).collect()
     }
 
-    /// How many witnesses the marked states are.
+    /// Returns the number of witnesses of the marked states.
     pub fn count(&self, member: &[bool]) -> usize {
         let parallel = |s: usize| self.parallel.get(&(s as u32)).map_or(0, Vec::len);
         (0..member.len()).filter(|s| member[*s]).map(|s| 1 + parallel(s)).sum()
     }
 }
 
-/// Which states a search has met; kept between searches, since most of them are short.
+/// Working memory of searches, which is kept between them because most are short.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    met: Vec<u32>,
+    visited: Vec<u32>,
     search: u32,
     work: Vec<u32>,
 }
 
 impl Scratch {
-    /// The marked states that can be the first ones met from `from` on, itself included, and [`END`]; ascending.
+    /// Returns the marked states that can come first from `from` on, itself included, and [`END`] if the run can end before; sorted.
     pub fn first_of(&mut self, view: &View, member: &[bool], from: u32) -> Vec<u32> {
         self.first_from(view, member, &[from])
     }
 
-    /// The same behind a state.
-    pub fn first_behind(&mut self, view: &View, member: &[bool], state: u32) -> Vec<u32> {
+    /// Returns the marked states that can come first after a state, and [`END`] if the run can end before; sorted.
+    pub fn first_after(&mut self, view: &View, member: &[bool], state: u32) -> Vec<u32> {
         let mut found = self.first_from(view, member, &view.next[state as usize]);
         if view.ends[state as usize] && found.last() != Some(&END) {
             found.push(END);
@@ -251,12 +252,12 @@ impl Scratch {
     }
 
     fn first_from(&mut self, view: &View, member: &[bool], from: &[u32]) -> Vec<u32> {
-        self.met.resize(view.state_count(), 0);
+        self.visited.resize(view.state_count(), 0);
         self.search += 1;
         self.work.extend(from);
         let mut found = Vec::new();
         while let Some(state) = self.work.pop() {
-            if std::mem::replace(&mut self.met[state as usize], self.search) == self.search {
+            if std::mem::replace(&mut self.visited[state as usize], self.search) == self.search {
                 continue;
             }
             if member[state as usize] {
@@ -274,7 +275,7 @@ impl Scratch {
     }
 }
 
-/// One search of [`Scratch::first_of`].
+/// Performs a single [`Scratch::first_of`].
 pub fn first_of(view: &View, member: &[bool], from: u32) -> Vec<u32> {
     Scratch::default().first_of(view, member, from)
 }

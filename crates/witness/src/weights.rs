@@ -1,27 +1,27 @@
-//! What each witness costs in a run: how often it is executed.
+//! The cost of each witness in a run, which is its number of executions.
 //!
 //! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus,
-//! [`trodden_flow::frequency`]). How often functions are called is estimated along the call graph, callers first; a recursive component
-//! multiplies its callers' calls by a constant. O(nodes + edges + calls).
+//! [`trodden_flow::frequency`]). Calls of functions are estimated along the call graph, callers first; a recursive component multiplies the
+//! calls from outside by a constant. O(nodes + edges + calls).
 
 use super::program::{ProgramStart, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
-use super::sets::{Lists, components};
+use super::sets::{Adjacency, components};
 use std::collections::HashMap;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
-/// A function of a recursive component is assumed to be called this many times for each call from outside of the component. With 2, the
-/// slowest of four runs of three programs counted 0.67 to 1.07 times as much; with 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
-const RECURSION: f64 = 8.0;
-/// No function is assumed to be called more often: sums of many such stay exact enough to be compared.
-const MOST_CALLS: f64 = 1e15;
+/// Assumed calls of a function in a recursive component for each call from outside. With 2, the slowest of four runs of three programs
+/// counted 0.67 to 1.07 times as much; with 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
+const RECURSION_FACTOR: f64 = 8.0;
+/// Maximum estimated number of calls, so that sums of many remain precise enough to be compared.
+const MAX_CALLS: f64 = 1e15;
 
-/// Executions of a function's edges, from wherever they are known.
+/// What is known of the executions of a function's edges.
 #[derive(Clone, Debug)]
 pub enum EdgeWeights {
     /// Executions in a whole run.
     PerRun(Vec<f64>),
-    /// Relative weights of the edges out of each node: of a compiler's map, for example.
+    /// Relative weights of the out-edges of each node, for example from a compiler's map.
     PerBranch(Vec<f64>),
     /// Nothing is known.
     Unknown,
@@ -35,31 +35,31 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Estimates where nothing was measured.
+    /// Estimates all weights.
     pub fn estimate(program: &WitnessProgram) -> Weights {
         Weights::new(program, &vec![EdgeWeights::Unknown; program.functions().len()])
     }
 
-    /// Weights from what is known of each function, in their order. Lists that are not as long as the function has edges count as unknown.
+    /// Computes weights from what is known of each function, in their order. Lists of the wrong length are ignored.
     pub fn new(program: &WitnessProgram, known: &[EdgeWeights]) -> Weights {
         let one = |(function, known): (&WitnessFunction, &EdgeWeights)| frequencies(function, known);
         let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
         let calls = calls(program, known, &of);
         let mut weights = Weights { nodes: Vec::new(), edges: Vec::new() };
         for ((function, frequencies), calls) in program.functions().iter().zip(&of).zip(&calls) {
-            weights.nodes.extend(function.graph.nodes().map(|n| frequencies.node(n).max(at_ends(function, n)) * calls));
+            weights.nodes.extend(function.graph.nodes().map(|n| frequencies.node(n).max(isolated_entry_frequency(function, n)) * calls));
             weights.edges.extend(frequencies.edges().iter().map(|e| e * calls));
         }
         weights
     }
 
-    /// Weights from executions per run of nodes and edges, each numbered as witnesses are.
+    /// Creates weights from executions per run of nodes and edges, each numbered like witnesses.
     pub fn from_executions(nodes: Vec<f64>, edges: Vec<f64>) -> Weights {
         Weights { nodes, edges }
     }
 
-    /// These weights, corrected by executions that were measured at some nodes ([`heads`] is enough): a node is executed as often as the
-    /// head of the innermost loop around it, or its function's entry, times what these weights say of the two.
+    /// Corrects the weights by measured executions of some nodes ([`heads`] is enough). The executions of a node are those of the head
+    /// of its innermost loop, or of its function's entry, times the ratio of the two in the uncorrected weights.
     pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
         let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
         for f in program.function_ids() {
@@ -78,7 +78,7 @@ impl Weights {
         Weights { nodes, edges }
     }
 
-    /// What a witness costs in a run: its executions.
+    /// Returns the cost of a witness in a run: its executions.
     pub fn cost(&self, kind: WitnessKind, witness: Witness) -> f64 {
         match kind {
             WitnessKind::Nodes => self.nodes[witness.index()],
@@ -86,23 +86,23 @@ impl Weights {
         }
     }
 
-    /// Executions of a node per run.
+    /// Returns the executions of a node per run.
     pub fn node(&self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> f64 {
         self.nodes[program.node_witness(function, node).index()]
     }
 
-    /// Executions of an edge per run.
+    /// Returns the executions of an edge per run.
     pub fn edge(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> f64 {
         self.edges[program.edge_witness(function, edge).index()]
     }
 
-    /// What some witnesses cost together.
+    /// Returns the total cost of witnesses.
     pub fn sum(&self, kind: WitnessKind, witnesses: &[Witness]) -> f64 {
         witnesses.iter().map(|w| self.cost(kind, *w)).sum()
     }
 }
 
-/// The entries of all functions and the heads of their loops, as nodes: executions measured there correct all others.
+/// Returns the entries of all functions and the heads of their loops: executions measured there correct all others.
 pub fn heads(program: &WitnessProgram) -> Vec<Witness> {
     let of = |f: WitnessFunctionId| {
         let graph = &program.function(f).graph;
@@ -114,8 +114,8 @@ pub fn heads(program: &WitnessProgram) -> Vec<Witness> {
     program.function_ids().flat_map(of).collect()
 }
 
-/// A function with one node that is executed has an entry without in-edges, whose edges say nothing.
-fn at_ends(function: &WitnessFunction, node: Node) -> f64 {
+/// Returns 1 for the entry of a function with a single executed node, whose frequency does not follow from edges, and 0 otherwise.
+fn isolated_entry_frequency(function: &WitnessFunction, node: Node) -> f64 {
     let lonely = function.graph.incoming(node).is_empty() && function.graph.out(node).is_empty();
     if lonely && node == function.graph.entry() { 1.0 } else { 0.0 }
 }
@@ -129,18 +129,18 @@ fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     }
 }
 
-/// How often each function is called in a run; 1 where its edges are known per run already.
+/// Estimates how often each function is called in a run; 1 if its edge executions are known per run.
 fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
     let count = program.functions().len();
     let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
     let pairs: Vec<(u32, u32)> = program.function_ids().flat_map(|f| callees(program, f).map(move |(_, g, _)| (f.0, g.0))).collect();
-    let component = components(&Lists::new(count, &pairs));
+    let component = components(&Adjacency::new(count, &pairs));
     let mut calls = vec![0.0f64; count];
     match program.start() {
         ProgramStart::Main(main) => calls[main.index()] = 1.0,
         ProgramStart::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
     }
-    // Callers have higher numbers of components than callees.
+    // Components of callers have higher numbers than those of callees.
     let mut order: Vec<WitnessFunctionId> = program.function_ids().collect();
     order.sort_by_key(|f| std::cmp::Reverse(component[f.index()]));
     for same in order.chunk_by(|a, b| component[a.index()] == component[b.index()]) {
@@ -148,20 +148,20 @@ fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) ->
         let recursive = region.iter().any(|(f, (_, g, _))| component[f.index()] == component[g.index()]);
         if recursive {
             let from_outside: f64 = same.iter().map(|f| calls[f.index()]).sum();
-            same.iter().for_each(|f| calls[f.index()] = (from_outside * RECURSION).min(MOST_CALLS));
+            same.iter().for_each(|f| calls[f.index()] = (from_outside * RECURSION_FACTOR).min(MAX_CALLS));
         }
         for (caller, (node, callee, part)) in region {
             if component[caller.index()] != component[callee.index()] {
                 let entered = if per_run(caller) { 1.0 } else { calls[caller.index()] };
                 let more = of[caller.index()].node(node) * entered * part;
-                calls[callee.index()] = (calls[callee.index()] + more).min(MOST_CALLS);
+                calls[callee.index()] = (calls[callee.index()] + more).min(MAX_CALLS);
             }
         }
     }
     program.function_ids().map(|f| if per_run(f) { 1.0 } else { calls[f.index()] }).collect()
 }
 
-/// The calls of a function: node, callee, and how many of the call's executions are its.
+/// Returns the calls of a function: node, callee, and the callee's assumed share of the call's executions.
 fn callees(program: &WitnessProgram, function: WitnessFunctionId) -> impl Iterator<Item = (Node, WitnessFunctionId, f64)> + '_ {
     program.function(function).calls.iter().flat_map(|(node, call)| {
         let part = 1.0 / (call.callees.len() + usize::from(call.opaque.is_some())) as f64;
@@ -174,16 +174,16 @@ mod tests {
     use super::*;
     use trodden_flow::graph::Graph;
 
-    /// 0 leads to the loop of 1 and 2, in which 2 is on one side of a branch only; then 4.
-    fn looping() -> WitnessProgram {
+    /// Node 0 leads to a loop of 1, 2 and 3, in which 2 is on only one side of a branch; then comes 4.
+    fn looping_program() -> WitnessProgram {
         let edges = [(0, 1), (1, 2), (1, 3), (2, 3), (3, 1), (3, 4)].map(|(a, b)| (Node(a), Node(b)));
         let graph = Graph::new(5, Node(0), Node(4), edges.to_vec()).unwrap();
         WitnessProgram::new(vec![WitnessFunction::new("f", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
     }
 
     #[test]
-    fn measured_heads_correct_all_nodes() {
-        let program = looping();
+    fn measured_loop_heads_correct_all_nodes() {
+        let program = looping_program();
         let weights = Weights::estimate(&program);
         let of: Vec<Node> = heads(&program).iter().map(|w| Node(w.0)).collect();
         assert_eq!(of, [Node(0), Node(1)]);
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!((cost(0), cost(1), cost(4)), (10.0, 5000.0, 10.0));
         let share = weights.cost(WitnessKind::Nodes, Witness(2)) / weights.cost(WitnessKind::Nodes, Witness(1));
         assert!((cost(2) - 5000.0 * share).abs() < 1e-6 && share < 1.0, "{} {share}", cost(2));
-        // What was never executed costs nothing.
+        // Code that is never executed costs nothing.
         let never = weights.corrected(&program, &HashMap::from([(Witness(0), 0.0)]));
         assert!((0..5).all(|n| never.cost(WitnessKind::Nodes, Witness(n)) == 0.0));
     }

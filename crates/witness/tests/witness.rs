@@ -1,4 +1,4 @@
-//! The pairwise condition and the reconstruction, on random graphs and small random programs, against all their short executions.
+//! Compares the pairwise condition and reconstruction, on random graphs and small random programs, with all their short executions.
 
 use std::collections::HashMap;
 use trodden_testkit::Random;
@@ -37,8 +37,8 @@ fn random_distribution(random: &mut Random, program: &WitnessProgram) -> Distrib
     Distribution::new(program, kind, profiles).unwrap()
 }
 
-/// Whether the condition holds; then every execution is rebuilt.
-fn holds(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution]) -> bool {
+/// Returns true if the condition holds; then all executions must be reconstructed exactly.
+fn check_reconstruction(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution]) -> bool {
     if !check_pairwise(program, distribution).is_realizable() {
         return false;
     }
@@ -49,13 +49,13 @@ fn holds(program: &WitnessProgram, distribution: &Distribution, executions: &[Ex
         let blocks = programs::blocks_of(&mut walk).unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}"));
         assert_eq!(blocks, execution.blocks, "{distribution:?} {program:?}");
         assert!(matches!(walk.outcome(), Some(ReconstructionOutcome::Complete(_))));
-        cut(&reconstruction, &traces, execution);
+        check_truncated(&reconstruction, &traces, execution);
     }
     true
 }
 
-/// Traces that were cut give a beginning of the execution.
-fn cut(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
+/// Truncated traces must give a prefix of the execution.
+fn check_truncated(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
     for part in [0, 1, 2] {
         let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();
         let mut walk = reconstruction.start(short, TraceEnding::Cut).unwrap();
@@ -65,7 +65,7 @@ fn cut(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Exe
 }
 
 #[test]
-fn graphs_are_rebuilt_wherever_the_condition_holds() {
+fn graph_executions_are_reconstructed_if_the_condition_holds() {
     let mut random = Random::new(27);
     let mut count = 0;
     for _ in 0..4000 {
@@ -73,13 +73,13 @@ fn graphs_are_rebuilt_wherever_the_condition_holds() {
         let program = WitnessProgram::from_graph(graph).unwrap();
         let distribution = random_distribution(&mut random, &program);
         let executions = programs::executions(&program, 12, 200);
-        count += usize::from(executions.len() > 1 && holds(&program, &distribution, &executions));
+        count += usize::from(executions.len() > 1 && check_reconstruction(&program, &distribution, &executions));
     }
     assert!(count > 500, "{count}");
 }
 
 #[test]
-fn programs_are_rebuilt_wherever_the_condition_holds() {
+fn program_executions_are_reconstructed_if_the_condition_holds() {
     for features in [Features::Calls, Features::All] {
         let mut random = Random::new(28);
         let mut count = 0;
@@ -87,13 +87,14 @@ fn programs_are_rebuilt_wherever_the_condition_holds() {
             let program = programs::program(&mut random, 3, 4, 5, features);
             let distribution = random_distribution(&mut random, &program);
             let executions = programs::executions(&program, 24, 100);
-            count += usize::from(executions.len() > 1 && holds(&program, &distribution, &executions));
+            count += usize::from(executions.len() > 1 && check_reconstruction(&program, &distribution, &executions));
         }
         assert!(count > 90, "{features:?}: {count}");
     }
 }
 
-/// Violations, those for which two executions were found, and those that all short executions show to be none.
+/// Numbers of distributions that violate the condition, of those explained by two executions, and of those without ambiguous short
+/// executions.
 #[derive(Default, Debug)]
 struct Counts {
     failed: usize,
@@ -101,8 +102,8 @@ struct Counts {
     unambiguous: usize,
 }
 
-/// Two executions that are shown for a violation are executions, differ, and leave the same traces.
-fn violations(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution], counts: &mut Counts) {
+/// Checks that the two executions found for a violation are executions, differ, and leave the same traces.
+fn check_violations(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution], counts: &mut Counts) {
     let check = check_pairwise(program, distribution);
     if check.is_realizable() {
         return;
@@ -110,7 +111,7 @@ fn violations(program: &WitnessProgram, distribution: &Distribution, executions:
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     let members = condition::members(program, distribution);
     let found = ambiguous::find(&structure, &members, &check.violations, 20_000);
-    // The same blocks can come of several executions, by parallel edges or calls of code that is not known.
+    // Several executions can have the same blocks, because of parallel edges or calls of unknown code.
     let mut by_blocks: HashMap<_, Vec<Vec<Vec<Witness>>>> = HashMap::new();
     let mut by_traces: HashMap<Vec<Vec<Witness>>, Vec<&Execution>> = HashMap::new();
     for execution in executions {
@@ -135,13 +136,13 @@ fn violations(program: &WitnessProgram, distribution: &Distribution, executions:
 }
 
 #[test]
-fn executions_shown_for_a_violation_are_ambiguous() {
+fn executions_found_for_a_violation_are_ambiguous() {
     let mut random = Random::new(29);
     let mut counts = Counts::default();
     for _ in 0..1500 {
         let program = WitnessProgram::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
         let distribution = random_distribution(&mut random, &program);
-        violations(&program, &distribution, &programs::executions(&program, 12, 200), &mut counts);
+        check_violations(&program, &distribution, &programs::executions(&program, 12, 200), &mut counts);
     }
     assert!(counts.shown * 10 > counts.failed * 6, "{counts:?}");
     for features in [Features::Calls, Features::All] {
@@ -149,14 +150,14 @@ fn executions_shown_for_a_violation_are_ambiguous() {
         for _ in 0..600 {
             let program = programs::program(&mut random, 3, 4, 5, features);
             let distribution = random_distribution(&mut random, &program);
-            violations(&program, &distribution, &programs::executions(&program, 16, 60), &mut counts);
+            check_violations(&program, &distribution, &programs::executions(&program, 16, 60), &mut counts);
         }
         assert!(counts.shown > 5, "{counts:?}");
     }
 }
 
-/// Every strategy gives a distribution that is realizable, if all witnesses in one profile are.
-fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execution]) {
+/// Checks that every strategy finds a realizable distribution if all witnesses in one profile are realizable.
+fn check_strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execution]) {
     let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
     let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, kind, f)).collect();
     let all = Distribution::new(program, kind, vec![all]).unwrap();
@@ -176,7 +177,7 @@ fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execu
         assert!(planned.distribution.profiles.len() >= profiles);
         assert_eq!(planned.costs.len(), machines.unwrap_or(planned.distribution.profiles.len()));
         if condition::check_structure(&structure, &members, lookahead).is_realizable() {
-            assert!(holds(program, &planned.distribution, executions), "{options:?} {program:?}");
+            assert!(check_reconstruction(program, &planned.distribution, executions), "{options:?} {program:?}");
             assert!(planned.check.is_realizable());
             if let Some(limit) = limit {
                 let most = planned.distribution.profiles.iter().map(Vec::len).max();
@@ -186,8 +187,8 @@ fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execu
     }
 }
 
-/// The most expensive machine of a plan, and whether the plan is realizable.
-fn planned(program: &WitnessProgram, weights: &Weights, options: &DistributionOptions, entries: &[Witness]) -> Option<(f64, bool)> {
+/// Returns the cost of the most expensive machine of a plan, and whether the plan is realizable.
+fn plan_cost(program: &WitnessProgram, weights: &Weights, options: &DistributionOptions, entries: &[Witness]) -> Option<(f64, bool)> {
     let planned = distribution::plan_with_entries(program, WitnessKind::Nodes, weights, options, entries).ok()?;
     let distribution = &planned.distribution;
     for profile in &distribution.profiles {
@@ -219,9 +220,11 @@ fn weighted_costs_no_more_than_the_published_strategies() {
             machines: random.pick(&[None, Some(1), Some(2)]),
             lookahead: random.pick(&[Lookahead::NextSymbol, Lookahead::OwnComponent]),
         };
-        let weighted = planned(&program, &weights, &options, &entries);
+        let weighted = plan_cost(&program, &weights, &options, &entries);
         for strategy in [DistributionStrategy::Fine, DistributionStrategy::Function, DistributionStrategy::Grouped] {
-            let Some((cost, holds)) = planned(&program, &weights, &DistributionOptions { strategy, ..options }, &entries) else { continue };
+            let Some((cost, holds)) = plan_cost(&program, &weights, &DistributionOptions { strategy, ..options }, &entries) else {
+                continue;
+            };
             let (ours, ours_holds) = weighted.expect("a published strategy finds a plan");
             assert!(ours_holds || !holds, "{strategy:?} {options:?} {program:?}");
             assert!(ours <= cost * (1.0 + 1e-9) || ours_holds && !holds, "{ours} {cost} {strategy:?} {options:?} {program:?}");
@@ -232,7 +235,7 @@ fn weighted_costs_no_more_than_the_published_strategies() {
 }
 
 #[test]
-fn strategies_give_realizable_distributions() {
+fn strategies_plan_realizable_distributions() {
     let mut random = Random::new(30);
     for number in 0..600 {
         let program = match number % 3 {
@@ -241,6 +244,6 @@ fn strategies_give_realizable_distributions() {
             _ => programs::program(&mut random, 3, 5, 7, Features::All),
         };
         let executions = programs::executions(&program, 20, 30);
-        strategies(&mut random, &program, &executions);
+        check_strategies(&mut random, &program, &executions);
     }
 }

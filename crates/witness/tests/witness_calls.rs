@@ -1,4 +1,4 @@
-//! Call traces by witnesses on calls and returns alone, on small random programs, against all their short executions.
+//! Compares call traces that are reconstructed from witnesses on calls and returns, on small random programs, with all short executions.
 
 use std::collections::HashMap;
 use trodden_testkit::Random;
@@ -25,14 +25,14 @@ fn options(random: &mut Random) -> DistributionOptions {
     }
 }
 
-/// The program without tail calls: of a frame that code outside takes the place of, nothing says when it ends.
-fn with_frames(program: &WitnessProgram) -> WitnessProgram {
+/// Removes tail calls: nothing tells when a frame ends that code outside has replaced.
+fn without_tail_calls(program: &WitnessProgram) -> WitnessProgram {
     let mut functions = program.functions().to_vec();
     functions.iter_mut().flat_map(|function| &mut function.calls).for_each(|(_, call)| call.keeps_frame = true);
     WitnessProgram::new(functions, program.start(), program.external().to_vec()).unwrap()
 }
 
-/// Whether every block of a program, watched in one run, gives its executions back, by the next symbol at each branch.
+/// Returns true if a run that watches every block determines the execution by the next symbol at each branch.
 fn is_traceable(program: &WitnessProgram) -> bool {
     let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, NODES, f)).collect();
     let all = Distribution::new(program, NODES, vec![all]).unwrap();
@@ -40,8 +40,13 @@ fn is_traceable(program: &WitnessProgram) -> bool {
     check_structure(&structure, &members(program, &all), Lookahead::NextSymbol).is_realizable()
 }
 
-/// The partial traces of an execution, and the call trace that they give.
-fn rebuilt(calls: &CallProgram, program: &WitnessProgram, distribution: &Distribution, execution: &Execution) -> (usize, Vec<CallStep>) {
+/// Returns the length of an execution's partial traces, and the call trace that is reconstructed from them.
+fn reconstruct_calls(
+    calls: &CallProgram,
+    program: &WitnessProgram,
+    distribution: &Distribution,
+    execution: &Execution,
+) -> (usize, Vec<CallStep>) {
     let reduced: HashMap<Witness, Witness> =
         (0..calls.program.witness_count(NODES) as u32).map(|w| (calls.origin(Witness(w)), Witness(w))).collect();
     let symbol = |site: &WitnessSite| match *site {
@@ -55,7 +60,7 @@ fn rebuilt(calls: &CallProgram, program: &WitnessProgram, distribution: &Distrib
     let reconstruction = Reconstruction::new(&calls.program, distribution);
     let mut walk = reconstruction.start(traces.into_iter().map(Vec::into_iter).collect(), TraceEnding::Complete).unwrap();
     let mut steps = Vec::new();
-    // Frames, and whether each was left by a tail call, so that it ends with its callee.
+    // Frames, and whether each was replaced by a tail call, so that it ends together with its callee.
     let mut frames = Vec::new();
     while let Some(event) = walk.next_event().unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}")) {
         match event {
@@ -79,14 +84,14 @@ fn rebuilt(calls: &CallProgram, program: &WitnessProgram, distribution: &Distrib
 }
 
 #[test]
-fn calls_are_rebuilt_from_fewer_witnesses() {
+fn call_traces_are_reconstructed_from_fewer_hits() {
     for features in [Features::Calls, Features::All] {
         let mut random = Random::new(33);
         let (mut checked, mut hits, mut whole_hits) = (0, 0usize, 0usize);
         for _ in 0..1500 {
             let mut program = programs::program(&mut random, 3, 6, 9, features);
             if features == Features::All {
-                program = with_frames(&program);
+                program = without_tail_calls(&program);
             }
             let executions = programs::executions(&program, 24, 60);
             if executions.len() < 2 {
@@ -101,7 +106,7 @@ fn calls_are_rebuilt_from_fewer_witnesses() {
             }
             let whole = plan(&program, NODES, &weights, &options).unwrap();
             for execution in &executions {
-                let (own, steps) = rebuilt(&calls, &program, &planned.distribution, execution);
+                let (own, steps) = reconstruct_calls(&calls, &program, &planned.distribution, execution);
                 assert_eq!(steps, execution.calls, "{:?} {program:?} {execution:?}", planned.distribution);
                 hits += own;
                 let is_hit = |site: &WitnessSite, profile: &Vec<Witness>| match *site {

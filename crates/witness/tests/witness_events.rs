@@ -1,5 +1,5 @@
-//! The events of a reconstruction: calls, returns, tail calls, ends inside calls, unwinding, callbacks; and where contradictions are
-//! reported.
+//! Tests the events of a reconstruction (calls, returns, tail calls, runs that end inside calls, unwinding, callbacks) and the errors that
+//! report contradictions.
 
 use trodden_flow::{Graph, Node};
 use trodden_testkit::programs::witnesses_of;
@@ -23,8 +23,8 @@ fn program(functions: Vec<WitnessFunction>) -> WitnessProgram {
     WitnessProgram::new(functions, ProgramStart::Main(MAIN), Vec::new()).unwrap()
 }
 
-/// All nodes that can be are witnesses of one profile.
-fn everything(program: &WitnessProgram) -> Distribution {
+/// Puts witnesses on all nodes that can carry one, in a single profile.
+fn all_nodes(program: &WitnessProgram) -> Distribution {
     let all = program.function_ids().flat_map(|f| witnesses_of(program, WitnessKind::Nodes, f)).collect();
     Distribution::new(program, WitnessKind::Nodes, vec![all]).unwrap()
 }
@@ -33,50 +33,50 @@ fn trace(program: &WitnessProgram, blocks: &[(WitnessFunctionId, u32)]) -> Vec<W
     blocks.iter().map(|(f, n)| program.node_witness(*f, Node(*n))).collect()
 }
 
-/// All events and the outcome for a trace of everything.
+/// Returns the events, the outcome and the maximum number of frames for a trace of all nodes.
 fn events(
     program: &WitnessProgram,
     blocks: &[(WitnessFunctionId, u32)],
 ) -> Result<(Vec<ExecutionEvent>, ReconstructionOutcome, usize), ReconstructError> {
-    let reconstruction = Reconstruction::new(program, &everything(program));
+    let reconstruction = Reconstruction::new(program, &all_nodes(program));
     let mut walk = reconstruction.start(vec![trace(program, blocks).into_iter()], TraceEnding::Complete)?;
-    let (mut events, mut deepest) = (Vec::new(), 0);
+    let (mut events, mut max_frames) = (Vec::new(), 0);
     while let Some(event) = walk.next_event()? {
         events.push(event);
-        deepest = deepest.max(walk.frames().len());
+        max_frames = max_frames.max(walk.frames().len());
     }
-    Ok((events, walk.outcome().unwrap().clone(), deepest))
+    Ok((events, walk.outcome().unwrap().clone(), max_frames))
 }
 
 #[test]
-fn calls_are_events_inside_blocks() {
+fn calls_inside_a_block_are_events() {
     let main = function("main", 3, &[(0, 1), (1, 2)], &[(1, ProgramCall::direct(F)), (1, ProgramCall::direct(F))]);
     let program = program(vec![main, function("f", 2, &[(0, 1)], &[])]);
-    let (found, outcome, deepest) = events(&program, &[(MAIN, 0), (MAIN, 1), (F, 0), (F, 1), (F, 0), (F, 1), (MAIN, 2)]).unwrap();
+    let (found, outcome, max_frames) = events(&program, &[(MAIN, 0), (MAIN, 1), (F, 0), (F, 1), (F, 0), (F, 1), (MAIN, 2)]).unwrap();
     let block = |f, n| ExecutionEvent::Block(f, Node(n));
     let call = ExecutionEvent::Call { caller: Some((MAIN, Node(1))), callee: F, tail: false };
     let f = [call, block(F, 0), block(F, 1), ExecutionEvent::Return(F)];
     let first = [ExecutionEvent::Call { caller: None, callee: MAIN, tail: false }, block(MAIN, 0), block(MAIN, 1)];
     let expected: Vec<ExecutionEvent> = [&first[..], &f, &f, &[block(MAIN, 2), ExecutionEvent::Return(MAIN)]].concat();
-    assert_eq!((found, outcome, deepest), (expected, ReconstructionOutcome::Complete(Vec::new()), 1));
+    assert_eq!((found, outcome, max_frames), (expected, ReconstructionOutcome::Complete(Vec::new()), 1));
 }
 
 #[test]
-fn tail_calls_take_no_frames() {
+fn tail_calls_push_no_frames() {
     let mut f = function("f", 3, &[(0, 2), (0, 1), (1, 2)], &[(1, ProgramCall::direct(F))]);
     f.nodes[2] = NodeKind::Virtual;
     let program = program(vec![function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]), f]);
     let mut blocks = vec![(MAIN, 0)];
     (0..1000).for_each(|_| blocks.extend([(F, 0), (F, 1)]));
     blocks.extend([(F, 0), (MAIN, 1)]);
-    let (found, outcome, deepest) = events(&program, &blocks).unwrap();
-    assert_eq!((outcome, deepest), (ReconstructionOutcome::Complete(Vec::new()), 1));
+    let (found, outcome, max_frames) = events(&program, &blocks).unwrap();
+    assert_eq!((outcome, max_frames), (ReconstructionOutcome::Complete(Vec::new()), 1));
     assert_eq!(found.iter().filter(|e| matches!(e, ExecutionEvent::Call { tail: true, .. })).count(), 1000);
     assert_eq!(found.iter().filter(|e| matches!(e, ExecutionEvent::Return(_))).count(), 2);
 }
 
 #[test]
-fn runs_end_inside_calls() {
+fn run_can_end_inside_calls() {
     let exits = Opaque { ends_run: true, ..Opaque::RETURNS };
     let main = function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]);
     let program = program(vec![main, function("f", 2, &[(0, 1)], &[(0, ProgramCall::opaque(exits))])]);
@@ -87,13 +87,13 @@ fn runs_end_inside_calls() {
 }
 
 #[test]
-fn unwinding_leaves_frames_up_to_a_landing_pad() {
-    // main: 0 calls f, goes to 2 or unwinds to 1; f calls itself or throws in 0.
+fn unwinding_leaves_frames_up_to_the_landing_pad() {
+    // In main, block 0 calls f, and continues with 2 or unwinds to 1. In f, block 0 calls f or throws.
     let mut main = function("main", 3, &[(0, 2), (0, 1), (1, 2)], &[(0, ProgramCall::direct(F))]);
     main.edges[1] = WitnessEdgeKind::Unwind;
     let recurses = ProgramCall { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
     let program = program(vec![main, function("f", 2, &[(0, 1)], &[(0, recurses)])]);
-    assert!(check_pairwise(&program, &everything(&program)).is_realizable());
+    assert!(check_pairwise(&program, &all_nodes(&program)).is_realizable());
     let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (MAIN, 1), (MAIN, 2)]).unwrap();
     assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 2);
     let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 1), (MAIN, 2)]).unwrap();
@@ -101,25 +101,25 @@ fn unwinding_leaves_frames_up_to_a_landing_pad() {
 }
 
 #[test]
-fn recursion_through_a_landing_pad_that_nothing_passes_by_is_realizable() {
-    // f: 0 calls itself or throws, and goes to 1 or lands in 2, which goes on to 1.
+fn recursion_is_realizable_if_the_landing_pad_always_catches() {
+    // In f, block 0 calls f or throws, and continues with 1 or lands in 2, which continues with 1.
     let recurses = ProgramCall { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
-    let with = |kind| {
+    let with_pad = |kind| {
         let mut f = function("f", 3, &[(0, 2), (0, 1), (1, 2)], &[(0, recurses.clone())]);
         f.edges[1] = kind;
         program(vec![function("main", 2, &[(0, 1)], &[(0, ProgramCall::direct(F))]), f])
     };
-    let passed = with(WitnessEdgeKind::Unwind);
-    assert!(!check_pairwise(&passed, &everything(&passed)).is_realizable());
-    let lands = with(WitnessEdgeKind::Lands);
-    assert!(check_pairwise(&lands, &everything(&lands)).is_realizable());
+    let may_pass = with_pad(WitnessEdgeKind::Unwind);
+    assert!(!check_pairwise(&may_pass, &all_nodes(&may_pass)).is_realizable());
+    let lands = with_pad(WitnessEdgeKind::Lands);
+    assert!(check_pairwise(&lands, &all_nodes(&lands)).is_realizable());
     let (found, ..) = events(&lands, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 2), (F, 2), (MAIN, 1)]).unwrap();
     assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 0);
 }
 
 #[test]
-fn code_outside_starts_and_calls_back() {
-    // Outside calls main; main's 0 sorts, with f as its comparison.
+fn code_outside_starts_the_run_and_calls_back() {
+    // Code outside calls main; block 0 of main sorts, with f as the comparison function.
     let sorts = Opaque { calls_back: true, ..Opaque::RETURNS };
     let main = function("main", 2, &[(0, 1)], &[(0, ProgramCall::opaque(sorts))]);
     let program = WitnessProgram::new(vec![main, function("f", 2, &[(0, 1)], &[])], ProgramStart::Outside, vec![MAIN, F]).unwrap();
@@ -129,7 +129,7 @@ fn code_outside_starts_and_calls_back() {
 }
 
 #[test]
-fn contradictions_are_reported_where_they_are() {
+fn contradiction_is_reported_at_its_position() {
     let program = program(vec![function("main", 4, &[(0, 1), (0, 2), (1, 3), (2, 3)], &[])]);
     let error = |blocks: &[u32]| {
         let blocks: Vec<(WitnessFunctionId, u32)> = blocks.iter().map(|n| (MAIN, *n)).collect();
@@ -142,13 +142,13 @@ fn contradictions_are_reported_where_they_are() {
     assert_eq!(error(&[0, 1, 2]), ReconstructError::Unexpected { profile: 0, position: 2, found: witness(2), expected, blocks: 2 });
     assert_eq!(error(&[0, 1]), ReconstructError::Unexpected { profile: 0, position: 2, found: None, expected, blocks: 2 });
     assert_eq!(error(&[0, 1, 3, 3]), ReconstructError::GoesOn { profile: 0, position: 3, found: Witness(3), blocks: 3 });
-    let reconstruction = Reconstruction::new(&program, &everything(&program));
+    let reconstruction = Reconstruction::new(&program, &all_nodes(&program));
     let none: Vec<std::vec::IntoIter<Witness>> = Vec::new();
     assert!(matches!(reconstruction.start(none, TraceEnding::Complete), Err(ReconstructError::Traces { traces: 0, profiles: 1 })));
 }
 
 #[test]
-fn weights_go_along_calls() {
+fn weights_propagate_along_calls() {
     let main = function("main", 3, &[(0, 1), (1, 1), (1, 2)], &[(1, ProgramCall::direct(F))]);
     let program = program(vec![main, function("f", 3, &[(0, 1), (0, 2), (1, 2)], &[])]);
     let known = [EdgeWeights::PerRun(vec![1.0, 9.0, 1.0]), EdgeWeights::PerBranch(vec![1.0, 3.0, 1.0])];

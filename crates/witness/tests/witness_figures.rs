@@ -1,4 +1,4 @@
-//! Distributions for the paper's figures 4, 6 and 7 and for limits; what exists within a limit, by brute force.
+//! Distributions for figures 4, 6 and 7 of the paper, and distributions within limits, compared with a brute-force search.
 
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
@@ -6,8 +6,8 @@ use trodden_testkit::graphs::{self, Cycles};
 use trodden_testkit::programs::witnesses_of;
 use trodden_witness::distribution::plan;
 use trodden_witness::{
-    Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, PlannedJob, Weights, Witness, WitnessFunctionId,
-    WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_paper,
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, PlannedDistribution, Weights, Witness,
+    WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_paper,
 };
 
 fn program(nodes: u32, edges: &[(u32, u32)]) -> WitnessProgram {
@@ -25,7 +25,7 @@ fn options(profiles: usize, strategy: DistributionStrategy) -> DistributionOptio
     DistributionOptions { profiles, strategy, order, limit: None, machines: None, lookahead }
 }
 
-/// Figure 6(a): a loop over three diamonds. The entry is 0, b2 to b11 are 2 to 11, 1 and the exit is 12; 1 stands before b2.
+/// Figure 6(a): a loop over three diamonds. The entry is 0, the exit 12; b2 to b11 are 2 to 11, and node 1 precedes b2.
 const THREE_DIAMONDS: &[(u32, u32)] = &[
     (0, 1),
     (1, 2),
@@ -45,7 +45,7 @@ const THREE_DIAMONDS: &[(u32, u32)] = &[
     (11, 12),
 ];
 
-/// Figure 4: a loop over b1; b5 leads over b6, or over b7 and a diamond to b10, to b11. The entry is 0, the exit 12.
+/// Figure 4: a loop over b1, in which b5 leads to b11 over b6, or over b7 and a diamond that ends in b10. The entry is 0, the exit 12.
 const FIGURE_4: &[(u32, u32)] = &[
     (0, 1),
     (1, 2),
@@ -65,34 +65,34 @@ const FIGURE_4: &[(u32, u32)] = &[
     (11, 1),
 ];
 
-fn planned(program: &WitnessProgram, kind: WitnessKind, options: &DistributionOptions) -> PlannedJob {
+fn planned(program: &WitnessProgram, kind: WitnessKind, options: &DistributionOptions) -> PlannedDistribution {
     let planned = plan(program, kind, &Weights::estimate(program), options).unwrap();
     assert!(planned.check.is_realizable());
     planned
 }
 
-fn dearest(planned: &PlannedJob) -> f64 {
+fn max_cost(planned: &PlannedDistribution) -> f64 {
     planned.costs.iter().copied().fold(0.0, f64::max)
 }
 
 #[test]
-fn figure_6_costs_what_the_paper_says() {
+fn figure_6_costs_no_more_than_in_the_paper() {
     let program = program(13, THREE_DIAMONDS);
     let weights = Weights::estimate(&program);
     let of = |profile: &[u32]| weights.sum(WitnessKind::Nodes, &profile.iter().map(|n| Witness(*n)).collect::<Vec<_>>());
-    // {b3, b4}, {b6, b7}, {b9, b10} on three machines; {b3, b4, b6}, {b9, b10} on two.
+    // The paper has {b3, b4}, {b6, b7}, {b9, b10} on three machines, and {b3, b4, b6}, {b9, b10} on two.
     let papers = [(3, of(&[3, 4])), (2, of(&[3, 4, 6]))];
     for (machines, paper) in papers {
         for strategy in [DistributionStrategy::Fine, DistributionStrategy::Weighted] {
             let planned = planned(&program, WitnessKind::Nodes, &options(machines, strategy));
-            let found = dearest(&planned);
+            let found = max_cost(&planned);
             assert!(found <= paper * 1.000001, "{strategy:?} on {machines}: {found}, the paper's {paper}");
         }
     }
 }
 
 #[test]
-fn figure_7_has_three_edges_and_two() {
+fn figure_7_has_profiles_of_two_and_three_edges() {
     let program = program(13, THREE_DIAMONDS);
     let planned = planned(&program, WitnessKind::Edges, &options(2, DistributionStrategy::Fine));
     let mut sizes: Vec<usize> = planned.distribution.profiles.iter().map(Vec::len).collect();
@@ -101,7 +101,7 @@ fn figure_7_has_three_edges_and_two() {
 }
 
 #[test]
-fn the_papers_figures_pass_both_theorems() {
+fn figures_of_the_paper_satisfy_both_theorems() {
     let figure_4 = program(13, FIGURE_4);
     let figure_9 = program(7, &[(0, 1), (1, 2), (1, 3), (1, 4), (1, 6), (2, 5), (3, 5), (4, 5), (5, 1)]);
     let distributions =
@@ -110,13 +110,13 @@ fn the_papers_figures_pass_both_theorems() {
         let check = check_paper(program, &distribution).unwrap();
         assert!(check.is_realizable(), "{check:?}");
     }
-    // Runs that come to the exit without a witness on either path are not distinguished.
+    // Runs that reach the exit without a witness on either path are not distinguished.
     let open = program(4, &[(0, 1), (0, 2), (1, 3), (2, 3)]);
     assert!(!check_paper(&open, &nodes(&open, &[&[0], &[3]])).unwrap().is_realizable());
 }
 
 #[test]
-fn a_distribution_with_two_witnesses_each_is_found() {
+fn distribution_with_two_witnesses_per_profile_is_found() {
     for edges in [THREE_DIAMONDS, FIGURE_4] {
         let program = program(13, edges);
         for strategy in [DistributionStrategy::Fine, DistributionStrategy::Grouped, DistributionStrategy::Weighted] {
@@ -130,7 +130,7 @@ fn a_distribution_with_two_witnesses_each_is_found() {
     }
 }
 
-/// Whether every node that is reached can reach the exit.
+/// Returns true if every reachable node can reach the exit.
 fn ends_everywhere(program: &WitnessProgram) -> bool {
     let graph = &program.function(WitnessFunctionId(0)).graph;
     let closure = |from: Node, step: &dyn Fn(Node) -> Vec<Node>| {
@@ -147,14 +147,15 @@ fn ends_everywhere(program: &WitnessProgram) -> bool {
     reached.iter().zip(&ending).all(|(reached, ending)| *ending || !*reached)
 }
 
-/// A distribution within a limit exists if so many witnesses distinguish each pair of successors that any distinguish.
+/// A distribution within a limit exists if each pair of successors that can be distinguished at all can be distinguished by that many
+/// witnesses.
 #[test]
-fn limits_are_met_whenever_they_can_be() {
+fn limit_is_met_whenever_possible() {
     let (mut met, mut refused) = (0, 0);
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let graph = graphs::graph(&mut random, 7, 11, Cycles::Some);
-        // Where no end can be reached the run ends from outside, which the check of whole runs does not ask for.
+        // If no end can be reached, the run ends from outside, which the check of whole runs does not consider.
         let Some(program) = WitnessProgram::from_graph(graph).ok().filter(ends_everywhere) else { continue };
         let all = witnesses_of(&program, WitnessKind::Nodes, WitnessFunctionId(0));
         let violated = |set: &[Witness]| {
@@ -190,9 +191,9 @@ fn limits_are_met_whenever_they_can_be() {
     assert!(met > 200 && refused > 20, "{met} met, {refused} refused");
 }
 
-/// Profiles that one machine runs one after the other cost their sum.
+/// The cost of profiles that run on one machine is their sum.
 #[test]
-fn no_published_strategy_is_cheaper_for_the_machines() {
+fn weighted_strategy_is_never_more_expensive_than_published_ones() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let Ok(program) = WitnessProgram::from_graph(graphs::graph(&mut random, 10, 17, Cycles::Some)) else { continue };
@@ -200,7 +201,7 @@ fn no_published_strategy_is_cheaper_for_the_machines() {
             let cost = |strategy| {
                 let options = DistributionOptions { machines: Some(machines), ..options(profiles, strategy) };
                 let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();
-                (planned.repaired == 0).then(|| dearest(&planned))
+                (planned.repaired == 0).then(|| max_cost(&planned))
             };
             let Some(weighted) = cost(DistributionStrategy::Weighted) else { continue };
             for strategy in [DistributionStrategy::Fine, DistributionStrategy::Function, DistributionStrategy::Grouped] {

@@ -1,5 +1,5 @@
-//! The paper's figures; published placements and where they fail; the exact solver against all sets; costs against the bound; the paper's
-//! conditions against the pairwise one.
+//! Tests the paper's figures, the published placements and where they fail, the exact solver (against all sets of witnesses), the bound,
+//! and the paper's conditions against the pairwise one.
 
 use std::collections::HashMap;
 use trodden_flow::{Graph, Node};
@@ -25,7 +25,7 @@ fn nodes(program: &WitnessProgram, profiles: &[&[u32]]) -> Distribution {
     Distribution::new(program, WitnessKind::Nodes, profiles).unwrap()
 }
 
-fn one(edges: &[(u32, u32)], count: u32) -> WitnessProgram {
+fn program(edges: &[(u32, u32)], count: u32) -> WitnessProgram {
     WitnessProgram::from_graph(graph(count, edges)).unwrap()
 }
 
@@ -34,8 +34,8 @@ fn options(profiles: usize) -> DistributionOptions {
     DistributionOptions { profiles, strategy, order, limit: None, machines: None, lookahead }
 }
 
-/// A random graph in which every node that is reached can reach the exit: elsewhere plans have witnesses that no condition on whole
-/// executions asks for.
+/// Generates a random graph in which every reachable node can reach the exit; otherwise plans contain witnesses that no condition on whole
+/// executions requires.
 fn random_program(random: &mut Random, nodes: u32, edges: u32) -> WitnessProgram {
     loop {
         let graph = graphs::graph(random, nodes, edges, Cycles::Some);
@@ -57,8 +57,8 @@ fn random_program(random: &mut Random, nodes: u32, edges: u32) -> WitnessProgram
     }
 }
 
-/// Rebuilds an execution given by its nodes.
-fn rebuilt(program: &WitnessProgram, distribution: &Distribution, execution: &[u32]) -> Vec<u32> {
+/// Reconstructs an execution, given by its nodes, from its partial traces.
+fn reconstruct(program: &WitnessProgram, distribution: &Distribution, execution: &[u32]) -> Vec<u32> {
     let all: Vec<Witness> = execution.iter().map(|n| Witness(*n)).collect();
     let traces = distribution.profiles.iter().map(|p| all.iter().copied().filter(|w| p.contains(w)).collect::<Vec<_>>().into_iter());
     let reconstruction = Reconstruction::new(program, distribution);
@@ -66,31 +66,31 @@ fn rebuilt(program: &WitnessProgram, distribution: &Distribution, execution: &[u
     blocks.iter().map(|(f, n)| program.node_witness(*f, *n).0).collect()
 }
 
-/// Figures 1 and 2: entry 0, b1 to b5, exit 6; a loop b1 - b2 - b3 or b4 - b5.
+/// Figures 1 and 2: entry 0, b1 to b5, exit 6, and a loop over b1, b2, b3 or b4, and b5.
 const LOOP: &[(u32, u32)] = &[(0, 1), (1, 2), (1, 6), (2, 3), (2, 4), (3, 5), (4, 5), (5, 1)];
 
 #[test]
-fn figure_1_loses_the_order_of_the_targets_among_profiles() {
-    let program = one(LOOP, 7);
+fn figure_1_is_realizable_only_if_profiles_order_the_targets() {
+    let program = program(LOOP, 7);
     let check = check_pairwise(&program, &nodes(&program, &[&[0, 1, 2, 5], &[3, 6], &[4]]));
     assert_eq!(check.violations.len(), 1);
     assert!(check_pairwise(&program, &nodes(&program, &[&[0, 1, 2, 3, 4, 5, 6]])).is_realizable());
     let fine = nodes(&program, &[&[3, 2], &[4, 2]]);
     assert!(check_pairwise(&program, &fine).is_realizable());
     let execution = [0, 1, 2, 3, 5, 1, 2, 4, 5, 1, 6];
-    assert_eq!(rebuilt(&program, &fine, &execution), execution);
+    assert_eq!(reconstruct(&program, &fine, &execution), execution);
 }
 
 #[test]
-fn figure_2_loses_it_with_optimal_witnesses_too() {
-    let program = one(LOOP, 7);
+fn figure_2_is_not_realizable_with_optimal_witnesses_in_two_profiles() {
+    let program = program(LOOP, 7);
     assert!(!check_pairwise(&program, &nodes(&program, &[&[3], &[4]])).is_realizable());
     assert!(check_pairwise(&program, &nodes(&program, &[&[3, 4]])).is_realizable());
 }
 
 #[test]
-fn figure_3_loses_the_order_between_calls() {
-    // foo: entry, c1 (calls bar), exit, in a loop; bar: entry, b2, b3 or b4, exit.
+fn figure_3_needs_a_witness_to_order_calls() {
+    // In foo, the entry is followed by a loop over c1, which calls bar, and the exit. In bar: entry, b2, b3 or b4, exit.
     let mut foo = WitnessFunction::new("foo", graph(3, &[(0, 1), (1, 1), (1, 2)]));
     foo.calls.push((Node(1), ProgramCall::direct(WitnessFunctionId(1))));
     let bar = WitnessFunction::new("bar", graph(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]));
@@ -98,30 +98,30 @@ fn figure_3_loses_the_order_between_calls() {
     let (c1, entry, b3, b4, exit) = (1, 3, 5, 6, 7);
     let separate = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
     assert_eq!(separate.violations.len(), 1, "{separate:?}");
-    // The remedy of the paper: a witness in the same profile on the path over b3, too. The other one says how often c1 is executed.
+    // The paper's remedy is another witness on the path over b3 in the same profile. The other profile tells how often c1 is executed.
     for more in [entry, exit, b3] {
         let fine = nodes(&program, &[&[c1], &[b4, more]]);
         assert!(check_pairwise(&program, &fine).is_realizable(), "{more}");
         let execution = [0, c1, entry, 4, b4, exit, c1, entry, 4, b3, exit, 2];
-        assert_eq!(rebuilt(&program, &fine, &execution), execution);
+        assert_eq!(reconstruct(&program, &fine, &execution), execution);
     }
-    // In one profile the order of c1 and b4 says it.
+    // In one profile, the order of c1 and b4 is sufficient.
     assert!(check_pairwise(&program, &nodes(&program, &[&[c1, b4]])).is_realizable());
 }
 
 #[test]
-fn the_execution_of_figure_9_is_rebuilt() {
-    // entry, b0 with three targets b1 to b3 or the exit, b4.
-    let program = one(&[(0, 1), (1, 2), (1, 3), (1, 4), (1, 6), (2, 5), (3, 5), (4, 5), (5, 1)], 7);
+fn execution_of_figure_9_is_reconstructed() {
+    // Entry 0; b0 with the targets b1 to b3 and the exit; b4.
+    let program = program(&[(0, 1), (1, 2), (1, 3), (1, 4), (1, 6), (2, 5), (3, 5), (4, 5), (5, 1)], 7);
     let distribution = nodes(&program, &[&[2, 4], &[2, 3], &[3, 4]]);
     assert!(check_pairwise(&program, &distribution).is_realizable());
     let execution = [0, 1, 4, 5, 1, 2, 5, 1, 3, 5, 1, 6];
-    assert_eq!(rebuilt(&program, &distribution, &execution), execution);
+    assert_eq!(reconstruct(&program, &distribution, &execution), execution);
 }
 
 #[test]
-fn the_papers_node_algorithm_is_not_always_realizable() {
-    let program = one(&[(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)], 4);
+fn node_algorithm_of_the_paper_is_not_always_realizable() {
+    let program = program(&[(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)], 4);
     let weights = Weights::from_executions(vec![2.0; 4], vec![1.0; 5]);
     let plan = |placement| plan_placed(&program, WitnessKind::Nodes, &weights, &options(1), placement).unwrap();
     let paper = plan(Placement::Paper);
@@ -133,7 +133,7 @@ fn the_papers_node_algorithm_is_not_always_realizable() {
 }
 
 #[test]
-fn published_placements_are_realizable_and_cost_no_less_than_the_cheapest() {
+fn published_placements_are_realizable_and_cost_at_least_the_minimum() {
     let mut random = Random::new(31);
     let (mut failed, mut costlier, mut count) = (0, 0, 0);
     for _ in 0..400 {
@@ -166,7 +166,7 @@ fn published_placements_are_realizable_and_cost_no_less_than_the_cheapest() {
 }
 
 #[test]
-fn the_exact_solver_finds_what_all_sets_contain() {
+fn exact_solver_finds_the_cheapest_of_all_sets() {
     let mut random = Random::new(32);
     for _ in 0..150 {
         let program = random_program(&mut random, 6, 9);
@@ -184,7 +184,7 @@ fn the_exact_solver_finds_what_all_sets_contain() {
 }
 
 #[test]
-fn no_distribution_costs_less_than_the_bound() {
+fn distributions_cost_at_least_the_bound() {
     let mut random = Random::new(33);
     for _ in 0..300 {
         let program = random_program(&mut random, 9, 16);
@@ -195,15 +195,15 @@ fn no_distribution_costs_less_than_the_bound() {
             {
                 let options = DistributionOptions { strategy, ..options(profiles) };
                 let planned = distribution::plan(&program, WitnessKind::Nodes, &weights, &options).unwrap();
-                let most = planned.costs.iter().copied().fold(0.0, f64::max);
+                let max = planned.costs.iter().copied().fold(0.0, f64::max);
                 let least = bound(&program, WitnessKind::Nodes, &weights, profiles);
-                assert!(least <= most * 1.000001 + 1e-9, "{least} {most} {options:?} {program:?}");
+                assert!(least <= max * 1.000001 + 1e-9, "{least} {max} {options:?} {program:?}");
             }
         }
     }
 }
 
-/// Whether no two of many executions leave the same traces.
+/// Returns true if no two of many executions leave the same traces.
 fn are_distinguished(program: &WitnessProgram, distribution: &Distribution) -> bool {
     let mut seen = HashMap::new();
     programs::executions(program, 14, 4000).iter().all(|execution| {
@@ -215,7 +215,7 @@ fn are_distinguished(program: &WitnessProgram, distribution: &Distribution) -> b
 }
 
 #[test]
-fn what_the_papers_path_condition_accepts_is_distinguished() {
+fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
     let mut random = Random::new(34);
     let (mut pairwise, mut path, mut graph, mut only_path, mut only_graph) = (0, 0, 0, 0, [0, 0]);
     for _ in 0..3000 {
@@ -228,7 +228,7 @@ fn what_the_papers_path_condition_accepts_is_distinguished() {
         let paper = check_paper(&program, &distribution).unwrap();
         let holds = check_pairwise(&program, &distribution).is_realizable();
         if paper.path.is_empty() && !holds {
-            // Another profile than that of the next symbol says that the run has not ended.
+            // A profile other than that of the next symbol tells that the run has not ended.
             assert!(are_distinguished(&program, &distribution), "{distribution:?} {program:?}");
             only_path += 1;
         }
@@ -242,9 +242,10 @@ fn what_the_papers_path_condition_accepts_is_distinguished() {
         path += usize::from(holds && !paper.path.is_empty());
         graph += usize::from(holds && !paper.graph.is_empty());
     }
-    let said = format!("of {pairwise} that the pairwise condition accepts, the path condition rejects {path}, the graph condition {graph}");
+    let summary =
+        format!("of {pairwise} that the pairwise condition accepts, the path condition rejects {path}, the graph condition {graph}");
     eprintln!(
-        "{said}; the path condition alone accepts {only_path}, the graph condition alone {only_graph:?} (not shown, shown to be ambiguous)"
+        "{summary}; only the path condition accepts {only_path}, only the graph condition {only_graph:?} (not shown, shown to be ambiguous)"
     );
-    assert!(pairwise > 300 && path > 0, "{said}");
+    assert!(pairwise > 300 && path > 0, "{summary}");
 }

@@ -1,5 +1,5 @@
-//! Large functions and programs: what is planned is realizable, and a walk of many blocks is rebuilt as it comes, reading no further than
-//! it must.
+//! Large functions and programs: plans are realizable, and a long walk is reconstructed as it arrives, without reading further ahead than
+//! necessary.
 
 use std::cell::Cell;
 use trodden_flow::{Graph, Node};
@@ -10,7 +10,7 @@ use trodden_witness::{
     Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram,
 };
 
-/// A graph like those of functions: a spine, forward branches, loops.
+/// Generates a graph like those of functions, with a spine, forward branches and loops.
 fn graph(random: &mut Random, nodes: u32) -> Graph {
     let mut edges: Vec<(Node, Node)> = (1..nodes).map(|n| (Node(n - 1), Node(n))).collect();
     for from in 0..nodes - 2 {
@@ -24,7 +24,7 @@ fn graph(random: &mut Random, nodes: u32) -> Graph {
     Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap()
 }
 
-/// Functions that call functions behind them, some of them indirectly.
+/// Generates functions that call later functions, some of them indirectly.
 fn program(random: &mut Random, functions: u32, nodes: u32) -> WitnessProgram {
     let mut list = Vec::new();
     for id in 0..functions {
@@ -44,19 +44,19 @@ fn program(random: &mut Random, functions: u32, nodes: u32) -> WitnessProgram {
     WitnessProgram::new(list, ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
 }
 
-/// A random walk of so many blocks, or to the end of the run, with the nodes of loops left in the end.
+/// Walks randomly over `blocks` blocks, or to the end of the run. Returns the walk, and whether the run ended.
 fn walk(random: &mut Random, program: &WitnessProgram, blocks: usize) -> (Vec<Witness>, bool) {
     let mut walked = Vec::new();
     let mut frames = vec![(WitnessFunctionId(0), Node(0), 0usize)];
     let mut enter = true;
     while walked.len() < blocks {
-        let Some((function, node, made)) = frames.last_mut() else { return (walked, true) };
+        let Some((function, node, calls_made)) = frames.last_mut() else { return (walked, true) };
         let of = program.function(*function);
         if std::mem::take(&mut enter) {
             walked.push(program.node_witness(*function, *node));
         }
-        if let Some((_, call)) = of.calls.iter().filter(|(n, _)| n == node).nth(*made) {
-            *made += 1;
+        if let Some((_, call)) = of.calls.iter().filter(|(n, _)| n == node).nth(*calls_made) {
+            *calls_made += 1;
             let callee = random.pick(&call.callees);
             frames.push((callee, program.function(callee).graph.entry(), 0));
             enter = true;
@@ -64,7 +64,7 @@ fn walk(random: &mut Random, program: &WitnessProgram, blocks: usize) -> (Vec<Wi
             frames.pop();
         } else {
             let out = of.graph.out(*node);
-            (*node, *made) = (of.graph.to(out[random.index(out.len())]), 0);
+            (*node, *calls_made) = (of.graph.to(out[random.index(out.len())]), 0);
             enter = true;
         }
     }
@@ -82,8 +82,8 @@ fn options(profiles: usize, strategy: DistributionStrategy, limit: Option<usize>
     }
 }
 
-/// Plans, and rebuilds a walk; no trace is read further than one symbol ahead of what was given out.
-fn planned_and_rebuilt(random: &mut Random, program: &WitnessProgram, options: &DistributionOptions, blocks: usize) {
+/// Plans a distribution and reconstructs a walk. No trace may be read more than one symbol beyond the returned events.
+fn plan_and_reconstruct(random: &mut Random, program: &WitnessProgram, options: &DistributionOptions, blocks: usize) {
     let weights = Weights::estimate(program);
     let planned = plan(program, WitnessKind::Nodes, &weights, options).unwrap();
     assert!(planned.check.is_realizable());
@@ -94,9 +94,9 @@ fn planned_and_rebuilt(random: &mut Random, program: &WitnessProgram, options: &
     let traces: Vec<Vec<Witness>> = planned.distribution.profiles.iter().map(of).collect();
     let counted = traces.iter().map(|t| t.iter().copied().inspect(|_| read.set(read.get() + 1))).collect();
     let ending = if ended { TraceEnding::Complete } else { TraceEnding::Cut };
-    let mut rebuilding = reconstruction.start(counted, ending).unwrap();
+    let mut reconstructor = reconstruction.start(counted, ending).unwrap();
     let (mut at, mut consumed) = (0, 0);
-    while let Some(event) = rebuilding.next_event().unwrap() {
+    while let Some(event) = reconstructor.next_event().unwrap() {
         let ExecutionEvent::Block(function, node) = event else { continue };
         assert_eq!(program.node_witness(function, node), walked[at]);
         consumed += planned.distribution.profiles.iter().filter(|p| p.binary_search(&walked[at]).is_ok()).count();
@@ -107,24 +107,24 @@ fn planned_and_rebuilt(random: &mut Random, program: &WitnessProgram, options: &
 }
 
 #[test]
-fn a_function_of_5000_blocks() {
-    // Of a walk that is cut, a profile that none of its blocks is in decides nothing: the seed is of a walk that comes to all profiles.
+fn function_of_5000_blocks_is_reconstructed() {
+    // In a truncated walk, a profile without any of its blocks decides nothing. This seed gives a walk that reaches all profiles.
     let mut random = Random::new(41);
     let program = WitnessProgram::from_graph(graph(&mut random, 5000)).unwrap();
     for strategy in [DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Fine] {
-        planned_and_rebuilt(&mut random, &program, &options(4, strategy, None), 50_000);
+        plan_and_reconstruct(&mut random, &program, &options(4, strategy, None), 50_000);
     }
 }
 
 #[test]
-fn a_program_of_5000_functions() {
+fn program_of_5000_functions_is_reconstructed() {
     let mut random = Random::new(41);
     let program = program(&mut random, 5000, 10);
-    planned_and_rebuilt(&mut random, &program, &options(4, DistributionStrategy::Grouped, None), 50_000);
+    plan_and_reconstruct(&mut random, &program, &options(4, DistributionStrategy::Grouped, None), 50_000);
 }
 
 #[test]
-fn profiles_of_30_witnesses() {
+fn limits_of_4_and_30_witnesses_are_met() {
     let mut random = Random::new(42);
     let program = program(&mut random, 40, 8);
     for limit in [4, 30] {
@@ -133,10 +133,10 @@ fn profiles_of_30_witnesses() {
         assert!(planned.check.is_realizable());
         assert!(planned.distribution.profiles.iter().all(|p| p.len() <= limit));
     }
-    planned_and_rebuilt(&mut random, &program, &options(4, DistributionStrategy::Fine, Some(30)), 20_000);
+    plan_and_reconstruct(&mut random, &program, &options(4, DistributionStrategy::Fine, Some(30)), 20_000);
 }
 
-/// Diamonds one after the other, as many.
+/// Builds a sequence of diamonds.
 fn diamonds(count: u32) -> WitnessProgram {
     let of = |at: u32| [(at, at + 1), (at, at + 2), (at + 1, at + 3), (at + 2, at + 3)];
     let edges = (0..count).flat_map(|n| of(3 * n)).map(|(a, b)| (Node(a), Node(b))).collect();
@@ -145,19 +145,19 @@ fn diamonds(count: u32) -> WitnessProgram {
 }
 
 #[test]
-fn functions_of_very_many_branches_have_few_more_witnesses_than_branches() {
+fn many_branches_need_few_more_witnesses_than_branches() {
     let mut random = Random::new(10_000);
     for (count, witnesses) in [(900, 900..=900), (10_000, 10_030..=10_040)] {
         let program = diamonds(count);
         let options = options(1, DistributionStrategy::Grouped, None);
         let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();
         assert!(witnesses.contains(&planned.distribution.profiles[0].len()));
-        planned_and_rebuilt(&mut random, &program, &options, 40_000);
+        plan_and_reconstruct(&mut random, &program, &options, 40_000);
     }
 }
 
 #[test]
-fn a_limit_holds_in_functions_of_very_many_branches() {
+fn limit_is_met_in_function_with_many_branches() {
     let program = diamonds(1100);
     let options = options(300, DistributionStrategy::Fine, Some(4));
     let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();

@@ -1,4 +1,4 @@
-//! The syntax of `trodden-lab loops`.
+//! Command-line definition of `trodden-lab loops`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -7,44 +7,43 @@ use trodden_console::arguments::laboratory::CountingChoices;
 use trodden_stored::named::LAST;
 use trodden_unit::Settings;
 
-/// `trodden-lab loops`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden-lab loops ./prog                          of its last recorded run
+    trodden-lab loops ./prog                          uses the last recorded run
   trodden-lab loops ./prog last~1 --top 1
   trodden-lab loops ./prog --function parse --max-paths 64
 
-The program's bitcode must have been kept. What counting adds is marked by +; LLVM's `opt` must be installed (package llvm-22).
-A build with --residual is refused: it counts no known paths, so its iterations are not known.")]
+Requires a build that kept its bitcode, and LLVM's `opt` (package llvm-22). Instructions added by counting are marked with +.
+Builds made with --residual are rejected, because they do not count the known paths of loops.")]
 pub struct Loops {
-    /// The program or shared library.
+    /// Program or shared library.
     pub program: PathBuf,
-    /// A profile of it: a file, or a run (12, last, last~1), or a suite.
+    /// Profile of the program: a file, a run (12, last, last~1) or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// At most this many loops; 0 for all.
+    /// Maximum number of loops to show (0 = all).
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
-    /// At most this many blocks of each, those that execute most.
+    /// Maximum number of blocks to show per loop; the hottest are kept.
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub blocks: usize,
-    /// Only loops of this function.
+    /// Show only loops of this function.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// How to count; by default as the program does.
+    /// Counting options; by default those that the program was built with.
     #[command(flatten)]
     pub parameters: Parameters,
-    /// The same, of what only the laboratory chooses.
+    /// Counting options that only `trodden-lab` has.
     #[command(flatten)]
     pub choices: CountingChoices,
 }
 
 impl Loops {
-    /// How to count.
+    /// Merges both groups of counting options.
     pub fn settings(&self) -> Settings {
         self.parameters.settings().over(self.choices.settings())
     }

@@ -1,4 +1,4 @@
-//! The syntax of `trodden-lab plan`.
+//! Command-line definition of `trodden-lab plan`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -7,7 +7,6 @@ use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, ProfitableCho
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
-/// `trodden-lab plan`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -15,27 +14,27 @@ Examples:
   trodden-lab plan ./prog -k 2,4,8 --strategy sbl,pbl,p3,weighted --profile last
   trodden-lab plan ./prog -k 4 --hits labels --json")]
 pub struct Plan {
-    /// An instrumented program or shared library.
+    /// Instrumented program or shared library.
     pub program: PathBuf,
-    /// Numbers of copies.
+    /// Numbers of copies to plan for.
     #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = copies)]
     pub copies: Vec<usize>,
-    /// How to divide.
+    /// Strategies that divide the paths.
     #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", value_delimiter = ',')]
     pub strategy: Vec<PartitionStrategy>,
-    /// A profile of the program: a file, a run or a suite. Without one, frequencies are estimated.
+    /// Profile of the program: a file, a run or a suite. By default, frequencies are estimated.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
-    /// Divide so that no copy has more probes than N, into as many copies as that takes, in the place of numbers of copies and a strategy.
+    /// Maximum number of probes per copy; uses as many copies as that takes, instead of --copies and --strategy.
     #[arg(long, value_name = "N", conflicts_with_all = ["copies", "strategy"], value_parser = clap::value_parser!(u32).range(1..))]
     pub max_probes: Option<u32>,
-    /// Which functions are divided (p3).
+    /// Functions to divide (p3).
     #[command(flatten)]
     pub profitable: ProfitableChoices,
-    /// Fold conditionals until nothing folds, rather than once (p3).
+    /// Fold conditionals repeatedly until no more can be folded, instead of once (p3).
     #[arg(long)]
     pub fold_again: bool,
-    /// What is to be small.
+    /// Cost measure to minimise.
     #[arg(long, value_parser = one_of(HITS), default_value = "all")]
     pub hits: Measure,
     /// Print JSON.

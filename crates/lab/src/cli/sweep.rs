@@ -1,15 +1,14 @@
-//! The syntax of `trodden-lab sweep`.
+//! Command-line definition of `trodden-lab sweep`.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// `trodden-lab sweep`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An experiment:
+An experiment file:
   sources = [\"bzip2.trodrec\", \"perl.trodrec\"]
   design = \"full-factorial\"          # or plackett-burman, plackett-burman-foldover: two levels each
-  metrics = [\"frequency\"]            # and events of trodden simulate --event, with a table for each
+    metrics = [\"frequency\"]            # and events of trodden simulate --event; each gets a table
   model = \"fast\"                     # or reference, which power-cycle needs
   [factors]
   entries = [128, 512, 2048]
@@ -17,25 +16,25 @@ An experiment:
   index = [\"start\", \"xor\"]
   replacement = [\"lfu\", \"rap\"]
 
-Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor \
-need sources of whole
-instructions (trodden simulate --record FILE --event instructions). Results go to standard output as CSV.")]
+Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Factors of the processor \
+need recordings
+of all instructions (trodden simulate --record FILE --event instructions). Results are written to standard output as CSV.")]
 pub struct Sweep {
-    /// The experiment.
+    /// Experiment file (TOML).
     pub experiment: PathBuf,
-    /// Write the results to this file: CSV, or Parquet if its name ends in .parquet.
+    /// File for the results: CSV, or Parquet if its name ends in .parquet [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write the results, effects and distributions to this file as JSON.
+    /// File for results, effects and distributions, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write skew and length of paths, and the overlap of events with frequency, to this file as CSV.
+    /// File for the skew and length of paths and the overlap of events with frequency, as CSV.
     #[arg(long, value_name = "FILE")]
     pub distributions: Option<PathBuf>,
-    /// Write a page with plots to this file.
+    /// File for an HTML page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Instructions of a window of the dynamic overlap.
+    /// Window size of the dynamic overlap, in instructions.
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
     pub window: u64,
 }

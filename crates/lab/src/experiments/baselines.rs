@@ -1,15 +1,8 @@
-//! Published ways to spend less on path profiles than all paths cost, to measure against: programs are not built so.
+//! Published schemes that profile paths more cheaply than by counting all of them, as baselines for comparison.
 //!
-//! | scheme | source | what is lost |
-//! |---|---|---|
-//! | [`targeted`] | Joshi, Bond, Zilles (CGO 2004) | paths with a rarely taken edge; functions whose paths an edge profile determines |
-//! | [`practical`] | Bond, McKinley (CGO 2005) | paths with an edge that is rare in the whole program |
-//! | [`structural`] | Yasue, Suganuma, Komatsu, Nakatani (JILP 2003) | how paths go on across the borders of loops |
-//!
-//! | continuous | Bond, McKinley (MICRO 2005) | nothing while the switch is on; all counts while it is off: only the register is kept |
-//!
-//! The first two leave edges out ([`cold`]): they need measured frequencies, and their profiles are partial. What is
-//! counted of the third is exact. What each costs, in operations of a run whose paths are known: [`cost`].
+//! [`targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`practical`] (Bond, McKinley, CGO 2005)
+//! omits globally cold edges, and [`structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling (Bond,
+//! McKinley, MICRO 2005) only keeps the path register while switched off. [`cost`] computes the operations that each executes in a run.
 
 mod cold;
 mod cost;
@@ -19,26 +12,22 @@ mod tests;
 
 use anyhow::Result;
 use clap::Args;
-use cold::{Left, leave_out};
+use cold::{OmittedEdges, omit_edges};
 use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering};
 use trodden_profile::Profile;
 
-/// `trodden-lab experiment baselines`
 #[derive(Debug, Args)]
 pub struct BaselinesOptions {
-    /// A profile of a program that counts all paths.
+    /// Profile of a program that counts all paths.
     pub profile: PathBuf,
 }
 
-/// Prints what each scheme would have executed in the profile's run.
-///
-/// # Errors
-/// The profile cannot be read.
+/// Prints how many operations each scheme would have executed in the profile's run.
 pub fn run(options: &BaselinesOptions) -> Result<()> {
-    let costs = cost::of_profile(&Profile::read(&options.profile)?)?;
+    let costs = cost::compute_costs(&Profile::read(&options.profile)?)?;
     let all = |cost: &cost::Cost| (cost.register + cost.counts) as f64;
     println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
     for (name, cost) in cost::SCHEMES.iter().zip(&costs) {
@@ -48,71 +37,69 @@ pub fn run(options: &BaselinesOptions) -> Result<()> {
     Ok(())
 }
 
-/// How one of these schemes counts.
+/// The counting plan of one of these schemes.
 #[derive(Clone, Debug)]
 pub struct Baseline {
     /// The acyclic graph of all paths.
     pub dag: Dag,
-    /// The numbers of those that are counted each.
+    /// Numbers of the paths that are counted individually.
     pub numbering: Numbering,
-    /// What is added to the register, by edge of `dag`.
+    /// Increment of the path register, by edge of `dag`.
     increments: Vec<i64>,
-    left_out: Option<LeftOut>,
+    partial: Option<PartialPlan>,
 }
 
-/// Paths that are counted together.
+/// The part of a plan that exists only if paths are omitted. Executions of omitted paths are counted together.
 #[derive(Clone, Debug)]
-struct LeftOut {
-    /// The acyclic graph of the other paths.
+struct PartialPlan {
+    /// The acyclic graph of the paths that are counted individually.
     dag: Dag,
-    /// Which edges of the graph of all paths it has.
+    /// Whether that graph has an edge, by edge of the graph of all paths.
     kept: Vec<bool>,
-    /// Edges of the function's graph that are never taken.
+    /// Whether an edge is never taken, by edge of the function's graph.
     excluded: Vec<bool>,
-    /// The register on paths that are left out, before anything is added to it.
+    /// Value of the register on omitted paths, before any increment.
     poison: i64,
-    /// How many numbers after those of the paths such executions may be counted by.
+    /// Size of the number range, after that of the paths, in which omitted executions are counted.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests check this bound"))]
     overflow: u64,
 }
 
-/// What happens to the register on an edge.
+/// Effect of an edge on the path register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterStep {
-    /// What a plan of all paths says.
+    /// The action of the plan without omissions.
     Plan(RegisterAction),
-    /// It is set to a value from which no sum comes back to the numbers of paths.
+    /// Sets the register to a value from which no later increments lead back to a path number.
     Poison(i64),
 }
 
 impl Baseline {
-    /// Of a plan that leaves nothing out.
     fn from_plan(plan: Plan) -> Baseline {
-        Baseline { dag: plan.dag, numbering: plan.numbering, increments: plan.probes.increments().to_vec(), left_out: None }
+        Baseline { dag: plan.dag, numbering: plan.numbering, increments: plan.probes.increments().to_vec(), partial: None }
     }
 
     /// The acyclic graph whose paths have numbers.
     pub fn numbered(&self) -> &Dag {
-        self.left_out.as_ref().map_or(&self.dag, |left| &left.dag)
+        self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
     }
 
-    /// Whether an edge of the graph of all paths is on a path that has a number.
+    /// Returns true if an edge of the graph of all paths is on a numbered path.
     fn keeps(&self, edge: DagEdgeId) -> bool {
-        self.left_out.as_ref().is_none_or(|left| left.kept[edge.index()])
+        self.partial.as_ref().is_none_or(|partial| partial.kept[edge.index()])
     }
 
-    /// What happens when control takes an edge.
     pub fn step(&self, graph: &Graph, edge: Edge) -> RegisterStep {
         let whole = self.action(graph, edge);
-        let Some(left) = &self.left_out else { return RegisterStep::Plan(whole) };
-        let kept = |id: DagEdgeId| left.kept[id.index()];
+        let Some(partial) = &self.partial else { return RegisterStep::Plan(whole) };
+        let kept = |id: DagEdgeId| partial.kept[id.index()];
         let from = graph.from(edge);
-        let inside = from == left.dag.entry() || !left.dag.incoming(from).is_empty();
+        let inside = from == partial.dag.entry() || !partial.dag.incoming(from).is_empty();
         RegisterStep::Plan(match whole {
-            _ if left.excluded[edge.index()] => RegisterAction::Dead,
-            RegisterAction::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => return RegisterStep::Poison(left.poison),
+            _ if partial.excluded[edge.index()] => RegisterAction::Dead,
+            RegisterAction::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => return RegisterStep::Poison(partial.poison),
             RegisterAction::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
-                RegisterAction::CountAndRestart { increment, start: left.poison }
+                RegisterAction::CountAndRestart { increment, start: partial.poison }
             }
             other => other,
         })
@@ -137,20 +124,18 @@ impl Baseline {
     }
 }
 
-/// An edge that is taken less often than this share of its block's executions is cold, locally.
-/// Published: 5 %.
+/// An edge is locally cold if it gets less than this share of its block's executions (published: 5 %).
 const LOCALLY_COLD: f64 = 0.05;
-/// An edge that is taken less often than this share of all executions of edges in the program is cold, globally.
-/// Published: 0.1 % of the program's paths; a path has some ten edges.
+/// An edge is globally cold if it gets less than this share of all edge executions of the program. Published: 0.1 % of the program's
+/// paths; a path has about ten edges.
 const GLOBALLY_COLD: f64 = 1e-4;
-/// By how much the global share grows where there are too many paths still, and how often.
-/// Published: 1.5.
+/// Factor by which the global threshold grows while there are too many paths (published: 1.5).
 const GROWTH: f64 = 1.5;
-/// More steps would leave out all that was ever executed: 1.5^80 is 10^14.
-const MOST_STEPS: usize = 80;
+/// Maximum number of such steps; 1.5^80 = 10^14 exceeds all realistic counts.
+const MAX_STEPS: usize = 80;
 
-/// Targeted path profiling: edges that are cold locally are left out, where they have been measured at all. Probes are on chords.
-/// `excluded` names edges that are no part of the function's flow.
+/// Plans targeted path profiling: omits locally cold edges whose block was executed, and places probes on chords. `excluded` marks edges
+/// that are not part of the function's flow.
 pub fn targeted(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -159,12 +144,12 @@ pub fn targeted(
     options: &PlanOptions,
 ) -> Baseline {
     let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD * frequencies.node(graph.from(e));
-    let left = Left { excluded: excluded.to_vec(), cold: graph.edges().map(cold).collect() };
-    leave_out(graph, forced, frequencies, &left, options)
+    let omitted = OmittedEdges { excluded: excluded.to_vec(), cold: graph.edges().map(cold).collect() };
+    omit_edges(graph, forced, frequencies, &omitted, options)
 }
 
-/// Practical path profiling: edges that are cold in the whole program, of whose edges `all` executions were measured,
-/// are left out; if too many paths are left, more of them. The hottest edge out of each block has the value 0.
+/// Plans practical path profiling: omits globally cold edges, and more of them while too many paths remain. `all` is the number of edge
+/// executions in the program. The hottest out-edge of each block gets the value 0.
 pub fn practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -175,28 +160,28 @@ pub fn practical(
 ) -> Baseline {
     let options = PlanOptions { hot_first: true, chords: false, ..options.clone() };
     let mut threshold = GLOBALLY_COLD * all;
-    let most = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
-    for _ in 0..MOST_STEPS {
-        let left = Left { excluded: excluded.to_vec(), cold: graph.edges().map(|e| frequencies.edge(e) < threshold).collect() };
+    let hottest = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
+    for _ in 0..MAX_STEPS {
+        let omitted = OmittedEdges { excluded: excluded.to_vec(), cold: graph.edges().map(|e| frequencies.edge(e) < threshold).collect() };
         let uncut = PlanOptions { max_paths: i64::MAX as u64, ..options.clone() };
-        let plan = leave_out(graph, forced, frequencies, &left, &uncut);
+        let plan = omit_edges(graph, forced, frequencies, &omitted, &uncut);
         if plan.numbering.paths() <= options.max_paths {
             return plan;
         }
-        if threshold * GROWTH > most {
-            return leave_out(graph, forced, frequencies, &left, &options);
+        if threshold * GROWTH > hottest {
+            return omit_edges(graph, forced, frequencies, &omitted, &options);
         }
         threshold *= GROWTH;
     }
-    leave_out(graph, forced, frequencies, &Left { excluded: excluded.to_vec(), cold: vec![false; graph.edge_count()] }, &options)
+    omit_edges(graph, forced, frequencies, &OmittedEdges { excluded: excluded.to_vec(), cold: vec![false; graph.edge_count()] }, &options)
 }
 
-/// Structural path profiling: paths of each loop separately.
+/// Plans structural path profiling: paths do not cross loop borders.
 pub fn structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
     Baseline::from_plan(Plan::ball_larus(graph, &structural::cuts(graph, forced), frequencies, options))
 }
 
-/// Whether an edge profile determines how often each path is taken: each has an edge that no other has ("obvious" paths).
+/// Returns true if an edge profile determines all path counts, because each path has an edge of its own ("obvious" paths).
 pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
     let mut to = vec![0u64; dag.node_count()];
     to[dag.entry().index()] = 1;
@@ -216,7 +201,7 @@ pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
     ids.len() as u64 == numbering.paths()
 }
 
-/// The number of the only path through an edge.
+/// Returns the number of the only path through an edge.
 fn only_path(dag: &Dag, numbering: &Numbering, edge: DagEdgeId) -> u64 {
     let mut path = vec![edge];
     let mut node = dag.edge(edge).from;

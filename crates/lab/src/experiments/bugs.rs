@@ -1,9 +1,9 @@
-//! `trodden-lab experiment bugs`: are seeded bugs found by paths that lines and branches cannot find?
+//! `trodden-lab experiment bugs`: can paths locate seeded bugs that line and branch coverage cannot?
 //!
-//! Each bug of `corpus/bugs` is a patch of a program of the corpus: two branches of one function that give a wrong
-//! result only when one execution takes both. Runs take both branches, but only failing ones in one execution. Whether
-//! a run fails is known by the output of the program without the bug. Line and branch coverage of each run is clang's,
-//! of a build without optimisation; the rank of the path is that of `trodden isolate`, of a build as users make it.
+//! Each bug in `corpus/bugs` is a patch of a corpus program. The result is wrong only if one execution of a function takes two particular
+//! branches. Every run takes both, but only failing runs do so in one execution. A run fails if its output differs from that of the
+//! unpatched program. Line and branch coverage come from clang in an unoptimised build, the rank of the path from `trodden isolate` in an
+//! ordinary build.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -20,40 +20,39 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 
-/// The builds of the program with the bug.
+/// Names of the builds of the patched program.
 const PATHS: &str = "seeded";
 const COVERAGE: &str = "coverage";
-/// The rank at which a bug counts as found.
-const FOUND: usize = 3;
+/// A bug counts as found if its path has at most this rank.
+const MAX_RANK: usize = 3;
 
-/// `trodden-lab experiment bugs`
 #[derive(Debug, Args)]
 pub struct BugsOptions {
-    /// Programs: gzip, lua, mawk.
+    /// Programs to use [default: gzip, lua and mawk].
     programs: Vec<String>,
-    /// Where to work.
+    /// Working folder [default: that of the corpus].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// The trodden command to use, rather than one built here.
+    /// The `trodden` program to use instead of building one.
     #[arg(long, value_name = "FILE")]
     trodden: Option<PathBuf>,
 }
 
-/// A bug that is put into a program.
+/// A bug that is seeded into a program.
 struct Bug {
     program: &'static str,
-    /// The file and the function that have it.
+    /// File and function that contain it.
     place: (&'static str, &'static str),
-    /// Where the function begins.
+    /// Text that starts the function's definition.
     definition: &'static str,
-    /// The two branches: from the first line behind that with this text to the brace that closes it. A path may begin
-    /// behind a loop in such a branch.
+    /// Texts that identify the two branches. Each reaches from the first line with its text to the brace that closes it, because
+    /// a path may start after a loop in such a branch.
     branches: [&'static str; 2],
-    /// What a run is made of. The first three do not fail; with the fourth, a run does.
+    /// The parts that runs are composed of. A run fails if and only if it contains the fourth.
     parts: [&'static str; 4],
-    /// Makes what runs need.
+    /// Creates the input files in a folder, with the unpatched program.
     prepare: fn(&Path, &Path) -> Result<()>,
-    /// The arguments of a run of these parts.
+    /// Creates the arguments of a run from its folder, number and parts.
     arguments: fn(&Path, usize, &[&str]) -> Result<Vec<OsString>>,
 }
 
@@ -95,31 +94,31 @@ const BUGS: &[Bug] = &[
     },
 ];
 
-/// What runs of a bug show.
+/// Results of the runs of a bug.
 struct Outcome {
     failing: usize,
     passing: usize,
-    lines: Covered,
-    branches: Covered,
+    lines: CoverageComparison,
+    branches: CoverageComparison,
     /// Rank of the first path through both branches, its Ochiai score, and how many paths have that score.
     path: Option<(usize, f64, usize)>,
 }
 
-/// Coverage of failing and passing runs.
-struct Covered {
+/// Coverage of failing runs compared with that of passing runs.
+struct CoverageComparison {
     failing: usize,
     passing: usize,
     is_equal: bool,
-    /// The best Ochiai score of any line or branch.
+    /// Highest Ochiai score of a line or branch.
     ochiai: f64,
-    /// The score of what every run covers.
-    of_all: f64,
+    /// Ochiai score of code that all runs cover.
+    covered_by_all: f64,
 }
 
-/// Tries all bugs; fails if one is not found, or if lines or branches distinguish failing runs from passing ones.
+/// Runs all bugs, or those of the selected programs.
 ///
 /// # Errors
-/// A program cannot be fetched, built or run, or a bug is not found as it should be.
+/// A program cannot be fetched, built or run, a bug's path is ranked too low, or coverage distinguishes failing from passing runs.
 pub fn run(options: &BugsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let trodden = match &options.trodden {
@@ -128,19 +127,19 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     };
     let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
     if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
-        bail!("there is no bug of {unknown}; there are those of {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
+        bail!("there is no bug for {unknown}; choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
     }
     println!(
-        "| program | function | runs failing, passing | lines covered by failing, passing runs | branches | best Ochiai of a line, a \
-            branch | rank of the path | its Ochiai | paths with it |"
+        "| program | function | failing, passing runs | lines covered by failing, passing runs | branches | best Ochiai of a line, a \
+                branch | rank of the path | its Ochiai | paths with that score |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
-        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("the bug of {}", bug.program))?;
+        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("failed to try the bug of {}", bug.program))?;
         println!("{}", row(bug, &outcome));
-        if outcome.path.is_none_or(|(rank, ..)| rank > FOUND) {
-            wrong.push(format!("{}: the path is not among the first {FOUND}", bug.program));
+        if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
+            wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
         }
         if !outcome.lines.is_equal || !outcome.branches.is_equal {
             wrong.push(format!("{}: coverage of failing and passing runs differs", bug.program));
@@ -151,10 +150,10 @@ pub fn run(options: &BugsOptions) -> Result<()> {
 }
 
 fn row(bug: &Bug, outcome: &Outcome) -> String {
-    let covered = |c: &Covered| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
+    let covered = |c: &CoverageComparison| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
     let path = outcome.path.map_or("not found | - | -".into(), |(rank, ochiai, tied)| format!("{rank} | {ochiai:.3} | {tied}"));
     format!(
-        "| {} | `{}` | {}, {} | {} | {} | {:.3}, {:.3} (what all runs cover has {:.3}) | {path} |",
+        "| {} | `{}` | {}, {} | {} | {} | {:.3}, {:.3} (code covered by all runs: {:.3}) | {path} |",
         bug.program,
         bug.place.1,
         outcome.failing,
@@ -163,7 +162,7 @@ fn row(bug: &Bug, outcome: &Outcome) -> String {
         covered(&outcome.branches),
         outcome.lines.ochiai,
         outcome.branches.ochiai,
-        outcome.lines.of_all,
+        outcome.lines.covered_by_all,
     )
 }
 
@@ -172,30 +171,30 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
     corpus.fetch(bug.program)?;
     corpus.build_once(bug.program, &Variant::plain())?;
     let seeded = Corpus::at(&corpus.folder().join("bugs"));
-    let source = patched(corpus, &seeded, bug.program)?;
+    let source = copy_and_patch(corpus, &seeded, bug.program)?;
     build(&seeded, bug.program, trodden)?;
     let work = seeded.folder().join("runs").join(bug.program);
     let _ = fs::remove_dir_all(&work);
-    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
     let plain = corpus.program(bug.program, &Variant::plain());
     (bug.prepare)(&plain, &work)?;
     let binary = |build: &str| seeded.folder().join("bin").join(build).join(bug.program);
     let (mut failed, mut coverage) = (Vec::new(), Vec::new());
-    for (number, parts) in runs(&bug.parts).iter().enumerate() {
+    for (number, parts) in compose_runs(&bug.parts).iter().enumerate() {
         let arguments = (bug.arguments)(&work, number, parts)?;
-        let said = |output: &Output| (output.status.code(), output.stdout.clone(), output.stderr.clone());
-        let right = said(&subject(&plain, &arguments, &work).output()?);
+        let result = |output: &Output| (output.status.code(), output.stdout.clone(), output.stderr.clone());
+        let expected = result(&subject(&plain, &arguments, &work).output()?);
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
         record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS)).args(&arguments).env("TRODDEN_QUIET", "1");
-        let is = said(&in_folder(record, &work).output().context("cannot run trodden")?);
-        ensure!(fs::exists(work.join(&profile))?, "run {number} counted nothing: {}", String::from_utf8_lossy(&is.2));
-        failed.push(is != right);
+        let actual = result(&in_folder(record, &work).output().context("cannot run trodden")?);
+        ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
+        failed.push(actual != expected);
         coverage.push(covered(&binary(COVERAGE), &arguments, &work)?);
     }
     ensure!(
         failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
-        "{} of {} runs fail",
+        "{} of {} runs fail; expected some to fail and some to pass",
         failed.iter().filter(|f| **f).count(),
         failed.len()
     );
@@ -208,8 +207,8 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
     })
 }
 
-/// The sources with the bug; gives the file that has it.
-fn patched(corpus: &Corpus, seeded: &Corpus, program: &str) -> Result<PathBuf> {
+/// Copies the sources and applies the patch. Returns the folder of the patched sources.
+fn copy_and_patch(corpus: &Corpus, seeded: &Corpus, program: &str) -> Result<PathBuf> {
     let (from, to) = (corpus.folder().join("src").join(program), seeded.folder().join("src").join(program));
     let _ = fs::remove_dir_all(&to);
     fs::create_dir_all(seeded.folder().join("src"))?;
@@ -230,15 +229,15 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Runs as orders of parts: with each of the first three, twice one of them; or, to fail, with all four.
-fn runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
+/// Composes runs of four parts, in several orders: the first three and one of them again, or, for failing runs, the fourth.
+fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
     for fourth in 0..4 {
         let all = [0, 1, 2, fourth];
         for first in 0..4 {
-            let turned: Vec<&str> = (0..4).map(|i| parts[all[(first + i) % 4]]).collect();
-            let swapped = vec![turned[1], turned[0], turned[2], turned[3]];
-            runs.extend([turned, swapped]);
+            let rotated: Vec<&str> = (0..4).map(|i| parts[all[(first + i) % 4]]).collect();
+            let swapped = vec![rotated[1], rotated[0], rotated[2], rotated[3]];
+            runs.extend([rotated, swapped]);
         }
     }
     runs.sort();
@@ -257,36 +256,36 @@ fn subject(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
     in_folder(command, folder)
 }
 
-/// Names of covered lines and of taken branches.
-type Names = BTreeSet<String>;
+/// Source locations of covered lines or of taken branches.
+type Locations = BTreeSet<String>;
 
-fn covered(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Names, Names)> {
+fn covered(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Locations, Locations)> {
     let (raw, profile) = (work.join("run.profraw"), work.join("run.profdata"));
     subject(binary, arguments, work).env("LLVM_PROFILE_FILE", &raw).output().context("cannot run the coverage build")?;
     steps::output(Command::new("llvm-profdata-22").args(["merge", "-o"]).arg(&profile).arg(&raw))?;
     let mut export = Command::new("llvm-cov-22");
     export.args(["export", "--format=lcov", "--instr-profile"]).arg(&profile).arg(binary);
-    let (mut lines, mut branches, mut file) = (Names::new(), Names::new(), String::new());
+    let (mut lines, mut branches, mut file) = (Locations::new(), Locations::new(), String::new());
     for line in steps::output(&mut export)?.lines() {
         let taken = |count: &str| count != "0" && count != "-";
         match line.split_once(':') {
             Some(("SF", name)) => file = name.to_owned(),
             Some(("DA", rest)) => {
-                let (number, count) = rest.split_once(',').context("llvm-cov's DA has two fields")?;
+                let (number, count) = rest.split_once(',').context("llvm-cov printed a DA line without two fields")?;
                 lines.extend(taken(count).then(|| format!("{file}:{number}")));
             }
             Some(("BRDA", rest)) => {
-                let (branch, count) = rest.rsplit_once(',').context("llvm-cov's BRDA has four fields")?;
+                let (branch, count) = rest.rsplit_once(',').context("llvm-cov printed a BRDA line without four fields")?;
                 branches.extend(taken(count).then(|| format!("{file}:{branch}")));
             }
             _ => {}
         }
     }
-    ensure!(!lines.is_empty() && !branches.is_empty(), "{} has no coverage", binary.display());
+    ensure!(!lines.is_empty() && !branches.is_empty(), "{} has no coverage data", binary.display());
     Ok((lines, branches))
 }
 
-fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Names>) -> Covered {
+fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Locations>) -> CoverageComparison {
     let mut tallies: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (names, failed) in coverage.zip(failed) {
         for name in names {
@@ -296,24 +295,26 @@ fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Names>) -> Co
     }
     let all = failed.iter().filter(|f| **f).count();
     let ochiai = |(f, p): (usize, usize)| f as f64 / ((all * (f + p)) as f64).sqrt();
-    Covered {
+    CoverageComparison {
         failing: tallies.values().filter(|t| t.0 > 0).count(),
         passing: tallies.values().filter(|t| t.1 > 0).count(),
         is_equal: tallies.values().all(|(f, p)| (*f > 0) == (*p > 0)),
         ochiai: tallies.values().map(|t| ochiai(*t)).fold(0.0, f64::max),
-        of_all: ochiai((all, failed.len() - all)),
+        covered_by_all: ochiai((all, failed.len() - all)),
     }
 }
 
-/// Where the path through both branches stands.
+/// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with that score.
 fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
-    let body = text.find(bug.definition).with_context(|| format!("{} has no {}", bug.place.0, bug.place.1))?;
+    let body = text.find(bug.definition).with_context(|| format!("cannot find function {1} in {0}", bug.place.0, bug.place.1))?;
     let lines = |mark: &str| -> Result<RangeInclusive<u64>> {
-        let at = body + text[body..].find(mark).with_context(|| format!("{} has no `{mark}`", bug.place.0))?;
+        let at = body + text[body..].find(mark).with_context(|| format!("{} does not contain `{mark}`", bug.place.0))?;
         let first = text[..at].matches('\n').count() as u64 + 1;
-        let end =
-            text[at..].lines().position(|l| l.trim() == "}").with_context(|| format!("{}: `{mark}` is not in braces", bug.place.0))?;
+        let end = text[at..]
+            .lines()
+            .position(|l| l.trim() == "}")
+            .with_context(|| format!("{}: no closing brace after `{mark}`", bug.place.0))?;
         Ok(first..=first + end as u64)
     };
     let branches = [lines(bug.branches[0])?, lines(bug.branches[1])?];
@@ -322,8 +323,9 @@ fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path)
     for (number, failed) in failed.iter().enumerate() {
         isolate.args([if *failed { "--failing" } else { "--passing" }, &format!("{number}.trodden")]);
     }
-    let found: Value = serde_json::from_str(&steps::output(isolate.current_dir(work))?).context("trodden isolate")?;
-    let suspects = found["suspects"].as_array().context("trodden isolate lists suspects")?;
+    let found: Value =
+        serde_json::from_str(&steps::output(isolate.current_dir(work))?).context("`trodden isolate --json` printed invalid JSON")?;
+    let suspects = found["suspects"].as_array().context("`trodden isolate --json` printed no suspects")?;
     let through_both = |s: &&Value| {
         let outline: BTreeSet<u64> = s["outline"].as_str().unwrap_or_default().split('-').filter_map(|w| w.parse().ok()).collect();
         s["function"] == bug.place.1 && branches.iter().all(|b| outline.range(b.clone()).next().is_some())
@@ -341,12 +343,12 @@ fn script(folder: &Path, number: usize, text: &str) -> Result<Vec<OsString>> {
     Ok(vec![name.into()])
 }
 
-/// One file compressed by gzip, with the fields in its header that RFC 1952 allows: none, an extra field, a comment, both.
+/// Creates a gzip file with each combination of two optional header fields of RFC 1952: none, an extra field, a comment, both.
 fn compressed_files(gzip: &Path, folder: &Path) -> Result<()> {
     let text: String = (0..2000).map(|i| format!("line {} of a text that is to be packed\n", i * i % 977)).collect();
     fs::write(folder.join("text"), text)?;
     let packed = subject(gzip, &["-nc".into(), "text".into()], folder).output()?.stdout;
-    ensure!(packed.len() > 18 && packed[3] == 0, "gzip -n writes a header without options");
+    ensure!(packed.len() > 18 && packed[3] == 0, "gzip -n wrote a header with optional fields");
     let (extra, comment) = ([&[0x2c, 1][..], &[b'x'; 0x12c]].concat(), b"a comment\0".to_vec());
     let file = |name: &str, flags: u8, fields: &[&[u8]]| {
         let header = [&packed[..3], &[flags], &packed[4..10]].concat();
@@ -363,19 +365,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_has_the_first_three_parts_and_few_fail() {
-        let all = runs(&["a", "b", "c", "d"]);
+    fn runs_contain_the_first_three_parts_and_few_fail() {
+        let all = compose_runs(&["a", "b", "c", "d"]);
         assert!(all.iter().all(|run| ["a", "b", "c"].iter().all(|p| run.contains(p))));
         let failing = all.iter().filter(|r| r.contains(&"d")).count();
         assert!(failing == 8 && all.len() > 2 * failing, "{} of {}", failing, all.len());
     }
 
     #[test]
-    fn coverage_is_compared_by_name() {
-        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<Names>();
+    fn coverage_is_compared_by_location() {
+        let names = |of: &[&str]| of.iter().map(|n| (*n).to_owned()).collect::<Locations>();
         let (one, two) = (names(&["a", "b"]), names(&["b"]));
         let equal = compare(&[true, false, false], [&one, &one, &two].into_iter());
-        assert!(equal.is_equal && (equal.ochiai - 1.0 / 2f64.sqrt()).abs() < 1e-9 && (equal.of_all - 1.0 / 3f64.sqrt()).abs() < 1e-9);
+        assert!(
+            equal.is_equal && (equal.ochiai - 1.0 / 2f64.sqrt()).abs() < 1e-9 && (equal.covered_by_all - 1.0 / 3f64.sqrt()).abs() < 1e-9
+        );
         let different = compare(&[true, false], [&one, &two].into_iter());
         assert_eq!((different.is_equal, different.failing, different.passing, different.ochiai), (false, 2, 1, 1.0));
     }

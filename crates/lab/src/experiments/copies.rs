@@ -1,11 +1,9 @@
-//! `trodden-lab experiment copies`: programs of the corpus counted by copies, compared with the programs that count all their paths.
+//! `trodden-lab experiment copies`: counts corpus programs with copies, and compares them with programs that count all their paths.
 //!
-//! What is known is written after each row, and rows of the same day are not run again. Each run is `trodden record
-//! --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What copies
-//! are hit they count themselves, and so does one program that counts all; with `--times` they run once more without
-//! that, one after the other, for the time that they take.
-//!
-//! On a Slurm cluster (`--engine slurm`) one is started for it (`xtask/slurm.sh`), and with `--lose-node` a node of it
+//! Each run is `trodden record --copies K --baseline`, which fails unless the merged profile equals the program's own. The copies and
+//! the program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run
+//! once more without that, one after the other. Results are written after each row, and rows of the same day are not run again.
+//! `--engine slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
 //! is lost while copies run there.
 
 mod analysis;
@@ -20,101 +18,97 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use table::{CopiesResults, CopiesRow, CopiesTimes, Setting, Triple};
+use table::{ComparedTimes, CopiesResults, CopiesRow, CopiesTimes, Setting};
 use trodden_corpus::Variant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::steps::build_laboratory;
 use trodden_corpus::{Corpus, Input};
 
-/// Programs whose runs are the same each time.
-const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
+/// Programs measured by default; their runs are deterministic.
+const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
 
-/// Programs that print how long they took.
+/// Programs that print elapsed times, so that the outputs of copies differ.
 const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
 
-/// Programs that write files.
+/// Programs that write files, and need a folder per copy.
 const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
 
-/// `trodden-lab experiment copies`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden-lab experiment copies                                                    six programs, 2, 4 and 8 copies
+    trodden-lab experiment copies                                                    six programs, 2, 4 and 8 copies
   trodden-lab experiment copies mawk --strategy p3,weighted
-  trodden-lab experiment copies bzip2 --input ref --engine slurm --lose-node        on a throw-away cluster")]
+    trodden-lab experiment copies bzip2 --input ref --engine slurm --lose-node        on a temporary cluster")]
 pub struct CopiesOptions {
-    /// Programs of the corpus.
+    /// Corpus programs [default: gzip, bzip2, mawk, minisat, hmmer, sqlite].
     programs: Vec<String>,
-    /// Which run.
+    /// Run to count.
     #[arg(long, value_enum, default_value_t = Input::Train)]
     input: Input,
-    /// Numbers of copies.
+    /// Numbers of copies to try.
     #[arg(long, value_name = "K", default_value = "2,4,8", value_delimiter = ',')]
     copies: Vec<u32>,
-    /// How to divide; strategies of `trodden-lab plan`.
+    /// Strategies to try; see `trodden-lab plan`.
     #[arg(long, value_name = "STRATEGY", default_value = "weighted,p3,pbl", value_delimiter = ',')]
     strategy: Vec<String>,
-    /// Who runs the copies.
+    /// Engine that runs the copies.
     #[arg(long, value_enum, default_value_t = Engine::Local)]
     engine: Engine,
-    /// With --engine slurm: lose a node while copies run there.
+    /// Kill a node while copies run on it (--engine slurm).
     #[arg(long)]
     lose_node: bool,
-    /// Measure the times of copies as well, one at a time.
+    /// Also measure the times of the copies, one at a time.
     #[arg(long, conflicts_with = "lose_node")]
     times: bool,
-    /// Measure how long it takes to divide the counting, and run no copies.
+    /// Measure only the time it takes to divide the counting; no copies are run.
     #[arg(long, conflicts_with_all = ["times", "lose_node"])]
     analysis: bool,
-    /// How often times are measured.
+    /// Number of measurements of each time.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Write the result to this folder, as DATE.json and DATE.md, after each row; rows that are there are not run again.
+    /// Folder for DATE.json and DATE.md, written after each row; rows that they contain are not run again.
     #[arg(long, value_name = "FOLDER", default_value_os_t = steps::target().join("copies"))]
     output: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Engine {
-    /// Processes of this machine.
+    /// Run the copies as processes on this machine.
     Local,
-    /// A Slurm cluster of three nodes on this machine.
+    /// Run the copies on a Slurm cluster of three nodes on this machine.
     Slurm,
 }
 
-/// Runs copies, and prints what they cost.
-///
-/// # Errors
-/// A tool is missing or failed, or counts differ.
+/// Runs copies, and prints and writes their costs.
 pub fn run(options: &CopiesOptions) -> Result<()> {
-    ensure!(options.engine == Engine::Slurm || !options.lose_node, "only --engine slurm has nodes to lose");
+    ensure!(options.engine == Engine::Slurm || !options.lose_node, "--lose-node needs --engine slurm");
     packages::ensure(PackagePurpose::Corpus)?;
     if options.engine == Engine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }
     let trodden = build_laboratory()?.with_file_name("trodden");
     let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT)?;
+    let programs = corpus.ready(&options.programs, DEFAULT_PROGRAMS)?;
     let mut results = CopiesResults::from_today(&options.output)?;
     let mut failed = Vec::new();
     table::print_heads(options.analysis);
     for program in &programs {
-        if let Err(error) = program_rows(&corpus, program, &trodden, options, &mut results, &mut failed) {
+        if let Err(error) = run_missing_settings(&corpus, program, &trodden, options, &mut results, &mut failed) {
             failed.push(format!("{program}: {error:#}"));
         }
     }
     if !options.analysis {
         results.print_summary();
     }
-    println!("the result is in {}", results.page().display());
+    println!("wrote {}", results.page().display());
     failed.iter().for_each(|what| eprintln!("{what}"));
-    ensure!(failed.is_empty(), "{} runs failed", failed.len());
+    ensure!(failed.is_empty(), "failed runs: {}", failed.len());
     Ok(())
 }
 
-/// Runs what of a program is not known.
-fn program_rows(
+/// Runs the settings of a program that the results do not contain yet.
+fn run_missing_settings(
     corpus: &Corpus,
     program: &str,
     trodden: &Path,
@@ -152,15 +146,15 @@ fn program_rows(
     Ok(())
 }
 
-/// A program with the profile of its run.
+/// A program, and the folder with the profile of its run.
 struct Subject<'a> {
     corpus: &'a Corpus,
     name: &'a str,
     trodden: &'a Path,
     folder: PathBuf,
-    /// Checksum of what it prints.
-    printed: String,
-    /// Hits of one program that counts all, counted by itself: all, and of labels. Once they are known.
+    /// Checksum of the program's output.
+    output_sum: String,
+    /// Hits of the program that counts everything, once measured: all, and those of labels.
     sequential: Option<[f64; 2]>,
 }
 
@@ -171,9 +165,9 @@ impl<'a> Subject<'a> {
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut subject = Subject { corpus, name, trodden, folder, printed: String::new(), sequential: None };
+        let mut subject = Subject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
         let arguments = format!("-o {}", subject.profile().display());
-        subject.printed = subject.record(&arguments, options)?;
+        subject.output_sum = subject.record(&arguments, options)?;
         Ok(subject)
     }
 
@@ -183,7 +177,7 @@ impl<'a> Subject<'a> {
         }
         let (arguments, costs) = self.arguments(1, "sbl");
         self.record(&format!("{arguments} --count-hits"), options)?;
-        let hits = most_counted(&read_json(&costs)?)?;
+        let hits = max_counted_hits(&read_json(&costs)?)?;
         self.sequential = Some(hits);
         Ok(hits)
     }
@@ -200,11 +194,11 @@ impl<'a> Subject<'a> {
         self.corpus.run(self.name, &Variant::trodden(), options.input, &runner(self.trodden, arguments))
     }
 
-    /// Words of `record` for copies, and the file to which they write their costs.
+    /// Returns the arguments of `record` for copies, and the file to which it writes their costs.
     fn arguments(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
         let costs = self.folder.join(format!("{strategy}-{copies}.json"));
         let mut arguments = format!("-o {} --copies {copies} --strategy {strategy}", self.folder.join("copies.trodden").display());
-        write!(arguments, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("strings take all");
+        write!(arguments, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("writing to a string cannot fail");
         if PRINT_TIMES.contains(&self.name) {
             arguments += " --ignore-output";
         }
@@ -214,7 +208,7 @@ impl<'a> Subject<'a> {
         (arguments, costs)
     }
 
-    /// Runs copies; gives a row of the table. What is known of it is not run again.
+    /// Completes the row of a setting by running what is not known yet.
     fn row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
@@ -233,15 +227,15 @@ impl<'a> Subject<'a> {
         let [sequential_hits, sequential_label_hits] = self.sequential(options)?;
         let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
         let counting = format!("{arguments} --baseline --count-hits");
-        let printed = match options.engine {
+        let output_sum = match options.engine {
             Engine::Local => self.record(&counting, options)?,
             Engine::Slurm => self.on_cluster(&counting, options)?,
         };
-        if printed != self.printed {
-            bail!("copies print something else than the program");
+        if output_sum != self.output_sum {
+            bail!("the output of the copies differs from that of the program");
         }
         let counted = read_json(&costs)?;
-        let [hits, label_hits] = most_counted(&counted)?;
+        let [hits, label_hits] = max_counted_hits(&counted)?;
         let attempts = each_copy(&counted).map(|c| number(c, "attempts")).collect::<Result<Vec<_>>>()?;
         Ok(CopiesRow {
             setting,
@@ -255,9 +249,9 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Runs copies that count paths only, one at a time.
+    /// Runs copies that only count paths, one at a time, and returns the minimum times of all rounds.
     fn times(&self, arguments: &str, costs: &Path, options: &CopiesOptions) -> Result<CopiesTimes> {
-        let least = |ns: &mut f64, now: f64| *ns = ns.min(now);
+        let lower = |ns: &mut f64, now: f64| *ns = ns.min(now);
         let mut single = [[f64::INFINITY; 2]; 2];
         let mut each = [Vec::<f64>::new(), Vec::new()];
         for _ in 0..options.rounds {
@@ -268,13 +262,13 @@ impl<'a> Subject<'a> {
             {
                 for (at, copy) in each_copy(&costs).enumerate() {
                     each[kind].resize(each[kind].len().max(at + 1), f64::INFINITY);
-                    least(&mut each[kind][at], number(copy, of_copy)?);
+                    lower(&mut each[kind][at], number(copy, of_copy)?);
                 }
-                least(&mut single[kind][0], number(&costs["baseline"], plain)?);
-                least(&mut single[kind][1], number(&costs["baseline"], sequential)?);
+                lower(&mut single[kind][0], number(&costs["baseline"], plain)?);
+                lower(&mut single[kind][1], number(&costs["baseline"], sequential)?);
             }
         }
-        let [wall, cpu] = [0, 1].map(|kind| Triple {
+        let [wall, cpu] = [0, 1].map(|kind| ComparedTimes {
             slowest_ns: each[kind].iter().copied().fold(0.0, f64::max),
             plain_ns: single[kind][0],
             sequential_ns: single[kind][1],
@@ -285,40 +279,40 @@ impl<'a> Subject<'a> {
     fn on_cluster(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
         let work = self.folder.join("work");
         if work.exists() {
-            std::fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
+            std::fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
         }
         let cluster = Cluster::start(&self.folder.join("slurm"))?;
-        let over = AtomicBool::new(false);
+        let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let loser = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&over)));
+            let node_killer = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&is_done)));
             let arguments = format!("{arguments} --engine slurm --work {}", work.display());
             let runner = format!("env SLURM_CONF={} {}", cluster.configuration().display(), runner(self.trodden, &arguments));
-            let printed = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
-            over.store(true, Ordering::Relaxed);
-            let lost = loser.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
-            match (printed, lost) {
-                (Ok(_), Some(None)) => bail!("the copies were done before a node could be lost: take --input ref"),
-                (printed, lost) => {
+            let output_sum = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
+            is_done.store(true, Ordering::Relaxed);
+            let lost = node_killer.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
+            match (output_sum, lost) {
+                (Ok(_), Some(None)) => bail!("the copies finished before a node could be killed; use --input ref"),
+                (output_sum, lost) => {
                     lost.flatten().iter().for_each(|reported| eprintln!("{reported}"));
-                    printed
+                    output_sum
                 }
             }
         })
     }
 }
 
-/// `record` with these words: those that are choices of the laboratory go through it.
+/// Builds the command line of `record`; arguments that only the laboratory has are passed through `trodden-lab with`.
 fn runner(trodden: &Path, arguments: &str) -> String {
-    let (mut choices, mut own) = (Vec::new(), Vec::new());
+    let (mut choices, mut arguments_of_record) = (Vec::new(), Vec::new());
     let mut words = arguments.split_whitespace();
     while let Some(word) = words.next() {
         match word {
             "--strategy" | "--costs" => choices.extend([Some(word), words.next()].into_iter().flatten()),
             "--count-hits" | "--baseline" => choices.push(word),
-            other => own.push(other),
+            other => arguments_of_record.push(other),
         }
     }
-    let record = format!("record --no-store {} --", own.join(" "));
+    let record = format!("record --no-store {} --", arguments_of_record.join(" "));
     match choices.is_empty() {
         true => format!("{} {record}", trodden.display()),
         false => format!("{} with {} -- {record}", trodden.with_file_name("trodden-lab").display(), choices.join(" ")),
@@ -331,20 +325,20 @@ fn read_json(path: &Path) -> Result<Value> {
 }
 
 fn number(of: &Value, name: &str) -> Result<f64> {
-    of[name].as_f64().with_context(|| format!("the costs have no {name}"))
+    of[name].as_f64().with_context(|| format!("the cost file has no field {name}"))
 }
 
 fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
-/// Hits that copies counted, of the copy that has most: all, and of labels.
-fn most_counted(costs: &Value) -> Result<[f64; 2]> {
-    let mut most = [0.0f64; 2];
+/// Returns the highest hits that a copy counted: all, and those of labels.
+fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
+    let mut max = [0.0f64; 2];
     for copy in each_copy(costs) {
-        for (at, most) in most.iter_mut().enumerate() {
-            *most = most.max(copy["counted"][at].as_f64().context("a copy did not count its hits")?);
+        for (at, max) in max.iter_mut().enumerate() {
+            *max = max.max(copy["counted"][at].as_f64().context("a copy did not count its hits")?);
         }
     }
-    Ok(most)
+    Ok(max)
 }

@@ -1,8 +1,7 @@
-//! `trodden-lab experiment delta`: how compact the numbers of executed paths are on programs of the corpus, and how compact they could be.
+//! `trodden-lab experiment delta`: how compact the numbers of executed paths are on corpus programs, and how compact they could be.
 //!
-//! Figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis,
-//! as a table and a chart. Programs count in tables, so that paths are not cut. The spans are measured by
-//! `trodden-oracle delta`.
+//! Reproduces figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis as a
+//! table and a chart. Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
 
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, anyhow};
@@ -18,36 +17,35 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "minisat", "mawk", "hmmer"];
+const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "minisat", "mawk", "hmmer"];
 const PUBLISHED: RGBColor = RGBColor(213, 94, 0);
 const SEARCHED: RGBColor = RGBColor(0, 114, 178);
 const INK: RGBColor = RGBColor(40, 40, 40);
 const FAINT: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
 
-/// `trodden-lab experiment delta`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   trodden-lab experiment delta gzip lua --input ref --output docs/benchmarks/delta")]
 pub struct DeltaOptions {
-    /// Programs of the corpus.
+    /// Corpus programs [default: gzip, bzip2, lua, minisat, mawk, hmmer].
     programs: Vec<String>,
-    /// Which run's executed paths are numbered.
+    /// Run whose executed paths are numbered.
     #[arg(long, value_enum, default_value_t = Input::Train)]
     input: Input,
-    /// How many milliseconds the least span of one function is searched for.
+    /// Time limit of the search for the smallest span of a function, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     limit_ms: u64,
-    /// How many seconds spans of one program are searched for; what is left then counts as not proven.
+    /// Time limit of all searches for a program, in seconds; remaining functions count as not proven.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     total_s: u64,
-    /// Write NAME.md and NAME.svg as well, after each program.
+    /// Also write NAME.md and NAME.svg, after each program.
     #[arg(long, value_name = "NAME")]
     output: Option<PathBuf>,
 }
 
-/// What is known of a function, as `trodden-oracle delta` prints it.
+/// Spans of a function, as printed by `trodden-oracle delta`.
 #[derive(Debug, Deserialize)]
 struct Row {
     paths: u64,
@@ -63,21 +61,18 @@ impl Row {
         span.map(|span| span as f64 / self.paths as f64)
     }
 
-    /// The Ball-Larus span over the published preferential one.
+    /// Returns the Ball-Larus span over the published preferential span.
     fn ratio(&self) -> Option<f64> {
         Some(self.ball_larus.parse::<f64>().ok()? / self.published? as f64)
     }
 }
 
-/// Measures, and prints a table.
-///
-/// # Errors
-/// A tool is missing or failed.
+/// Measures the programs, and prints a table.
 pub fn run(options: &DeltaOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT)?;
+    let programs = corpus.ready(&options.programs, DEFAULT_PROGRAMS)?;
     let mut all = Vec::new();
     for program in &programs {
         all.push((program.as_str(), measure(&corpus, program, options, &oracle)?));
@@ -97,20 +92,19 @@ fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path
     let stored = steps::own_file("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
-    let said = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));
+    let output = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));
     let _ = std::fs::remove_file(&stored);
-    said?.lines().map(|line| serde_json::from_str(line).context("the oracle prints something else than spans")).collect()
+    output?.lines().map(|line| serde_json::from_str(line).context("`trodden-oracle delta` printed a line that is not a span")).collect()
 }
 
 fn table(all: &[(&str, Vec<Row>)], options: &DeltaOptions) -> String {
     let mut text = format!(
         "Spans of the numbers of executed paths (input {}, paths not cut), over the number of paths: delta. `ppp` is as published, \
-            `orders` the best of 17 orders of \
-         out-edges, `searched` the best that {} ms for each function found; `proven` are functions whose span is proven the least. The \
-         last columns are \
-         the greatest delta, and Ball-Larus numbers' delta over `ppp`'s.\n\n\
-         | program | functions | paths | delta = 1: ppp | orders | searched | proven | delta <= 1.5: ppp | greatest: ppp | searched | \
-         ratio: geom. mean | greatest |\n\
+         `orders` the best of 17 orders of out-edges, `searched` the best that a search of {} ms per function found; `proven` are \
+         functions whose span is proven minimal. The last columns are the largest delta, and the delta of Ball-Larus numbers over that \
+         of `ppp`.\n\n\
+         | program | functions | paths | delta = 1: ppp | orders | searched | proven | delta <= 1.5: ppp | largest: ppp | searched | \
+         ratio: geom. mean | largest |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
         options.input.name(),
         options.limit_ms
@@ -127,8 +121,8 @@ fn table(all: &[(&str, Vec<Row>)], options: &DeltaOptions) -> String {
 fn line(text: &mut String, program: &str, rows: &[&Row]) {
     let share =
         |is: &dyn Fn(&Row) -> bool| format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64);
-    let at_most = |most: f64, span: fn(&Row) -> Option<u64>| share(&|r| r.delta(span(r)).is_some_and(|d| d <= most));
-    let greatest = |span: fn(&Row) -> Option<u64>| rows.iter().filter_map(|r| r.delta(span(r))).fold(0.0, f64::max);
+    let at_most = |limit: f64, span: fn(&Row) -> Option<u64>| share(&|r| r.delta(span(r)).is_some_and(|d| d <= limit));
+    let largest = |span: fn(&Row) -> Option<u64>| rows.iter().filter_map(|r| r.delta(span(r))).fold(0.0, f64::max);
     let ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     let _ = writeln!(
         text,
@@ -140,46 +134,46 @@ fn line(text: &mut String, program: &str, rows: &[&Row]) {
         at_most(1.0, |r| r.searched),
         share(&|r| r.proven),
         at_most(1.5, |r| r.published),
-        greatest(|r| r.published),
-        greatest(|r| r.searched),
+        largest(|r| r.published),
+        largest(|r| r.searched),
         geometric_mean(&ratios).unwrap_or(1.0),
         ratios.iter().copied().fold(0.0, f64::max),
     );
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn draw(all: &[(&str, Vec<Row>)]) -> Result<String> {
     let rows: Vec<&Row> = all.iter().flat_map(|(_, rows)| rows).collect();
     let mut out = String::new();
     {
         let area = SVGBackend::with_string(&mut out, (1000, 460)).into_drawing_area();
-        let failed = |error: &dyn std::fmt::Display| anyhow!("drawing: {error}");
+        let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw the chart: {error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
         let (left, right) = area.split_horizontally(500);
-        spans(&left, &rows).map_err(|e| failed(&e))?;
-        ratios(&right, &rows).map_err(|e| failed(&e))?;
+        draw_spans(&left, &rows).map_err(|e| failed(&e))?;
+        draw_ratios(&right, &rows).map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))?;
     }
     Ok(out)
 }
 
-/// A label of a logarithmic axis, short enough for its margin.
-fn power(value: &f64) -> String {
+/// Formats a label of a logarithmic axis, short enough for its margin.
+fn power_label(value: &f64) -> String {
     if *value < 1e4 { format!("{value}") } else { format!("{value:e}") }
 }
 
-/// Figure 3.17: span against number of paths.
-fn spans(area: &Area, rows: &[&Row]) -> Drawn {
-    let most = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
+/// Draws figure 3.17: span against number of paths.
+fn draw_spans(area: &Area, rows: &[&Row]) -> DrawResult {
+    let max = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
     let paths = rows.iter().map(|r| r.paths).max().unwrap_or(1).max(10) as f64 * 1.5;
     let mut canvas = ChartBuilder::on(area)
         .caption("Span of the numbers against executed paths", (FONT, 16))
         .margin(12)
         .x_label_area_size(38)
         .y_label_area_size(58)
-        .build_cartesian_2d((0.8f64..paths).log_scale(), (0.8f64..most).log_scale())?;
+        .build_cartesian_2d((0.8f64..paths).log_scale(), (0.8f64..max).log_scale())?;
     canvas
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -187,10 +181,10 @@ fn spans(area: &Area, rows: &[&Row]) -> Drawn {
         .axis_style(INK)
         .x_desc("paths")
         .y_desc("span")
-        .x_label_formatter(&power)
-        .y_label_formatter(&power)
+        .x_label_formatter(&power_label)
+        .y_label_formatter(&power_label)
         .draw()?;
-    canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(most), paths.min(most))], INK.stroke_width(1))])?;
+    canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(max), paths.min(max))], INK.stroke_width(1))])?;
     let dots = |span: fn(&Row) -> Option<u64>, size: i32, colour: RGBColor| {
         let place = move |r: &&Row| span(r).map(|s| Circle::new((r.paths as f64, s as f64), size, colour.filled()));
         rows.iter().filter_map(place).collect::<Vec<_>>()
@@ -201,24 +195,24 @@ fn spans(area: &Area, rows: &[&Row]) -> Drawn {
         .legend(|(x, y)| Circle::new((x + 8, y), 3, PUBLISHED.filled()));
     canvas
         .draw_series(dots(|r| r.searched, 2, SEARCHED))?
-        .label("least found")
+        .label("smallest found")
         .legend(|(x, y)| Circle::new((x + 8, y), 2, SEARCHED.filled()));
     canvas.configure_series_labels().position(SeriesLabelPosition::UpperLeft).background_style(WHITE).draw()?;
     Ok(())
 }
 
-/// Figure 3.18: Ball-Larus delta over preferential delta, functions by ratio.
-fn ratios(area: &Area, rows: &[&Row]) -> Drawn {
+/// Draws figure 3.18: Ball-Larus delta over preferential delta, functions sorted by ratio.
+fn draw_ratios(area: &Area, rows: &[&Row]) -> DrawResult {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     ratios.sort_by(f64::total_cmp);
-    let most = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;
-    let least = ratios.first().copied().unwrap_or(1.0).min(0.5);
+    let max = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;
+    let min = ratios.first().copied().unwrap_or(1.0).min(0.5);
     let mut canvas = ChartBuilder::on(area)
         .caption("Ball-Larus delta over ppp's", (FONT, 16))
         .margin(12)
         .x_label_area_size(38)
         .y_label_area_size(58)
-        .build_cartesian_2d(0.0..ratios.len() as f64, (least..most).log_scale())?;
+        .build_cartesian_2d(0.0..ratios.len() as f64, (min..max).log_scale())?;
     canvas
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -227,7 +221,7 @@ fn ratios(area: &Area, rows: &[&Row]) -> Drawn {
         .x_desc("functions by ratio")
         .y_desc("ratio")
         .x_label_formatter(&|at| format!("{at:.0}"))
-        .y_label_formatter(&power)
+        .y_label_formatter(&power_label)
         .draw()?;
     canvas.draw_series(ratios.iter().enumerate().map(|(at, ratio)| Circle::new((at as f64, *ratio), 2, SEARCHED.filled())))?;
     Ok(())
@@ -238,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_and_charts_show_what_was_measured() {
+    fn table_and_chart_show_the_measurements() {
         let row = |paths, ball_larus: &str, published, searched, proven| Row {
             paths,
             ball_larus: ball_larus.into(),

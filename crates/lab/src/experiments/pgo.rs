@@ -1,10 +1,8 @@
-//! `trodden-lab experiment pgo`: profile-guided builds of programs of the corpus, with clang's own profile and with one made of paths.
+//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with one derived from paths, and by
+//! `trodden pgo`, which also transforms the program based on its paths.
 //!
-//! A third program is made by `trodden pgo`: built by the edge profile, and changed by what paths say of the code that this led to.
-//!
-//! All profiles come from the short run; the long run is measured, in turns. Both edge-guided builds are made in the
-//! same folder with the profile under the same name, so that builds from equal profiles are equal byte by byte, which
-//! is looked at, too. How well the profiles agree is asked of `llvm-profdata`.
+//! Profiles come from the short run, and the long run is timed, in turns. The builds with clang's and with the derived profile use the
+//! same folder and profile name, so that equal profiles give identical programs, which is checked. `llvm-profdata` compares the profiles.
 
 mod branches;
 mod short;
@@ -25,17 +23,16 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input, script};
 
-/// Programs where none are named: dynamic programming, compression (2), an interpreter, a solver in C++, a database.
+/// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
-/// The build whose folder and profile's name both final builds share.
+/// Name of the build whose folder and profile name both profile-guided builds share.
 const SHARED: &str = "pgo";
-/// Where `trodden pgo` builds.
+/// Name of the build in which `trodden pgo` works.
 const WORK: &str = "pgo-work";
-/// What is measured: without a profile, by clang's, by ours, by what `trodden pgo` makes of edges alone, and of paths.
-const BUILDS: [&str; BUILT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
-const BUILT: usize = 5;
+/// Measured builds: without a profile, with clang's, with the derived one, by `trodden pgo` with edges only, and with paths.
+const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
+const BUILD_COUNT: usize = 5;
 
-/// `trodden-lab experiment pgo`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,42 +40,41 @@ Examples:
   trodden-lab experiment pgo sqlite --rounds 9
   trodden-lab experiment pgo ripgrep oxipng --short")]
 pub struct PgoOptions {
-    /// Programs of the corpus, or `all`.
+    /// Corpus programs, or `all`.
     #[arg(default_values = PROGRAMS)]
     programs: Vec<String>,
-    /// Runs of each build; their median counts.
+    /// Number of runs of each build; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Only compare `trodden pgo` with the build by the compiler's own profile, by instructions and branches instead of times.
+    /// Only compare `trodden pgo` with the build by clang's profile, by instructions and branches instead of times.
     #[arg(long)]
     short: bool,
-    /// Where to work.
+    /// Working folder [default: that of the corpus].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
 
-/// One program's results.
 struct Row {
     program: String,
-    /// Of each build.
-    user: [Spread; BUILT],
-    instructions: Option<[u64; BUILT]>,
-    /// Instructions of the two runs that collected, clang's and ours.
-    collecting: Option<[u64; 2]>,
+    /// User time of each build, in seconds.
+    user: [Spread; BUILD_COUNT],
+    instructions: Option<[u64; BUILD_COUNT]>,
+    /// Instructions of the profiling runs: clang's and trodden's.
+    profiling: Option<[u64; 2]>,
     profiles: Agreement,
     same_bytes: bool,
 }
 
-/// How two profiles compare.
+/// Numbers of all functions, and of those with equal counters in both profiles.
 struct Agreement {
     functions: usize,
     equal: usize,
 }
 
-/// Builds, runs, prints.
+/// Builds and measures the programs, and prints a table.
 ///
 /// # Errors
-/// A build or a run failed, or a program printed something else than its plain build.
+/// A build or a run failed, or the output of a build differs from that of the plain build.
 pub fn run(options: &PgoOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
@@ -98,7 +94,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     }
     let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
     println!(
-        "geometric mean of user time, of the plain build's: clang's profile {:.3}, ours {:.3}, paths {:.3}",
+        "geometric mean of user time relative to the plain build: clang's profile {:.3}, ours {:.3}, paths {:.3}",
         mean(1),
         mean(2),
         mean(4)
@@ -112,19 +108,19 @@ fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) 
     corpus.build_once(program, &Variant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);
-    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-    let (clang, paths) = (by_clang(corpus, program, &work)?, by_paths(corpus, program, &work)?);
+    fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
+    let (clang, paths) = (profile_by_clang(corpus, program, &work)?, profile_by_paths(corpus, program, &work)?);
     for (build, profile) in [(BUILDS[1], &clang), (BUILDS[2], &paths)] {
-        use_profile(corpus, program, profile, build)?;
+        build_with_profile(corpus, program, profile, build)?;
     }
     let bytes = |build: &str| fs::read(binary(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
-    by_trodden(corpus, program, BUILDS[3], "--edges")?;
-    by_trodden(corpus, program, BUILDS[4], "")?;
+    build_by_trodden_pgo(corpus, program, BUILDS[3], "--edges")?;
+    build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
-    let user = timed(corpus, program, rounds)?;
+    let user = measure_times(corpus, program, rounds)?;
     let count = |build: &str, counter: Counter| instructions(corpus, program, build, counter);
-    let each = |counter: Counter| -> Result<[u64; BUILT]> {
-        let mut all = [0; BUILT];
+    let each = |counter: Counter| -> Result<[u64; BUILD_COUNT]> {
+        let mut all = [0; BUILD_COUNT];
         for (build, to) in BUILDS.iter().zip(&mut all) {
             *to = count(build, counter)?;
         }
@@ -135,7 +131,7 @@ fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) 
         program: program.to_owned(),
         user,
         instructions: counter.map(each).transpose()?,
-        collecting: counter.map(two).transpose()?,
+        profiling: counter.map(two).transpose()?,
         profiles: agreement(&clang, &paths)?,
         same_bytes,
     })
@@ -145,8 +141,8 @@ fn binary(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
     corpus.folder().join("bin").join(build).join(program)
 }
 
-/// Clang's own profile of the short run.
-fn by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
+/// Profiles the short run with clang's instrumentation.
+fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     corpus.build_as("clang-edges", program, &Variant::parse("clang-edges")?.build_environment()?)?;
     let raw = work.join("raw");
     corpus.run_as("clang-edges", program, Input::Train, "", &[("LLVM_PROFILE_FILE", raw.join("%m.profraw").into())])?;
@@ -155,13 +151,13 @@ fn by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     Ok(profile)
 }
 
-/// The same, made of paths.
-fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
+/// Profiles the short run with trodden, and derives an edge profile from the paths.
+fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     let mut variables = Variant::trodden().build_environment()?;
     variables.push(("TRODDEN_INSTRUMENT", "observe=edge-profile".into()));
     corpus.build_as("trodden-pgo", program, &variables)?;
     let counts = work.join("counts");
-    fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+    fs::create_dir_all(&counts).with_context(|| format!("cannot create folder {}", counts.display()))?;
     corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
     let trodden = || Command::new(steps::target().join("release/trodden"));
@@ -170,11 +166,11 @@ fn by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     Ok(profile)
 }
 
-/// A program made by one command; gives what was changed by paths, a line for each function.
-fn by_trodden(corpus: &Corpus, program: &str, build: &str, choices: &str) -> Result<Vec<String>> {
+/// Builds a program with `trodden pgo`. Returns a line for each function that was transformed based on paths.
+fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &str) -> Result<Vec<String>> {
     let output = binary(corpus, build, program);
     fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
-        .with_context(|| format!("cannot make the folder of {}", output.display()))?;
+        .with_context(|| format!("cannot create the folder of {}", output.display()))?;
     let recipe = |step: &str| {
         let words = ["bash".into(), script(), step.into(), program.into(), corpus.folder().to_owned()];
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
@@ -182,21 +178,21 @@ fn by_trodden(corpus: &Corpus, program: &str, build: &str, choices: &str) -> Res
     let mut command = Command::new(steps::target().join("release/trodden"));
     command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
     command.arg("-o").arg(&output);
-    // What is on the search path links build scripts.
+    // Compilers in PATH would also be used for build scripts.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
-    // Cargo's command is trodden's.
+    // `cargo` must still be trodden's.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", WORK).env("TRODDEN_CACHE", corpus.folder().join("store"));
-    let said = steps::errors(&mut command)?;
-    let changed = said.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
+    let messages = steps::errors(&mut command)?;
+    let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
 }
 
-/// Builds with a profile, in the shared folder, and puts the program where `build` has it.
-fn use_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
+/// Builds with a profile in the shared folder, and copies the program to the folder of `build`.
+fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> Result<()> {
     let shared = corpus.folder().join("pgo").join(format!("{program}.profdata"));
     fs::copy(profile, &shared).with_context(|| format!("cannot write {}", shared.display()))?;
     let mut variables = Variant::plain().build_environment()?;
@@ -205,36 +201,36 @@ fn use_profile(corpus: &Corpus, program: &str, profile: &Path, build: &str) -> R
     variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
     corpus.build_as(SHARED, program, &variables)?;
     let (from, to) = (binary(corpus, SHARED, program), binary(corpus, build, program));
-    fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot make the folder of {}", to.display()))?;
+    fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
     fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(())
 }
 
-/// Seconds of user time of the long run, in turns.
-fn timed(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILT]> {
-    let mut seconds: [Vec<f64>; BUILT] = Default::default();
+/// Measures the user time of the long run of each build, in turns.
+fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILD_COUNT]> {
+    let mut seconds: [Vec<f64>; BUILD_COUNT] = Default::default();
     let mut sums: Vec<String> = Vec::new();
     for round in 1..=rounds {
         for (build, seconds) in BUILDS.iter().zip(&mut seconds) {
             progress(&format!("round {round} of {rounds}: {program}, {build}"));
-            let (used, sum) = usage::measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
+            let (used, sum) = usage::run_measured(|runner| corpus.run_as(build, program, Input::Ref, runner, &[]))?;
             seconds.push(used.user_s);
             sums.push(sum);
         }
     }
     progress("");
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
-        bail!("{program}: a build with a profile prints something else than the plain build");
+        bail!("{program}: the output of a build with a profile differs from that of the plain build");
     }
     Ok(seconds.map(|of| Spread::from_values(&of)))
 }
 
-/// Instructions of the short run, of a copy without debug information (valgrind cannot read clang's).
+/// Counts the instructions of the short run, in a copy without debug information, because valgrind cannot read clang's.
 fn instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
     let to = binary(corpus, &stripped, program);
-    fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot make the folder of {}", to.display()))?;
+    fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
     steps::output(Command::new("strip").args(["--strip-debug", "-o"]).arg(&to).arg(binary(corpus, build, program)))?;
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
@@ -242,16 +238,16 @@ fn instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -
     corpus.run_as(&stripped, program, Input::Train, &counter.runner(&log), &nowhere)?;
     progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    counter.total(&text).with_context(|| format!("{} counted no instructions of {program}: see {}", counter.name(), log.display()))
+    counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}; see {}", counter.name(), log.display()))
 }
 
-/// How many functions have the same counters in both.
+/// Counts the functions that have the same counters in both profiles.
 fn agreement(one: &Path, other: &Path) -> Result<Agreement> {
     let (one, other) = (functions(one)?, functions(other)?);
     Ok(Agreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }
 
-/// The functions of a profile: name, hash and counters, without noted values.
+/// Returns the functions of a profile as text: name, hash and counters, without value profiles.
 fn functions(profile: &Path) -> Result<Vec<String>> {
     let text = steps::output(Command::new("llvm-profdata-22").args(["merge", "--text"]).arg(profile).args(["-o", "-"]))?;
     let lines: Vec<&str> = text.lines().collect();
@@ -260,7 +256,7 @@ fn functions(profile: &Path) -> Result<Vec<String>> {
         let count: usize = lines.get(at + 3)?.parse().ok()?;
         Some(lines.get(at - 1..at + 5 + count)?.join("\n"))
     };
-    begins.map(one).collect::<Option<Vec<_>>>().context("llvm-profdata prints a text that is not known")
+    begins.map(one).collect::<Option<Vec<_>>>().context("`llvm-profdata merge --text` printed an unknown format")
 }
 
 const HEAD: &str = concat!(
@@ -274,11 +270,11 @@ fn line(row: &Row) -> String {
     let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
     let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.least);
     let ratio = |a: u64, b: u64| a as f64 / b as f64;
-    let counts = row.instructions.map_or([f64::NAN; BUILT], |all| all.map(|n| ratio(n, all[0])));
-    let collecting = row.collecting.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));
+    let counts = row.instructions.map_or([f64::NAN; BUILD_COUNT], |all| all.map(|n| ratio(n, all[0])));
+    let profiling = row.profiling.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));
     format!(
         "{:<10} {plain:<8.2} {clang:<8.2} {ours:<8.2} {edges:<8.2} {paths:<8.2} | {clang_least:<8.2} {paths_least:<7.2} | {:<7.3} \
-            {:<7.3} | {:<7.4} {:<7.4} {:<7.4} {:<7.4} {collecting:<12.3} {:<17} {}",
+            {:<7.3} | {:<7.4} {:<7.4} {:<7.4} {:<7.4} {profiling:<12.3} {:<17} {}",
         row.program,
         paths / clang,
         paths_least / clang_least,

@@ -1,9 +1,9 @@
-//! `trodden-lab experiment residual`: which paths long runs of real programs take that short runs, or suites of many inputs, have
-//! not taken; and how large programs become by counting.
+//! `trodden-lab experiment residual`: which paths do long runs of real programs take that short runs, or suites of many inputs, do not;
+//! and how much does counting enlarge programs?
 //!
-//! Tables 3.1, 3.3 and 3.4 of Vaswani's thesis, on programs of the corpus. A program that counts all paths runs the
-//! tests and the field; what `trodden untested` says of the two profiles is compared with what `trodden-oracle untested`
-//! says, which shares no code with it, and against what a residual build counts that runs the field itself.
+//! Reproduces tables 3.1, 3.3 and 3.4 of Vaswani's thesis on corpus programs. A program that counts all paths runs the tests and the
+//! field inputs. The result of `trodden untested` on the two profiles must equal that of the independent `trodden-oracle untested`, and
+//! is compared with the counts of a residual build that runs the field input.
 
 mod page;
 
@@ -19,29 +19,29 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// Programs that are not too large to be built in minutes.
-const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
-/// Builds whose size is reported, beside the plain one.
+/// Programs measured by default; each builds within minutes.
+const DEFAULT_PROGRAMS: &[&str] =
+    &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
+/// Builds whose size is compared with that of the plain build.
 const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// `trodden-lab experiment residual`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   trodden-lab experiment residual                                        twelve programs
   trodden-lab experiment residual gzip lua --output docs/benchmarks/residual")]
 pub struct ResidualOptions {
-    /// Programs of the corpus.
+    /// Corpus programs [default: twelve that build within minutes].
     programs: Vec<String>,
-    /// Write DATE.md and DATE.json to this folder, after each program. Rows of the newest result there are kept, unless
-    /// their programs are named.
+    /// Folder for DATE.md and DATE.json, written after each program; rows of the newest result there are kept, except those of
+    /// programs named on the command line.
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
 
-/// What `trodden-oracle untested` finds: columns of table 3.1.
+/// Figures of `trodden-oracle untested`: the columns of table 3.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Untested {
     tested_paths: u64,
@@ -57,18 +57,18 @@ struct Untested {
 }
 
 impl Untested {
-    /// Of the field's executed paths, in per cent.
+    /// Returns the untested share of the paths taken in the field, in percent.
     fn share_of_paths(&self) -> f64 {
         percent(self.untested_paths as f64, self.executed_paths as f64)
     }
 
-    /// Of the field's executions.
+    /// Returns the untested share of the executions in the field, in percent.
     fn share_of_executions(&self) -> f64 {
         let number = |text: &str| text.parse().unwrap_or(f64::NAN);
         percent(number(&self.untested_executions), number(&self.executions))
     }
 
-    /// Of the untested paths, those in functions without an untested edge.
+    /// Returns the share of untested paths that lie in functions without an untested edge, in percent.
     fn share_without_edges(&self) -> f64 {
         percent(self.in_functions_without_untested_edges as f64, self.untested_paths as f64)
     }
@@ -78,38 +78,36 @@ fn percent(part: f64, all: f64) -> f64 {
     if all == 0.0 { 0.0 } else { 100.0 * part / all }
 }
 
-/// What the residual build of a program counted in the field.
+/// Comparison of the residual build with the build that counts all paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ResidualBuild {
-    /// The untested paths, as often as the build that counts all.
+    /// It counted the same executions of untested paths.
     Equal,
-    /// Something else; but two runs of the build that counts all differ, too.
+    /// It counted something else, but two runs of the build that counts all paths also differ.
     RunsDiffer,
 }
 
-/// A suite of many inputs.
+/// Results with a suite of many inputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Suite {
     runs: usize,
     untested: Untested,
 }
 
-/// A program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Row {
-    /// What it was measured with.
+    /// Commit of trodden that measured it.
     commit: String,
-    /// Table 3.1: the short run against the long one.
+    /// Table 3.1: the short run compared with the long one.
     untested: Untested,
     residual_build: ResidualBuild,
-    /// Table 3.3: the short run and a suite against the long one.
+    /// Table 3.3: the short run and a suite compared with the long one.
     suite: Option<Suite>,
-    /// Table 3.4: bytes of `.text`, and of all that is loaded, by build.
+    /// Table 3.4: sizes of `.text` and of all loaded sections in bytes, by build.
     sizes: BTreeMap<String, [u64; 2]>,
 }
 
-/// All results.
 #[derive(Debug, Serialize, Deserialize)]
 struct Results {
     schema_version: u32,
@@ -117,16 +115,16 @@ struct Results {
     programs: BTreeMap<String, Row>,
 }
 
-/// Measures, and prints tables.
+/// Measures the programs, and prints tables.
 ///
 /// # Errors
-/// A tool is missing or failed, or what they say differs.
+/// A tool is missing or failed, or `trodden` and the oracle disagree.
 pub fn run(options: &ResidualOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT)?;
-    let mut results = Results::begin(options.output.as_deref())?;
+    let programs = corpus.ready(&options.programs, DEFAULT_PROGRAMS)?;
+    let mut results = Results::read_newest(options.output.as_deref())?;
     for program in &programs {
         if options.programs.is_empty() && results.programs.contains_key(program) {
             continue;
@@ -142,21 +140,21 @@ pub fn run(options: &ResidualOptions) -> Result<()> {
 }
 
 impl Results {
-    /// Those that are there, of the newest date, as of today.
-    fn begin(folder: Option<&Path>) -> Result<Results> {
+    /// Reads the newest results in a folder, if there are any, and dates them today.
+    fn read_newest(folder: Option<&Path>) -> Result<Results> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let files = folder.and_then(|f| std::fs::read_dir(f).ok()).into_iter().flatten().flatten().map(|entry| entry.path());
         let Some(file) = files.filter(|f| f.extension().is_some_and(|e| e == "json")).max() else {
             return Ok(Results { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
         };
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is damaged: remove it", file.display()))?;
-        ensure!(old.schema_version == SCHEMA_VERSION, "{} is of another version of this command: remove it", file.display());
+        let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is damaged; remove it", file.display()))?;
+        ensure!(old.schema_version == SCHEMA_VERSION, "{} has another schema version; remove it", file.display());
         Ok(Results { date, ..old })
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         for (ending, text) in [("json", serde_json::to_string_pretty(self)? + "\n"), ("md", page::text(self))] {
             let file = folder.join(&self.date).with_extension(ending);
             std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -165,7 +163,7 @@ impl Results {
     }
 }
 
-/// A program that counts all paths.
+/// A program to measure, built to count all paths.
 struct Subject<'a> {
     corpus: &'a Corpus,
     program: &'a str,
@@ -179,8 +177,8 @@ impl<'a> Subject<'a> {
         corpus.build_once(program, &Variant::plain())?;
         corpus.build_once(program, &Variant::trodden())?;
         corpus.inputs(program)?;
-        let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("there is no current folder")?;
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("cannot find the current folder")?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         Ok(Subject { corpus, program, oracle, folder })
     }
 
@@ -188,37 +186,37 @@ impl<'a> Subject<'a> {
         let full = Variant::trodden().folder();
         let tests = self.profile(&full, Input::Train, "train")?;
         let field = self.profile(&full, Input::Ref, "ref")?;
-        let untested = self.compared(&[&tests], &field)?;
+        let untested = self.compare_with_oracle(&[&tests], &field)?;
         let residual_build = self.residual_build(&tests, &field)?;
         let suite = match self.corpus.suite_runs(self.program)? {
             0 => None,
             runs => {
                 let suite = self.profile(&full, Input::Suite, "suite")?;
-                Some(Suite { runs, untested: self.compared(&[&tests, &suite], &field)? })
+                Some(Suite { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
         Ok(Row { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
     }
 
-    /// Runs a build, and stores what it counts.
+    /// Runs a build, and stores its counts as a profile.
     fn profile(&self, build: &str, input: Input, name: &str) -> Result<PathBuf> {
         let counts = self.folder.join(name);
         if counts.exists() {
-            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
+            std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
-        std::fs::create_dir_all(&counts).with_context(|| format!("cannot make {}", counts.display()))?;
+        std::fs::create_dir_all(&counts).with_context(|| format!("cannot create folder {}", counts.display()))?;
         self.corpus.run_as(build, self.program, input, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
         let stored = counts.with_extension("trodden");
         steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
         Ok(stored)
     }
 
-    /// What the field takes and tests do not, by the oracle; `trodden untested` must say the same.
-    fn compared(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
+    /// Returns what the field takes and the tests do not, according to the oracle; `trodden untested` must agree.
+    fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
-        let said = steps::output(Command::new(self.oracle).arg("untested").arg(&merged).arg(field))?;
-        let checked: Untested = serde_json::from_str(&said).context("the oracle prints something else than figures")?;
+        let printed = steps::output(Command::new(self.oracle).arg("untested").arg(&merged).arg(field))?;
+        let checked: Untested = serde_json::from_str(&printed).context("`trodden-oracle untested` printed invalid JSON")?;
         let mut residual = trodden();
         residual.arg("untested").arg(field);
         for known in tests {
@@ -235,15 +233,24 @@ impl<'a> Subject<'a> {
             ("every_edge_known", checked.every_edge_known),
         ];
         for (name, wanted) in expected {
-            ensure!(reported[name] == wanted, "{}: `trodden untested` says {name} {}, the oracle {wanted}", self.program, reported[name]);
+            ensure!(
+                reported[name] == wanted,
+                "{}: {name} is {} by `trodden untested`, but {wanted} by the oracle",
+                self.program,
+                reported[name]
+            );
         }
-        ensure!(number(&reported["untested_executions"]) == checked.untested_executions, "{}: untested executions differ", self.program);
+        ensure!(
+            number(&reported["untested_executions"]) == checked.untested_executions,
+            "{}: `trodden untested` and the oracle disagree on untested_executions",
+            self.program
+        );
         Ok(checked)
     }
 
-    /// Has a residual build run the field: it must count what is untested, and nothing else.
+    /// Runs the field input with a residual build, which must count exactly the untested paths.
     fn residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
-        let counted = self.profile(&self.made("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
+        let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
             Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
@@ -253,15 +260,20 @@ impl<'a> Subject<'a> {
             return Ok(ResidualBuild::Equal);
         }
         let again = of(&self.profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
-        ensure!(again != expected, "{}: the residual build counts {:?}, not {expected:?}", self.program, of(&counted)?);
+        ensure!(
+            again != expected,
+            "{}: the residual build counts {:?}, expected {expected:?} (paths, executions)",
+            self.program,
+            of(&counted)?
+        );
         Ok(ResidualBuild::RunsDiffer)
     }
 
-    /// Makes the build that counts all again in another way; gives the new one's name.
-    fn made(&self, name: &str, choices: &str, options: &[&std::ffi::OsStr]) -> Result<String> {
+    /// Instruments the program again with other options. Returns the name of the new build.
+    fn reinstrument(&self, name: &str, choices: &str, options: &[&std::ffi::OsStr]) -> Result<String> {
         let build = format!("residual-{name}");
         let place = self.corpus.folder().join("bin").join(&build);
-        std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+        std::fs::create_dir_all(&place).with_context(|| format!("cannot create folder {}", place.display()))?;
         let full = self.corpus.program(self.program, &Variant::trodden());
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(self.program)).args(options);
@@ -269,7 +281,7 @@ impl<'a> Subject<'a> {
         Ok(build)
     }
 
-    /// How large the program is, in each build.
+    /// Returns the sizes of the program, by build.
     fn sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), sections(&self.corpus.program(self.program, &Variant::plain()))?)]);
         for name in SIZES {
@@ -278,7 +290,7 @@ impl<'a> Subject<'a> {
                 "residual" => self.corpus.folder().join("bin/residual-residual").join(self.program),
                 scheme => {
                     let options = ["--interesting".as_ref(), tests.as_ref()];
-                    let build = self.made(scheme, &format!("--scheme {scheme}"), &options)?;
+                    let build = self.reinstrument(scheme, &format!("--scheme {scheme}"), &options)?;
                     self.corpus.folder().join("bin").join(build).join(self.program)
                 }
             };
@@ -288,22 +300,21 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The summary of a report of untested paths.
 fn summary(residual: &mut Command) -> Result<serde_json::Value> {
     let text = steps::output(residual.args(["--json", "--top", "0"]))?;
-    let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden untested --json` prints no JSON")?;
+    let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden untested --json` printed invalid JSON")?;
     Ok(reported["summary"].take())
 }
 
-/// A number in JSON, which is a string if it is large.
+/// Formats a JSON number, which is a string if it is large.
 fn number(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Bytes of `.text`, and of all sections that are loaded (`size` calls them text, data and bss).
+/// Returns the sizes of `.text` and of all loaded sections (text, data and bss), in bytes.
 fn sections(program: &Path) -> Result<[u64; 2]> {
     let listing = steps::output(Command::new("size").arg("--format=berkeley").arg(program))?;
     let loaded = listing.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
-    let loaded = loaded.with_context(|| format!("`size` does not say how large {} is", program.display()))?;
+    let loaded = loaded.with_context(|| format!("`size` printed no total for {}", program.display()))?;
     Ok([crate::experiments::bench::measure::code_bytes(program)?, loaded])
 }

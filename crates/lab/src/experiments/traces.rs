@@ -1,9 +1,9 @@
-//! `trodden-lab experiment traces`: what collecting the whole trace of an unmodified program costs, by runs, strategies and weights,
-//! beside the program alone and other tools, all in the same session.
+//! `trodden-lab experiment traces`: the cost of collecting the whole trace of an unmodified program, by number of runs, strategy and
+//! weights, compared in one session with the program alone and with other tools.
 //!
-//! Collection time is that of the slowest machine, each run on a machine of its own. Runs are made one after the other (`--jobs 1`), so
-//! that they do not slow each other down. gdb is given up after some steps; what it would take for the whole run is computed from the
-//! instructions that stepping saw, and marked.
+//! Each run is assigned to a machine of its own, and the slowest one determines the collection time. The runs are executed one after the
+//! other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for the whole run is
+//! extrapolated.
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -14,40 +14,39 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_corpus::steps;
 
-/// `trodden-lab experiment traces`
 #[derive(Debug, Args)]
 pub struct TracesOptions {
-    /// This `trodden` instead of one that is built now.
+    /// `trodden` program to use instead of building one.
     #[arg(long, value_name = "FILE")]
     trodden: Option<PathBuf>,
-    /// Bytes of the programs' input.
+    /// Size of the programs' input, in bytes.
     #[arg(long, default_value_t = 20_000)]
     bytes: usize,
-    /// Instructions after which gdb is given up.
+    /// Number of instructions after which gdb is stopped.
     #[arg(long, default_value_t = 3_000)]
     gdb_steps: u64,
 }
 
-/// Programs of Debian, and their arguments before the input.
+/// Programs of Debian, with their arguments before the input.
 const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
 const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
 const RUNS: [u32; 3] = [1, 2, 4];
-/// Times a plain run is measured.
-const PLAIN: usize = 7;
+/// Number of times that the program alone is measured.
+const PLAIN_RUNS: usize = 7;
 
 #[derive(Deserialize)]
-struct Shown {
-    runs: Vec<RunShown>,
+struct TraceReport {
+    runs: Vec<RunReport>,
 }
 
 #[derive(Deserialize)]
-struct RunShown {
+struct RunReport {
     hits: u64,
     seconds: f64,
 }
 
 #[derive(Deserialize)]
-struct Planned {
+struct TracePlan {
     predicted: Vec<f64>,
     bound: f64,
 }
@@ -58,20 +57,17 @@ struct Bench<'a> {
     program: Vec<String>,
 }
 
-/// Measures, and prints tables of Markdown.
-///
-/// # Errors
-/// A program cannot be run or traced.
+/// Measures the programs, and prints Markdown tables.
 pub fn run(options: &TracesOptions) -> Result<()> {
     let trodden = match &options.trodden {
-        Some(file) => fs::canonicalize(file).with_context(|| format!("there is no {}", file.display()))?,
+        Some(file) => fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?,
         None => steps::build_trodden()?,
     };
     let folder = steps::target().join("traces");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("input"), text(options.bytes))?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    println!("Input: {} bytes of text; load of the machine before: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
+    println!("Input: {} bytes of text; initial load of the machine: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
     for (program, arguments) in PROGRAMS {
         let arguments = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
         Bench { trodden: trodden.clone(), folder: &folder, program: arguments }.run(options)?;
@@ -79,7 +75,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
     Ok(())
 }
 
-/// Lines of words, the same ones each time, in an order that does not repeat.
+/// Generates a reproducible text of pseudo-random words.
 fn text(bytes: usize) -> String {
     const WORDS: [&str; 8] = ["path", "block", "a", "witness", "branch", "and", "trace", "an edge"];
     let (mut state, mut text) = (1u64, String::new());
@@ -94,8 +90,8 @@ fn text(bytes: usize) -> String {
 impl Bench<'_> {
     fn run(&self, options: &TracesOptions) -> Result<()> {
         println!("\n## `{}`\n", self.program.join(" "));
-        let plain = self.plain()?;
-        let blocks = self.whole("trampolines", &["--runs", "1"])?;
+        let plain = self.measure_plain()?;
+        let blocks = self.record_whole_trace("trampolines", &["--runs", "1"])?;
         println!("{} blocks; the program alone: {:.2} ms.\n", blocks.0, plain * 1e3);
         println!("| runs | strategy | static: predicted | counted | time, ms | from a trace: predicted | counted | time, ms | bound |");
         println!("|---|---|---|---|---|---|---|---|---|");
@@ -107,16 +103,16 @@ impl Bench<'_> {
                 println!("| {runs} | `{strategy}` | {p1:.0} | {c1} | {t1:.0} | {p2:.0} | {c2} | {t2:.0} | {bound:.0} |");
             }
         }
-        println!("\n| way | time, ms | times the program alone |\n|---|---|---|");
-        let line = |way: &str, seconds: f64| println!("| {way} | {:.1} | {:.1} |", seconds * 1e3, seconds / plain);
+        println!("\n| method | time, ms | relative to the program alone |\n|---|---|---|");
+        let line = |method: &str, seconds: f64| println!("| {method} | {:.1} | {:.1} |", seconds * 1e3, seconds / plain);
         line("`trampolines`, one run of all blocks", blocks.1);
-        line("`ptrace`, one run of all blocks", self.whole("ptrace", &["--runs", "1"])?.1);
-        let four = self.row_of("ptrace", 4, "weighted", "one.trace")?;
+        line("`ptrace`, one run of all blocks", self.record_whole_trace("ptrace", &["--runs", "1"])?.1);
+        let four = self.row_by("ptrace", 4, "weighted", "one.trace")?;
         line("`ptrace`, the slowest of four runs", four.2);
-        let stepped = self.whole("single-step", &[])?;
+        let stepped = self.record_whole_trace("single-step", &[])?;
         line("`single-step`", stepped.1);
-        self.gdb(options.gdb_steps, stepped.0, &line)?;
-        self.uftrace(&line)
+        self.measure_gdb(options.gdb_steps, stepped.0, &line)?;
+        self.measure_uftrace(&line)
     }
 
     fn command(&self) -> Command {
@@ -125,32 +121,32 @@ impl Bench<'_> {
         command
     }
 
-    /// The median time of the program alone.
-    fn plain(&self) -> Result<f64> {
+    /// Measures the median time of the program alone, in seconds.
+    fn measure_plain(&self) -> Result<f64> {
         let mut times = Vec::new();
-        for _ in 0..PLAIN {
-            times.push(timed(&mut self.command())?.as_secs_f64());
+        for _ in 0..PLAIN_RUNS {
+            times.push(run_timed(&mut self.command())?.as_secs_f64());
         }
         times.sort_by(f64::total_cmp);
-        Ok(times[PLAIN / 2])
+        Ok(times[PLAIN_RUNS / 2])
     }
 
-    fn record(&self, collector: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
+    fn record(&self, collector: &str, arguments: &[&str], trace: &str) -> Result<TraceReport> {
         self.record_with(collector, "", arguments, trace)
     }
 
-    fn record_with(&self, collector: &str, choices: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
-        let mut command = self.by(collector, choices);
+    fn record_with(&self, collector: &str, choices: &str, arguments: &[&str], trace: &str) -> Result<TraceReport> {
+        let mut command = self.record_command(collector, choices);
         command.args(["--jobs", "1", "--output", trace]).args(arguments).arg("--");
         command.args(&self.program).current_dir(self.folder).stdin(Stdio::null());
         steps::output(&mut command)?;
         let mut show = Command::new(&self.trodden);
         show.args(["report", "--json", trace]).current_dir(self.folder);
-        serde_json::from_str(&steps::output(&mut show)?).context("what `report --json` prints")
+        serde_json::from_str(&steps::output(&mut show)?).context("`trodden report --json` printed unexpected JSON")
     }
 
-    /// `trace record` by a collector, with choices of the laboratory, among which are some collectors.
-    fn by(&self, collector: &str, choices: &str) -> Command {
+    /// Builds a `trace record` command. Some collectors are choices of the laboratory.
+    fn record_command(&self, collector: &str, choices: &str) -> Command {
         let mut command = Command::new(&self.trodden);
         command.args(["trace", "record"]);
         match collector {
@@ -160,27 +156,27 @@ impl Bench<'_> {
         command
     }
 
-    /// One run of everything: places recorded, and seconds. With trampolines its trace is what weights are taken from.
-    fn whole(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
+    /// Collects the whole trace in one run. Returns the number of hits, and seconds. The trace by trampolines later provides weights.
+    fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
-        let run = shown.runs.first().context("the trace says nothing of its run")?;
+        let run = shown.runs.first().context("`trodden report --json` printed no run")?;
         Ok((run.hits, run.seconds))
     }
 
     fn row(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        self.row_of("trampolines", runs, strategy, weights)
+        self.row_by("trampolines", runs, strategy, weights)
     }
 
-    /// Of the machine with most: hits predicted and counted, and seconds; and the bound.
-    fn row_of(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        // One run of all blocks needs no distribution; one machine with two profiles does.
+    /// Returns the predicted and counted hits and the seconds of the machine with most, and the lower bound of the hits.
+    fn row_by(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+        // A single run of all blocks has no distribution; two profiles on one machine have.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");
         let arguments = ["--runs", &number];
-        let mut plan = self.by(collector, &format!("{choices} --plan=json"));
+        let mut plan = self.record_command(collector, &format!("{choices} --plan=json"));
         plan.args(arguments).arg("--").args(&self.program);
-        let planned: Planned = serde_json::from_str(&steps::output(plan.current_dir(self.folder).stdin(Stdio::null()))?)?;
+        let planned: TracePlan = serde_json::from_str(&steps::output(plan.current_dir(self.folder).stdin(Stdio::null()))?)?;
         let shown = self.record_with(collector, &choices, &arguments, "other.trace")?;
         let (hits, seconds) = match runs {
             1 => (shown.runs.iter().map(|r| r.hits).sum(), shown.runs.iter().map(|r| r.seconds).sum()),
@@ -196,8 +192,8 @@ impl Bench<'_> {
         Ok((predicted, hits, seconds, planned.bound))
     }
 
-    /// gdb steps through the program by a script and prints each place; it is given up after some steps, and the rest is computed.
-    fn gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
+    /// Steps through the program with a gdb script that stops after some steps, and extrapolates the time.
+    fn measure_gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
         if !steps::on_path("gdb") {
             println!("| gdb | not installed | |");
             return Ok(());
@@ -209,32 +205,29 @@ impl Bench<'_> {
             fs::write(self.folder.join("steps.gdb"), script)?;
             let mut command = Command::new("gdb");
             command.args(["-nx", "-batch", "-x", "steps.gdb", "--args"]).args(&self.program).current_dir(self.folder);
-            seconds.push(timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?.as_secs_f64());
+            seconds.push(run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?.as_secs_f64());
         }
         let each = (seconds[1] - seconds[0]) / (steps - 1) as f64;
-        line(
-            &format!("gdb, `stepi` by a script ({:.0} us a step; {all} instructions of the program, computed)", each * 1e6),
-            each * all as f64,
-        );
+        line(&format!("gdb, scripted `stepi` ({:.0} us per step; extrapolated to {all} instructions)", each * 1e6), each * all as f64);
         Ok(())
     }
 
-    fn uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
+    fn measure_uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
         if !steps::on_path("uftrace") {
             println!("| uftrace | not installed | |");
             return Ok(());
         }
         let mut command = Command::new("uftrace");
         command.args(["record", "--force", "--no-pager", "-d", "uftrace.data"]).args(&self.program).current_dir(self.folder);
-        let time = timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
-        line("uftrace, which sees calls of libraries in such a program", time.as_secs_f64());
+        let time = run_timed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))?;
+        line("uftrace, which records only library calls in such a program", time.as_secs_f64());
         Ok(fs::remove_dir_all(self.folder.join("uftrace.data"))?)
     }
 }
 
-fn timed(command: &mut Command) -> Result<Duration> {
-    let begun = Instant::now();
+fn run_timed(command: &mut Command) -> Result<Duration> {
+    let start = Instant::now();
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(status.success(), "{command:?}: {status}");
-    Ok(begun.elapsed())
+    ensure!(status.success(), "{command:?} failed: {status}");
+    Ok(start.elapsed())
 }

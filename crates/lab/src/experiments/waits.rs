@@ -1,14 +1,8 @@
-//! `trodden-lab experiment waits`: what recording and analysis of waits cost, beside the Python reader of OTF2 in the same run.
+//! `trodden-lab experiment waits`: the cost of recording and analysing waits, compared with the Python reader of OTF2.
 //!
-//! | row | how |
-//! |---|---|
-//! | a call of MPI, a free lock | a loop of them, alone and recorded; processor time of the loop |
-//! | analysis | `crates/waits/examples/throughput.rs`: calls in memory to classes |
-//! | own recording | a ring of two ranks, recorded, then `trodden report` |
-//! | OTF2 | an archive that Python's `otf2` wrote, then `trodden report` |
-//! | Python's `otf2` | the same archive, its events only counted |
-//!
-//! Programs are in `experiments/waits/`. Processor time is of the whole command, its children included.
+//! Measured are the overhead of recording per MPI call and per lock operation (`calls.c`), the analysis of calls in memory
+//! (`crates/waits/examples/throughput.rs`), the report of a recorded ring of two ranks (`ring.c`) and of an OTF2 archive
+//! (`archive.py`), and Python's `otf2` counting the events of that archive. Processor times are those of a command and its children.
 
 use crate::experiments::bench::usage::Usage;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -21,18 +15,17 @@ use trodden_corpus::steps;
 const CALLS: &str = include_str!("waits/calls.c");
 const RING: &str = include_str!("waits/ring.c");
 const ARCHIVE: &str = include_str!("waits/archive.py");
-/// Calls of the loops whose cost is measured.
+/// Number of calls in the measured loops.
 const LOOP: u32 = 2_000_000;
-/// Ranks of the archive.
+/// Number of ranks of the OTF2 archive.
 const RANKS: u64 = 4;
 
-/// `trodden-lab experiment waits`
 #[derive(Debug, Args)]
 pub struct WaitsOptions {
-    /// Iterations of the ring, and of each rank of the archive: eight events each.
+    /// Iterations of the ring and of each rank of the archive; each has eight events.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     iterations: u64,
-    /// Times each is measured; the median counts.
+    /// Number of measurements of each figure; the median is reported.
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
 }
@@ -43,10 +36,7 @@ struct Bench<'a> {
     trodden: PathBuf,
 }
 
-/// Measures, and prints a table.
-///
-/// # Errors
-/// A tool is missing or failed.
+/// Measures everything, and prints a table.
 pub fn run(options: &WaitsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");
@@ -79,30 +69,29 @@ impl Bench<'_> {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// A command in the bench's folder.
     fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program.as_ref());
         command.current_dir(&self.folder).args(arguments);
         command
     }
 
-    fn recorded(&self, recording: &str, arguments: &[&str]) -> Result<Command> {
-        // A recording is never replaced.
+    fn record_command(&self, recording: &str, arguments: &[&str]) -> Result<Command> {
+        // `waits record` does not overwrite a recording.
         let _ = std::fs::remove_dir_all(self.path(recording));
         let mut command = self.command(&self.trodden, &["waits", "record", "--output", recording, "--"]);
         command.args(arguments);
         Ok(command)
     }
 
-    /// Costs of a call of MPI and of a free lock, as their loops print them, alone and recorded.
+    /// Measures an MPI call and a free lock, alone and recorded, in loops that print the time per call.
     fn calls(&self) -> Result<Rows> {
         steps::run(&mut self.command("mpicc", &["-O2", "-pthread", "-o", "calls", "calls.c"]))?;
         let count = LOOP.to_string();
         let mut rows = Rows::new();
-        for (kind, what) in [("mpi", "a call of MPI (`MPI_Barrier` of `MPI_COMM_SELF`)"), ("lock", "taking and releasing a free lock")] {
+        for (kind, what) in [("mpi", "an MPI call (`MPI_Barrier` on `MPI_COMM_SELF`)"), ("lock", "taking and releasing a free lock")] {
             let alone = self.median(|| number(&steps::output(&mut self.command("./calls", &[kind, &count]))?))?;
-            let recorded = self.median(|| number(&steps::output(&mut self.recorded("calls.waits", &["./calls", kind, &count])?)?))?;
-            rows.push((what.to_owned(), format!("{:.1} ns more than the {alone:.1} ns it takes", recorded - alone)));
+            let recorded = self.median(|| number(&steps::output(&mut self.record_command("calls.waits", &["./calls", kind, &count])?)?))?;
+            rows.push((what.to_owned(), format!("{:.1} ns in addition to {alone:.1} ns", recorded - alone)));
         }
         Ok(rows)
     }
@@ -116,17 +105,17 @@ impl Bench<'_> {
         let iterations = self.options.iterations.to_string();
         steps::run(&mut self.command("mpicc", &["-O2", "-o", "ring", "ring.c"]))?;
         let mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "./ring", &iterations];
-        steps::run(&mut self.recorded("ring.waits", &mpirun)?)?;
+        steps::run(&mut self.record_command("ring.waits", &mpirun)?)?;
         let python = self.python()?;
         let _ = std::fs::remove_dir_all(self.path("archive"));
         let ranks = RANKS.to_string();
         steps::run(&mut self.command(&python, &["archive.py", "write", "archive", &ranks, &iterations]))?;
-        let own = self.used(&mut self.command(&self.trodden, &["report", "ring.waits", "--json"]))?;
-        let otf2 = self.used(&mut self.command(&self.trodden, &["report", "archive/traces.otf2", "--json"]))?;
-        let theirs = self.used(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
+        let own = self.processor_seconds(&mut self.command(&self.trodden, &["report", "ring.waits", "--json"]))?;
+        let otf2 = self.processor_seconds(&mut self.command(&self.trodden, &["report", "archive/traces.otf2", "--json"]))?;
+        let theirs = self.processor_seconds(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let counted = steps::output(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let events = number(&counted)?;
-        // An enter and an exit of each call; the archive has records of messages beside them.
+        // Each call has an enter and an exit event. The archive also contains message records.
         let own_events = self.options.iterations as f64 * 2.0 * 4.0;
         let (own, otf2, theirs) = (own_events / own, events / otf2, events / theirs);
         let row = |what: &str, rate: f64| {
@@ -134,13 +123,13 @@ impl Bench<'_> {
             (what.to_owned(), figure)
         };
         Ok(vec![
-            row(&format!("from an own recording of {own_events} events to the report"), own),
-            row(&format!("from OTF2, {events} events, to the report, `otf2-print` included"), otf2),
-            row("Python's `otf2`, the same archive: reading only", theirs),
+            row(&format!("report of trodden's recording of {own_events} events"), own),
+            row(&format!("report of an OTF2 archive of {events} events, including `otf2-print`"), otf2),
+            row("Python's `otf2`, reading the same archive", theirs),
         ])
     }
 
-    /// Python with the reader of OTF2, in an environment of the bench's own.
+    /// Returns a Python interpreter with the `otf2` package, in a virtual environment.
     fn python(&self) -> Result<PathBuf> {
         let python = self.path("python/bin/python");
         if !self.path("python/lib").exists() || steps::output(&mut self.command(&python, &["-c", "import otf2"])).is_err() {
@@ -150,9 +139,9 @@ impl Bench<'_> {
         Ok(python)
     }
 
-    /// Processor time of a command and its children, s: the median.
-    fn used(&self, command: &mut Command) -> Result<f64> {
-        let own = std::env::current_exe().context("where is this program?")?;
+    /// Returns the median processor time of a command and its children, in seconds.
+    fn processor_seconds(&self, command: &mut Command) -> Result<f64> {
+        let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
         self.median(|| {
             let log = self.path("used.json");
             let _ = std::fs::remove_file(&log);
@@ -160,8 +149,8 @@ impl Bench<'_> {
             measure.arg("measure").arg(&log).arg(command.get_program()).args(command.get_args()).current_dir(&self.folder);
             steps::output(&mut measure)?;
             let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-            let used: Usage = serde_json::from_str(text.lines().next_back().unwrap_or_default())?;
-            Ok(used.user_s + used.system_s)
+            let usage: Usage = serde_json::from_str(text.lines().next_back().unwrap_or_default())?;
+            Ok(usage.user_s + usage.system_s)
         })
     }
 
@@ -172,8 +161,8 @@ impl Bench<'_> {
     }
 }
 
-/// The number that is the last line of a text.
+/// Parses the last line of a text as a number.
 fn number(text: &str) -> Result<f64> {
     let line = text.lines().next_back().unwrap_or_default().trim();
-    line.parse().map_err(|_| anyhow!("`{line}` is no number"))
+    line.parse().map_err(|_| anyhow!("`{line}` is not a number"))
 }

@@ -1,14 +1,13 @@
-//! Graphs in DOT: directed graphs of node and edge statements, with `entry=` and `exit=` as graph attributes.
+//! Reader of directed graphs in DOT, with `entry=` and `exit=` as graph attributes.
 //!
-//! Read are: `digraph NAME? { ... }`, chains `a -> b -> c [weight=3]`, node statements (their attributes are passed
-//! over), quoted names, `;`, comments (`//`, `/* */`, `#` lines), default statements (`node [...]`). Without `entry` or
-//! `exit`, the only node without in-edges, or out-edges, is it. Subgraphs and ports are refused by name.
+//! Accepted are `digraph NAME? { ... }`, chains `a -> b -> c [weight=3]`, node statements (attributes are ignored), quoted names, `;`,
+//! comments (`//`, `/* */`, `#` lines) and default statements (`node [...]`). Without `entry` or `exit`, the only node without in-edges
+//! or without out-edges is used. Subgraphs and ports are rejected.
 
 use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 
-/// Reads a directed graph.
 pub fn parse(text: &str) -> Result<GraphInput> {
     let mut reader = Reader { tokens: tokens(text)?, at: 0 };
     reader.header()?;
@@ -30,12 +29,14 @@ struct Statements {
 
 impl Statements {
     fn finish(self) -> Result<GraphInput> {
-        // The only node that no edge enters, or that none leaves.
+        // Returns the only node that is not in `others`.
         let only = |what: &str, others: BTreeSet<&String>| -> Result<String> {
             let mut candidates = self.nodes.iter().filter(|node| !others.contains(node));
             match (candidates.next(), candidates.count()) {
                 (Some(one), 0) => Ok(one.clone()),
-                (first, more) => bail!("{} nodes could be the {what}: say which with `{what}=NODE;`", more + usize::from(first.is_some())),
+                (first, more) => {
+                    bail!("{} nodes could be the {what}; choose one with `{what}=NODE;`", more + usize::from(first.is_some()))
+                }
             }
         };
         let entry = self.entry.clone().map_or_else(|| only("entry", self.edges.iter().map(|e| &e.1).collect()), Ok)?;
@@ -44,7 +45,7 @@ impl Statements {
             false => None,
             true => {
                 let all: Option<Vec<f64>> = self.weights.iter().copied().collect();
-                Some(all.context("some edges have a weight and some have none: give all of them one, or none")?)
+                Some(all.context("only some edges have a weight; give one to all edges or to none")?)
             }
         };
         let edges = self.edges.into_iter().map(|(a, b)| (NodeName(a), NodeName(b))).collect();
@@ -53,15 +54,15 @@ impl Statements {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum TokenKind {
     Name,
-    Sign,
+    Punctuation,
 }
 
 #[derive(Debug, Clone)]
 struct Token {
     text: String,
-    kind: Kind,
+    kind: TokenKind,
     line: usize,
 }
 
@@ -74,7 +75,7 @@ impl Reader {
     fn header(&mut self) -> Result<()> {
         let _ = self.take_name("strict");
         if !self.take_name("digraph") {
-            bail!("{}: a directed graph begins with `digraph`", self.line());
+            bail!("{}: a directed graph must begin with `digraph`", self.line());
         }
         if !self.take("{") {
             self.name()?;
@@ -88,12 +89,12 @@ impl Reader {
             return Ok(());
         }
         if self.peek("{") {
-            bail!("{}: subgraphs are not read: write their edges out", self.line());
+            bail!("{}: subgraphs are not supported; write their edges outside of them", self.line());
         }
         let line = self.line();
         let first = self.name()?;
         if first == "subgraph" {
-            bail!("{line}: subgraphs are not read: write their edges out");
+            bail!("{line}: subgraphs are not supported; write their edges outside of them");
         }
         if self.take("=") {
             let value = self.name()?;
@@ -117,14 +118,14 @@ impl Reader {
             chain.push(self.name()?);
         }
         if self.peek("--") {
-            bail!("{}: `--` is an undirected edge: write `->`", self.line());
+            bail!("{}: undirected edges are not supported; write `->` instead of `--`", self.line());
         }
         graph.nodes.extend(chain.iter().cloned());
         let line = self.line();
         let mut weight = None;
         for (key, value) in self.attributes()? {
             if key == "weight" && chain.len() > 1 {
-                weight = Some(value.parse().with_context(|| format!("{line}: the weight `{value}` is no number"))?);
+                weight = Some(value.parse().with_context(|| format!("{line}: the weight `{value}` is not a number"))?);
             }
         }
         for pair in chain.windows(2) {
@@ -151,24 +152,24 @@ impl Reader {
 
     fn name(&mut self) -> Result<String> {
         match self.tokens.get(self.at) {
-            Some(Token { text, kind: Kind::Name, .. }) => {
+            Some(Token { text, kind: TokenKind::Name, .. }) => {
                 self.at += 1;
                 Ok(text.clone())
             }
-            Some(token) => bail!("{}: a name is expected, not `{}`", self.line(), token.text),
-            None => bail!("{}: the graph ends too early", self.line()),
+            Some(token) => bail!("{}: expected a name, found `{}`", self.line(), token.text),
+            None => bail!("{}: unexpected end of the graph", self.line()),
         }
     }
 
     fn expect(&mut self, sign: &str) -> Result<()> {
         match self.take(sign) {
             true => Ok(()),
-            false => bail!("{}: `{sign}` is expected", self.line()),
+            false => bail!("{}: expected `{sign}`", self.line()),
         }
     }
 
     fn peek(&self, sign: &str) -> bool {
-        self.tokens.get(self.at).is_some_and(|t| t.kind == Kind::Sign && t.text == sign)
+        self.tokens.get(self.at).is_some_and(|t| t.kind == TokenKind::Punctuation && t.text == sign)
     }
 
     fn take(&mut self, sign: &str) -> bool {
@@ -178,7 +179,7 @@ impl Reader {
     }
 
     fn take_name(&mut self, name: &str) -> bool {
-        let found = self.tokens.get(self.at).is_some_and(|t| t.kind == Kind::Name && t.text.eq_ignore_ascii_case(name));
+        let found = self.tokens.get(self.at).is_some_and(|t| t.kind == TokenKind::Name && t.text.eq_ignore_ascii_case(name));
         self.at += usize::from(found);
         found
     }
@@ -203,30 +204,30 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
             '#' => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("/*") => {
-                let end = rest.find("*/").with_context(|| format!("line {line}: the comment does not end"))? + 2;
+                let end = rest.find("*/").with_context(|| format!("line {line}: unterminated comment"))? + 2;
                 line += rest[..end].matches('\n').count();
                 end
             }
             '"' => {
-                let (name, length) = quoted(rest).with_context(|| format!("line {line}: the name in quotes does not end"))?;
-                tokens.push(Token { text: name, kind: Kind::Name, line });
+                let (name, length) = quoted(rest).with_context(|| format!("line {line}: unterminated quoted name"))?;
+                tokens.push(Token { text: name, kind: TokenKind::Name, line });
                 line += rest[..length].matches('\n').count();
                 length
             }
             '-' if rest.starts_with("->") || rest.starts_with("--") => {
-                tokens.push(Token { text: rest[..2].to_owned(), kind: Kind::Sign, line });
+                tokens.push(Token { text: rest[..2].to_owned(), kind: TokenKind::Punctuation, line });
                 2
             }
             '{' | '}' | '[' | ']' | '=' | ';' | ',' | ':' => {
-                tokens.push(Token { text: first.to_string(), kind: Kind::Sign, line });
+                tokens.push(Token { text: first.to_string(), kind: TokenKind::Punctuation, line });
                 1
             }
             _ => {
                 let length = word_length(rest);
                 if length == 0 {
-                    bail!("line {line}: `{first}` has no meaning here");
+                    bail!("line {line}: unexpected character `{first}`");
                 }
-                tokens.push(Token { text: rest[..length].to_owned(), kind: Kind::Name, line });
+                tokens.push(Token { text: rest[..length].to_owned(), kind: TokenKind::Name, line });
                 length
             }
         };
@@ -235,13 +236,13 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
     Ok(tokens)
 }
 
-/// A word: letters, digits, underscores, or a number with sign and point.
+/// Returns the length of the word (letters, digits, underscores) or number (with sign and point) at the start of the text.
 fn word_length(text: &str) -> usize {
     let part = |(i, c): (usize, char)| c.is_alphanumeric() || c == '_' || c == '.' || (c == '-' && i == 0);
     text.char_indices().find(|c| !part(*c)).map_or(text.len(), |(i, _)| i)
 }
 
-/// The name in quotes at the beginning of the text, and its length with them.
+/// Returns the quoted name at the start of the text, and its length including the quotes. `None` if the closing quote is missing.
 fn quoted(text: &str) -> Option<(String, usize)> {
     let mut name = String::new();
     let mut chars = text.char_indices().skip(1);

@@ -1,6 +1,6 @@
-//! What numberings compute on the way (`--explain`), and whether one register can separate the interesting paths.
+//! The intermediate results of numbering schemes (`--explain`), and whether one register can separate the interesting paths.
 
-use super::{Acyclic, Named, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, nodes_json, number_json, signed_json};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use trodden_flow::{DagEdgeId, NumberingScheme};
@@ -8,24 +8,24 @@ use trodden_selective::InterestingSet;
 use trodden_selective::separation::{Separation, WeightedPaths, separation};
 use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_steps};
 
-/// The steps of precise selective and of preferential numbering.
+/// Returns the steps of precise selective or of preferential numbering.
 ///
 /// # Errors
-/// The scheme is another one, or numbers are too large.
-pub fn steps_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
+/// The scheme is another one, or a number is too large.
+pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
         NumberingScheme::Ppp => preferential_json(named, acyclic, set),
-        _ => bail!("--explain is for --scheme pspp and ppp: leave it out"),
+        _ => bail!("--explain needs --scheme pspp or ppp"),
     }
 }
 
-fn ends(named: &Named, acyclic: &Acyclic, edge: DagEdgeId) -> [String; 2] {
+fn ends(named: &NamedGraph, acyclic: &AcyclicGraph, edge: DagEdgeId) -> [String; 2] {
     let edge = acyclic.dag.edge(edge);
     [edge.from, edge.to].map(|n| named.names[n.index()].clone())
 }
 
-fn selective_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Result<Value> {
+fn selective_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let steps = selective_steps(dag, set)?;
     let node = |node: &trodden_flow::Node| {
@@ -46,14 +46,14 @@ fn selective_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Res
             "absorbed": steps.absorbed.contains(&id),
         })
     };
-    // The nodes as they are visited.
+    // Nodes are listed in the order in which the algorithm visits them.
     Ok(json!({
         "nodes": dag.order().iter().rev().map(node).collect::<Vec<_>>(),
         "edges": dag.edge_ids().map(edge).collect::<Vec<_>>(),
     }))
 }
 
-fn preferential_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Result<Value> {
+fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let (steps, critical) = preferential_steps(dag, &set.paths(dag)?)?;
     let step = |step: &PreferentialStep| {
@@ -72,12 +72,9 @@ fn preferential_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> 
     }))
 }
 
-/// Whether values exist under which interesting paths have lower numbers than all others, with what proves the answer; null if there are
-/// too many paths to say.
-///
-/// # Errors
-/// The set is too long to list.
-pub fn separable_json(named: &Named, acyclic: &Acyclic, set: &InterestingSet) -> Result<Value> {
+/// Says whether edge values exist under which all interesting paths have lower numbers than all others, with a proof. Null if there are
+/// too many paths to decide that.
+pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let paths = |paths: &WeightedPaths| {
         let one = |(path, weight): &(Vec<DagEdgeId>, i64)| json!({"path": nodes_json(named, dag, path), "times": weight});
@@ -108,9 +105,9 @@ mod tests {
         number::number(&parse(text).unwrap(), &NumberJob { scheme, explain, restarts: None, ..NumberJob::default() }).unwrap()
     }
 
-    /// The walk-through of the thesis, section 3.3.2, on figure 3.4: node t to node s.
+    /// The example of section 3.3.2 of the thesis, on figure 3.4, from node t back to node s.
     #[test]
-    fn preferential_steps_are_those_of_the_thesis() {
+    fn preferential_steps_match_the_thesis() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["a","b"],["b","c"],["c","d"],["c","t"],["d","t"]],
             "interesting":[["s","a","c","d","t"],["s","a","c","t"],["s","b","c","t"]]}"#;
         let steps = &answer(text, NumberingScheme::Ppp, true)["steps"];
@@ -129,9 +126,9 @@ mod tests {
         assert_eq!(of(["s", "b"], &["s"]), (json!([0, 0]), 2, 2, 2));
     }
 
-    /// Two interesting paths of four; worked out by hand with the algorithm as it is printed.
+    /// Two of four paths are interesting; the steps were computed by hand.
     #[test]
-    fn precise_selective_steps_end_in_the_labels() {
+    fn precise_selective_steps_lead_to_the_labels() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","m"],["b","m"],["m","c"],["m","d"],["c","t"],["d","t"]],
             "interesting_edges":[0,2,4,5,6,7]}"#;
         let answer = answer(text, NumberingScheme::Pspp, true);
@@ -140,7 +137,7 @@ mod tests {
             let row = steps["nodes"].as_array().unwrap().iter().find(|r| r["node"] == name).unwrap().clone();
             (row["paths"].as_u64().unwrap(), row["min"].as_i64())
         };
-        // The uninteresting edge s-b is first: paths over it are 0 and 1, and those over a are 2 and 3.
+        // The uninteresting edge s-b comes first: the paths over b have the numbers 0 and 1, those over a have 2 and 3.
         assert_eq!([node("m"), node("b"), node("a"), node("s")], [(2, Some(0)), (2, None), (2, Some(0)), (4, Some(2))]);
         let labels = |key: &str| steps["edges"].as_array().unwrap().iter().map(|r| r[key].as_i64().unwrap()).collect::<Vec<_>>();
         assert_eq!(labels("initial"), [2, 0, 0, 0, 0, 1, 0, 0]);
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn figure_3_5_cannot_be_separated_and_why_is_said() {
+    fn proof_that_figure_3_5_is_not_separable() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],["c","d"],["c","e"],["d","t"],["e","t"]],
             "interesting":[["s","a","c","e","t"],["s","b","c","d","t"]]}"#;
         let answer = answer(text, NumberingScheme::Approximate, false);

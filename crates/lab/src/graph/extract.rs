@@ -1,7 +1,7 @@
 //! `trodden-lab graph extract`: control-flow graphs of a program's machine code.
 //!
-//! The research handbook documents the output (`docs/handbook/src/graphs.md`). In JSON addresses are numbers,
-//! and edges name blocks by their addresses.
+//! The research handbook (`docs/handbook/src/graphs.md`) documents the output. In JSON, addresses are numbers, and edges identify blocks
+//! by their addresses.
 
 use crate::cli::{Extract, GraphFormat};
 use anyhow::{Result, bail};
@@ -11,15 +11,11 @@ use std::io::Write as _;
 use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph, Returns};
 use trodden_binary::{AddressMap, Binary, demangled, recover};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-/// Names in a message at most.
-const NEAR: usize = 5;
+/// Maximum number of similar names in a message.
+const MAX_SIMILAR_NAMES: usize = 5;
 
 /// Prints the graphs of a binary's functions.
-///
-/// # Errors
-/// The binary or its side build cannot be read, or a function is not in it.
 pub fn extract(job: &Extract) -> Result<()> {
     let binary = Binary::read(&job.binary)?;
     let map = match &job.side_build {
@@ -27,7 +23,7 @@ pub fn extract(job: &Extract) -> Result<()> {
         None => AddressMap::read(&binary)?,
     };
     let graph = recover(&binary, map.as_ref(), &[])?;
-    let functions = selected(&graph, &binary, &job.function)?;
+    let functions = select_functions(&graph, &binary, &job.function)?;
     let text = match job.format {
         GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
         GraphFormat::Dot => dot(&graph, &functions),
@@ -36,8 +32,8 @@ pub fn extract(job: &Extract) -> Result<()> {
     Ok(())
 }
 
-/// The functions that the user named; all if none.
-fn selected<'a>(graph: &'a ProgramGraph, binary: &Binary, names: &[String]) -> Result<Vec<&'a FunctionGraph>> {
+/// Returns the functions with the given names or addresses, or all functions if none are given.
+fn select_functions<'a>(graph: &'a ProgramGraph, binary: &Binary, names: &[String]) -> Result<Vec<&'a FunctionGraph>> {
     if names.is_empty() {
         return Ok(graph.functions.iter().collect());
     }
@@ -45,10 +41,10 @@ fn selected<'a>(graph: &'a ProgramGraph, binary: &Binary, names: &[String]) -> R
     for name in names {
         let found: Vec<&FunctionGraph> = match name.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
             Some(Ok(address)) => graph.function_containing(address).map(|f| graph.function(f)).into_iter().collect(),
-            _ => graph.functions.iter().filter(|f| is_called(f, name)).collect(),
+            _ => graph.functions.iter().filter(|f| has_name(f, name)).collect(),
         };
         if found.is_empty() {
-            bail!("{} has no function `{name}`{}", binary.path().display(), near(graph, name));
+            bail!("{} has no function `{name}`{}", binary.path().display(), suggest_names(graph, name));
         }
         all.extend(found);
     }
@@ -57,43 +53,43 @@ fn selected<'a>(graph: &'a ProgramGraph, binary: &Binary, names: &[String]) -> R
     Ok(all)
 }
 
-fn is_called(function: &FunctionGraph, name: &str) -> bool {
+fn has_name(function: &FunctionGraph, name: &str) -> bool {
     let readable = demangled(&function.name);
     function.name == name || readable == name || readable.split('(').next() == Some(name)
 }
 
-/// The names most like the wanted one, or else what to do.
-fn near(graph: &ProgramGraph, name: &str) -> String {
+/// Returns the end of the error message: similar names, or how to list the functions.
+fn suggest_names(graph: &ProgramGraph, name: &str) -> String {
     let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangled(&f.name)).collect();
     let lower = name.to_lowercase();
-    let mut near: Vec<(usize, &String)> = Vec::new();
+    let mut similar: Vec<(usize, &String)> = Vec::new();
     for other in &names {
         let short = other.split('(').next().unwrap_or(other).to_lowercase();
         let distance = if short.contains(&lower) { 0 } else { edit_distance(&lower, &short) };
         if distance <= lower.chars().count().div_ceil(3) {
-            near.push((distance, other));
+            similar.push((distance, other));
         }
     }
-    near.sort();
-    let list: Vec<&str> = near.iter().take(NEAR).map(|(_, name)| name.as_str()).collect();
+    similar.sort();
+    let list: Vec<&str> = similar.iter().take(MAX_SIMILAR_NAMES).map(|(_, name)| name.as_str()).collect();
     match (list.is_empty(), graph.functions.iter().any(|f| f.has_symbol)) {
         (false, _) => format!("; similar: {}", list.join(", ")),
-        (true, false) => "; it is stripped: name the function by an address in it, such as 0x1180 (`trodden-lab graph extract` without \
+        (true, false) => "; it is stripped, so name the function by an address in it, such as 0x1180 (`trodden-lab graph extract` without \
             --function lists them)"
             .into(),
         (true, true) => "; `trodden-lab graph extract` without --function lists them".into(),
     }
 }
 
-/// Letters to insert, delete or replace to make one name of the other (Levenshtein's distance), by its recurrence over rows.
+/// Returns the Levenshtein distance: the number of letters to insert, delete or replace.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
+    for (i, char_a) in a.chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
+        for (j, char_b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(char_a != *char_b);
             diagonal = row[j + 1];
             row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
         }
@@ -192,7 +188,7 @@ fn dot(graph: &ProgramGraph, functions: &[&FunctionGraph]) -> String {
     text
 }
 
-/// Appends a cluster: blocks with their addresses and calls, edges with their kinds. Writing into a string cannot fail.
+/// Appends a cluster: blocks with their addresses and calls, and edges with their kinds.
 fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut String) {
     let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"");
     let _ = writeln!(
@@ -243,7 +239,7 @@ mod tests {
     use super::edit_distance;
 
     #[test]
-    fn distances_of_names() {
+    fn edit_distance_of_words() {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
         assert_eq!(edit_distance("main", "main"), 0);

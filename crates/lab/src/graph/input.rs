@@ -1,35 +1,35 @@
-//! The JSON of a graph.
+//! The JSON form of a graph.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A graph as a user writes it.
+/// A graph as written by the user.
 #[derive(Debug, Default, Deserialize)]
 pub struct GraphInput {
-    /// Where paths begin.
+    /// Node where paths begin.
     pub entry: NodeName,
-    /// Where paths end.
+    /// Node where paths end.
     pub exit: NodeName,
-    /// Edges as pairs of nodes; an edge's number is its place.
+    /// Edges as pairs of nodes. An edge's number is its index here.
     pub edges: Vec<(NodeName, NodeName)>,
-    /// Executions of each edge.
+    /// Execution count of each edge.
     #[serde(default)]
     pub weights: Option<Vec<f64>>,
-    /// Paths of interest.
+    /// Interesting paths.
     #[serde(default)]
     pub interesting: Option<Vec<PathInput>>,
-    /// Edges of interest: all paths over them are.
+    /// Interesting edges; a path is interesting if it takes only these.
     #[serde(default)]
     pub interesting_edges: Option<Vec<u32>>,
-    /// Nodes of interest: all paths through all of them are.
+    /// Interesting nodes; a path is interesting if it passes through all of them.
     #[serde(default)]
     pub through: Option<Vec<NodeName>>,
-    /// What `trodden-lab graph show` says besides, or nothing that is known.
+    /// Other keys: those that `trodden-lab graph show` also writes, or unknown ones.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }
 
-/// Name of a node: a string, or a number that stands for its digits.
+/// Name of a node: a string or, equivalently, an integer.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(from = "TextOrNumber")]
 pub struct NodeName(pub String);
@@ -50,15 +50,10 @@ impl From<TextOrNumber> for NodeName {
     }
 }
 
-/// A path: its nodes, or where there are parallel edges, its edges.
+/// A path, given by its nodes or, if there are parallel edges, by its edges.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum PathInput {
-    /// By nodes.
     Nodes(Vec<NodeName>),
-    /// By edges.
-    Edges {
-        /// Numbers of the edges.
-        edges: Vec<u32>,
-    },
+    Edges { edges: Vec<u32> },
 }

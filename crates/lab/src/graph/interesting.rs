@@ -1,25 +1,25 @@
-//! Which paths a user is interested in: from the graph's file or from options, as paths, as edges, or as nodes that they pass.
+//! The interesting paths, taken from options or from the graph file, and given as paths, as edges, or as nodes on them.
 
-use super::{Acyclic, Named};
+use super::{AcyclicGraph, NamedGraph};
 use crate::cli::Interesting;
 use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, Edge, Node};
 use trodden_selective::InterestingSet;
 
-/// The set, and whether it was given at all: without, every path is of interest. Options are taken rather than what the file says.
-pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result<(InterestingSet, bool)> {
+/// Returns the set of interesting paths, and whether the user gave one; otherwise all paths are interesting. Options override the file.
+pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Interesting) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
         return Ok((InterestingSet::from_ids(dag, &acyclic.all, ids)?, true));
     }
     if let Some(edges) = &options.interesting_edges {
         if let Some(bad) = edges.iter().find(|e| **e as usize >= named.graph.edge_count()) {
-            bail!("there is no edge {bad}: they are numbered from 0 to {}", named.graph.edge_count() as i64 - 1);
+            bail!("there is no edge {bad}; edges are numbered from 0 to {}", named.graph.edge_count() as i64 - 1);
         }
-        return Ok((over(acyclic, &edges.iter().map(|e| Edge(*e)).collect::<Vec<_>>())?, true));
+        return Ok((paths_over(acyclic, &edges.iter().map(|e| Edge(*e)).collect::<Vec<_>>())?, true));
     }
     if let Some(names) = &options.through {
-        return Ok((through(named, acyclic, names)?, true));
+        return Ok((paths_through(named, acyclic, names)?, true));
     }
     match (named.interesting.is_empty(), &named.interesting_edges, named.through.is_empty()) {
         (true, None, true) => Ok((InterestingSet::all(dag), false)),
@@ -28,35 +28,35 @@ pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) 
             let paths = paths.map(|(i, p)| path(named, acyclic, p).with_context(|| format!("interesting path {i}")));
             Ok((InterestingSet::from_paths(dag, &acyclic.all, &paths.collect::<Result<Vec<_>>>()?)?, true))
         }
-        (true, Some(edges), true) => Ok((over(acyclic, edges)?, true)),
-        (true, None, false) => Ok((through(named, acyclic, &named.through)?, true)),
-        _ => bail!("the graph's file has more than one of `interesting`, `interesting_edges` and `through`: leave one"),
+        (true, Some(edges), true) => Ok((paths_over(acyclic, edges)?, true)),
+        (true, None, false) => Ok((paths_through(named, acyclic, &named.through)?, true)),
+        _ => bail!("the graph file has more than one of `interesting`, `interesting_edges` and `through`; keep only one"),
     }
 }
 
-/// The paths that are named as a list, in its order: by their numbers, or by the graph's file.
-pub fn listed_paths(named: &Named, acyclic: &Acyclic, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
-    let of_id = |id: &u64| {
+/// Returns the listed paths in the order of `ids` or, if that is empty, of the graph file.
+pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
+    let by_id = |id: &u64| {
         let paths = acyclic.all.paths();
         acyclic
             .all
             .path(&acyclic.dag, *id)
-            .with_context(|| format!("there is no path {id}: they are numbered from 0, and there are {paths}"))
+            .with_context(|| format!("there is no path {id}; the number of paths is {paths}, and the first is 0"))
     };
-    let of_file = |(i, edges): (usize, &Vec<Edge>)| path(named, acyclic, edges).with_context(|| format!("interesting path {i}"));
+    let from_file = |(i, edges): (usize, &Vec<Edge>)| path(named, acyclic, edges).with_context(|| format!("interesting path {i}"));
     let paths: Vec<_> = match ids.is_empty() {
-        false => ids.iter().map(of_id).collect::<Result<_>>()?,
-        true => named.interesting.iter().enumerate().map(of_file).collect::<Result<_>>()?,
+        false => ids.iter().map(by_id).collect::<Result<_>>()?,
+        true => named.interesting.iter().enumerate().map(from_file).collect::<Result<_>>()?,
     };
     if paths.is_empty() {
-        bail!("name the executed paths: by --interesting, or as `interesting` in the graph's file");
+        bail!("no executed paths are given; list them with --interesting, or as `interesting` in the graph file");
     }
     Ok(paths)
 }
 
-/// The edges that are named as those of paths of interest. None if these are given otherwise: by their numbers, which
-/// come after cutting, or by nodes that they pass.
-pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
+/// Returns the edges given as interesting or on paths given by edges. Empty if paths are given by number, which depends on cutting, or by
+/// the nodes that they pass.
+pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
             let mut edges: Vec<Edge> = named.interesting.iter().flatten().copied().collect();
@@ -68,14 +68,15 @@ pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
     }
 }
 
-/// The paths over some edges, and over the dummy edges of those that are cut. What ends a path without an edge is no obstacle.
-fn over(acyclic: &Acyclic, edges: &[Edge]) -> Result<InterestingSet> {
+/// Returns the paths over the given edges and over the dummy edges that replace cut ones. Dummy edges that end a path without replacing
+/// an edge are also allowed.
+fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
     let marked: Vec<bool> = acyclic.dag.edge_ids().map(marked).collect();
     Ok(InterestingSet::from_edges(&acyclic.dag, &marked)?)
 }
 
-fn through(named: &Named, acyclic: &Acyclic, names: &[String]) -> Result<InterestingSet> {
+fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -> Result<InterestingSet> {
     let node = |name: &String| {
         let at = named.names.iter().position(|n| n == name).with_context(|| format!("there is no node `{name}`"))?;
         Ok(Node(at as u32))
@@ -84,10 +85,10 @@ fn through(named: &Named, acyclic: &Acyclic, names: &[String]) -> Result<Interes
     InterestingSet::through(&acyclic.dag, &nodes).with_context(|| format!("nodes {}", names.join(", ")))
 }
 
-/// A path of the graph as one of the DAG. It may begin with a cut edge, at whose head a path begins, and end with one.
-fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
+/// Translates a path of the graph to the DAG. It may begin with a cut edge, after which a path begins, and end with one.
+fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
     let (graph, dag) = (&named.graph, &acyclic.dag);
-    let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("it has no edges") };
+    let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("the path has no edges") };
     let mut path = Vec::new();
     for (at, &edge) in edges.iter().enumerate() {
         match (dag.real(edge), dag.cut(edge)) {
@@ -97,21 +98,20 @@ fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeI
             }
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
             (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
-                "it takes edge {}; there are 2^63 paths or more, and cutting other edges than those of interesting paths was \
-                    not enough: name fewer paths",
+                "the path takes edge {}, which had to be cut because there are 2^63 paths or more; give fewer interesting paths",
                 edge.0
             ),
-            (None, Some(_)) => bail!("it takes edge {}, which is cut: paths end there", edge.0),
-            (None, None) => bail!("it takes edge {}, which no path takes", edge.0),
+            (None, Some(_)) => bail!("the path takes edge {}, which is cut; paths end there", edge.0),
+            (None, None) => bail!("the path takes edge {}, which lies on no path from entry to exit", edge.0),
         }
     }
     if graph.from(first) != graph.entry() && dag.cut(first).is_none() {
-        bail!("it begins neither at the entry nor with a cut edge");
+        bail!("the path begins neither at the entry nor with a cut edge");
     }
     match dag.out(graph.to(last)) {
-        // A path that ends in a node without out-edges goes on to the exit by a dummy.
+        // A dummy edge leads from a node without out-edges to the exit.
         [only] if dag.cut(last).is_none() && dag.underlying(*only).is_none() => path.push(*only),
-        _ if dag.cut(last).is_none() && graph.to(last) != graph.exit() => bail!("it ends neither at the exit nor with a cut edge"),
+        _ if dag.cut(last).is_none() && graph.to(last) != graph.exit() => bail!("the path ends neither at the exit nor with a cut edge"),
         _ => {}
     }
     Ok(path)

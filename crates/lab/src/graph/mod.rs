@@ -1,8 +1,7 @@
-//! `trodden-lab graph number`, `partition`, `witnesses` and `reconstruct`: the algorithms alone, on a small graph from a file.
+//! `trodden-lab graph`: the algorithms applied to a graph from a file, and graphs of programs.
 //!
-//! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`).
-//! Nodes have names; an edge's number is its place in the list. Weights are used as given: chords are those of a maximum spanning tree by
-//! weight.
+//! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`). Nodes
+//! have names, and an edge's number is its index in the list. Weights are used as given: chords are relative to a maximum spanning tree.
 
 mod dot;
 mod explain;
@@ -17,7 +16,7 @@ mod reconstruct;
 mod show;
 mod witnesses;
 
-use crate::cli::Graph as Job;
+use crate::cli::Graph as GraphJob;
 use anyhow::{Context, Result, bail};
 use input::{GraphInput, PathInput};
 use serde_json::{Value, json};
@@ -34,61 +33,54 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Orig
 use trodden_selective::NumberingError;
 use trodden_witness::WitnessKind;
 
-/// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
-const EXACT_IN_JSON: u64 = 1 << 53;
+/// Larger numbers are written as strings, because many JSON readers store numbers as doubles.
+const MAX_EXACT_IN_JSON: u64 = 1 << 53;
 
-/// A graph with names, as read from a file.
-pub struct Named {
-    /// The graph.
+/// A graph from a file, with the names of its nodes.
+pub struct NamedGraph {
     pub graph: Graph,
-    /// Names of its nodes.
     pub names: Vec<String>,
-    /// Weights of its edges, if given.
     pub weights: Option<Vec<f64>>,
-    /// Paths that the user is interested in, as edges.
+    /// Interesting paths, as edges.
     pub interesting: Vec<Vec<Edge>>,
-    /// Edges of the paths that the user is interested in.
     pub interesting_edges: Option<Vec<Edge>>,
-    /// Nodes that the paths pass through that the user is interested in.
+    /// Nodes that interesting paths pass through.
     pub through: Vec<String>,
 }
 
-/// The acyclic graph of a graph with names, and what its edges weigh.
-pub struct Acyclic {
-    /// The graph.
+/// The acyclic version of a graph.
+pub struct AcyclicGraph {
     pub dag: Dag,
-    /// Its Ball-Larus numbering.
+    /// Its Ball-Larus numbering, of all paths.
     pub all: Numbering,
-    /// Weights of its edges.
     pub weights: Vec<f64>,
 }
 
-/// Runs a subcommand of `trodden-lab graph`.
-pub fn run(job: &Job) -> Result<ExitCode> {
+pub fn run(job: &GraphJob) -> Result<ExitCode> {
     match job {
-        Job::Number(job) => {
+        GraphJob::Number(job) => {
             let named = read(&job.file)?;
             print(&number::number(&named, job).map_err(|error| with_names(&named, error))?)?;
         }
-        Job::Model(job) => {
+        GraphJob::Model(job) => {
             let named = read(&job.file)?;
             print(&model::model(&named, job).map_err(|error| with_names(&named, error))?)?;
         }
-        Job::Partition { file, copies, strategy, fold_again, hits, explain } => {
+        GraphJob::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
             let request = partition::PartitionRequest { copies, strategy, fold_again, hits, explain };
             print(&partition::partition(&read(file)?, &request)?)?;
         }
-        Job::Witnesses(job) => {
+        GraphJob::Witnesses(job) => {
             let file = read_functions(&job.file, job.edges)?;
-            return checked(witnesses::witnesses(&file, job)?);
+            return print_check(witnesses::witnesses(&file, job)?);
         }
-        Job::Reconstruct(job) => {
+        GraphJob::Reconstruct(job) => {
             let file = read_functions(&job.file, job.edges)?;
-            return checked(reconstruct::reconstruct(&file, job)?);
+            return print_check(reconstruct::reconstruct(&file, job)?);
         }
-        Job::Extract(job) => extract::extract(job)?,
-        Job::Show { program, function, json } => show::show(program, function, *json)?,
+        GraphJob::Extract(job) => extract::extract(job)?,
+        GraphJob::Show { program, function, json } => show::show(program, function, *json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,8 +90,8 @@ fn print(answer: &Value) -> Result<()> {
     Ok(())
 }
 
-/// An error that speaks of nodes by the names that they have in the user's graph, not by their numbers.
-fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
+/// Replaces node numbers in an error by the names in the user's graph.
+fn with_names(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
     let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
@@ -115,18 +107,17 @@ fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
     known.map_or(error, anyhow::Error::msg)
 }
 
-/// Prints an answer; the exit status says whether the check that it is about succeeded.
-fn checked((answer, fine): (Value, bool)) -> Result<ExitCode> {
+/// Prints an answer, and returns exit status 0 if the check succeeded, 1 otherwise.
+fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
     print(&answer)?;
-    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Reads a graph in JSON or DOT (`-`: from standard input).
-fn read(file: &Path) -> Result<Named> {
+/// Reads a graph in JSON or DOT; `-` is standard input.
+fn read(file: &Path) -> Result<NamedGraph> {
     parse(&text(file)?).with_context(|| format!("graph file {}", file.display()))
 }
 
-/// Reads a graph or functions with profiles and traces.
 fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
     let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     functions::parse(&text(file)?, kind).with_context(|| format!("graph file {}", file.display()))
@@ -134,15 +125,15 @@ fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
 
 fn text(file: &Path) -> Result<String> {
     match file.to_str() {
-        Some("-") => std::io::read_to_string(std::io::stdin()).context("standard input cannot be read"),
-        _ => std::fs::read_to_string(file).with_context(|| format!("graph file {} cannot be read", file.display())),
+        Some("-") => std::io::read_to_string(std::io::stdin()).context("cannot read standard input"),
+        _ => std::fs::read_to_string(file).with_context(|| format!("cannot read graph file {}", file.display())),
     }
 }
 
-/// Reads JSON if the text begins like JSON, else DOT.
-fn parse(text: &str) -> Result<Named> {
+/// Parses JSON if the text starts like JSON, and DOT otherwise.
+fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
-        bail!("there is nothing in it: give a graph in JSON or DOT");
+        bail!("the input is empty; give a graph in JSON or DOT");
     }
     let input = match text.trim_start().starts_with(['{', '[']) {
         true => serde_json::from_str(text)
@@ -152,13 +143,13 @@ fn parse(text: &str) -> Result<Named> {
     resolve(input)
 }
 
-/// What `trodden-lab graph show --json` has besides what a graph's file has.
-const SHOWN: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
+/// Additional keys written by `trodden-lab graph show --json`.
+const KEYS_OF_SHOW: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
-/// Gives nodes numbers, in the order in which they are first named: entry, exit, then along the edges.
-fn resolve(input: GraphInput) -> Result<Named> {
-    if let Some(key) = input.others.keys().find(|key| !SHOWN.contains(&key.as_str())) {
-        bail!("`{key}` is nothing that a graph's file has: it has entry, exit, edges, weights, interesting, interesting_edges and through");
+/// Numbers the nodes in the order of their first occurrence: entry, exit, then along the edges.
+fn resolve(input: GraphInput) -> Result<NamedGraph> {
+    if let Some(key) = input.others.keys().find(|key| !KEYS_OF_SHOW.contains(&key.as_str())) {
+        bail!("unknown key `{key}`; allowed are entry, exit, edges, weights, interesting, interesting_edges and through");
     }
     let empty = [
         ("interesting", input.interesting.as_ref().is_some_and(Vec::is_empty)),
@@ -166,7 +157,7 @@ fn resolve(input: GraphInput) -> Result<Named> {
         ("through", input.through.as_ref().is_some_and(Vec::is_empty)),
     ];
     if let Some((key, _)) = empty.iter().find(|(_, is)| *is) {
-        bail!("`{key}` is empty, so that no path is of interest: name some, or leave it out for all");
+        bail!("`{key}` is empty, so no path would be interesting; give some, or omit it to select all paths");
     }
     let mut numbers: HashMap<String, u32> = HashMap::new();
     let mut names: Vec<String> = Vec::new();
@@ -180,14 +171,14 @@ fn resolve(input: GraphInput) -> Result<Named> {
     let edges: Vec<(Node, Node)> = input.edges.iter().map(|(from, to)| (Node(number(&from.0)), Node(number(&to.0)))).collect();
     if let Some(weights) = &input.weights {
         if weights.len() != edges.len() {
-            bail!("there are {} weights for {} edges: give one for each edge", weights.len(), edges.len());
+            bail!("`weights` needs one value per edge: expected {}, found {}", edges.len(), weights.len());
         }
         if let Some(at) = weights.iter().position(|w| !w.is_finite() || *w < 0.0) {
-            bail!("the weight of edge {at} is {}: weights are numbers from 0", weights[at]);
+            bail!("the weight of edge {at} is {}, but weights must be finite and not negative", weights[at]);
         }
     }
     if entry == exit {
-        bail!("`{}` is both entry and exit: give the graph an exit of its own", input.entry.0);
+        bail!("`{}` is both entry and exit; add a separate exit node", input.entry.0);
     }
     let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
     let interesting = input.interesting.iter().flatten().enumerate();
@@ -195,13 +186,13 @@ fn resolve(input: GraphInput) -> Result<Named> {
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
-        bail!("there is no interesting edge {}: they are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("there is no interesting edge {}; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     let through = input.through.into_iter().flatten().map(|n| n.0).collect();
-    Ok(Named { graph, names, weights: input.weights, interesting, interesting_edges, through })
+    Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 
-/// The edges of a path given by its nodes or by its edges.
+/// Returns the edges of a path given by its nodes or by its edges.
 fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
     let edges: Vec<Edge> = match path {
         PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
@@ -214,7 +205,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
                     [edge] => Ok(*edge),
                     [] => bail!("no edge leads from `{}` to `{}`", pair[0].0, pair[1].0),
                     _ => {
-                        bail!("{} edges lead from `{}` to `{}`: give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
+                        bail!("{} edges lead from `{}` to `{}`; give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
                     }
                 }
             };
@@ -222,16 +213,16 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
         }
     };
     if let Some(bad) = edges.iter().find(|e| e.index() >= graph.edge_count()) {
-        bail!("there is no edge {}: they are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("there is no edge {}; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     if edges.windows(2).any(|pair| graph.to(pair[0]) != graph.from(pair[1])) {
-        bail!("its edges do not join");
+        bail!("the edges of the path are not consecutive");
     }
     Ok(edges)
 }
 
-/// How often nodes and edges execute: as the graph says, or estimated.
-fn frequencies_of(named: &Named) -> Frequencies {
+/// Returns the frequencies of nodes and edges, from the weights or estimated.
+fn frequencies_of(named: &NamedGraph) -> Frequencies {
     let graph = &named.graph;
     match &named.weights {
         Some(weights) => Frequencies::measured(graph, weights.clone()),
@@ -239,7 +230,7 @@ fn frequencies_of(named: &Named) -> Frequencies {
     }
 }
 
-/// How often an edge of the acyclic graph executes.
+/// Returns the frequency of an edge of the acyclic graph.
 fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     match dag.edge(id).origin {
         Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -247,24 +238,24 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     }
 }
 
-/// Cuts cycles, and what has 2^63 paths or more: there edges of interest last.
-pub fn acyclic(named: &Named, of_interest: &[Edge]) -> Acyclic {
+/// Cuts cycles and, if there are 2^63 paths or more, other edges, those of interest last.
+pub fn acyclic(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let limited = cut_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
     let weights = limited.dag.edge_ids().map(|id| frequency_of(&limited.dag, &frequencies, id)).collect();
-    Acyclic { dag: limited.dag, all: limited.numbering, weights }
+    AcyclicGraph { dag: limited.dag, all: limited.numbering, weights }
 }
 
 fn number_json(number: u128) -> Value {
-    if number > EXACT_IN_JSON.into() { json!(number.to_string()) } else { json!(number as u64) }
+    if number > MAX_EXACT_IN_JSON.into() { json!(number.to_string()) } else { json!(number as u64) }
 }
 
 fn signed_json(number: i64) -> Value {
-    if number.unsigned_abs() > EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
+    if number.unsigned_abs() > MAX_EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
 }
 
-/// Adds what was cut although it closes no cycle, where there were 2^63 paths or more.
+/// Adds the edges that were cut because there were 2^63 paths or more.
 fn cut_json(dag: &Dag, answer: &mut Value) {
     let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
     if !cut.is_empty() {
@@ -272,8 +263,8 @@ fn cut_json(dag: &Dag, answer: &mut Value) {
     }
 }
 
-/// The nodes of a path, by name.
-fn nodes_json(named: &Named, dag: &Dag, path: &[DagEdgeId]) -> Value {
+/// Returns the names of the nodes of a path.
+fn nodes_json(named: &NamedGraph, dag: &Dag, path: &[DagEdgeId]) -> Value {
     let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
     json!(nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>())
 }
@@ -291,14 +282,14 @@ mod tests {
         number::number(&parse(text).unwrap(), &NumberJob { scheme, list: 100, ..NumberJob::default() }).unwrap()
     }
 
-    /// Figure 3.4 (a) of the thesis: six paths; sacdt, sact and sbct have the numbers 0, 1 and 5.
-    const MOTIVATING: &str = r#"{"entry":"s","exit":"t",
+    /// Figure 3.4 (a) of the thesis, with six paths; sacdt, sact and sbct have the numbers 0, 1 and 5.
+    const MOTIVATING_EXAMPLE: &str = r#"{"entry":"s","exit":"t",
         "edges":[["s","a"],["a","c"],["c","d"],["d","t"],["c","t"],["a","b"],["b","c"],["s","b"]],
         "interesting":[["s","a","c","d","t"],["s","a","c","t"],["s","b","c","t"]]}"#;
 
     #[test]
-    fn the_motivating_example_has_the_published_numbers() {
-        let answer = numbered(MOTIVATING);
+    fn motivating_example_has_the_published_numbers() {
+        let answer = numbered(MOTIVATING_EXAMPLE);
         assert_eq!(answer["paths"], 6);
         let marked: Vec<u64> =
             answer["ids"].as_array().unwrap().iter().filter(|r| r["interesting"] == true).map(|r| r["id"].as_u64().unwrap()).collect();
@@ -306,13 +297,16 @@ mod tests {
     }
 
     #[test]
-    fn dot_and_json_agree() {
+    fn dot_and_json_give_the_same_numbering() {
         let dot = "digraph { entry=s; exit=t; s -> a -> c -> d -> t; c -> t; a -> b -> c; s -> b; }";
-        assert_eq!(numbered(dot)["edges"], numbered(&MOTIVATING.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]);
+        assert_eq!(
+            numbered(dot)["edges"],
+            numbered(&MOTIVATING_EXAMPLE.replace(",\n        \"interesting\"", ",\"interesting\""))["edges"]
+        );
     }
 
     #[test]
-    fn cut_edges_are_dummies_with_their_number() {
+    fn dummy_edges_name_the_cut_edge() {
         let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]]}"#);
         let dummies: Vec<&Value> = answer["edges"].as_array().unwrap().iter().filter(|e| e["dummy"] == true).collect();
         assert_eq!(dummies.len(), 2);
@@ -321,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_no_path_takes_are_listed_as_such() {
+    fn unused_edges_are_marked() {
         let answer = numbered(r#"{"entry":"s","exit":"t","edges":[["s","t"],["x","t"],["t","s"]]}"#);
         let rows = answer["edges"].as_array().unwrap();
         let unused: Vec<u64> = rows.iter().filter(|e| e["unused"] == true).map(|e| e["edge"].as_u64().unwrap()).collect();
@@ -339,20 +333,20 @@ mod tests {
     }
 
     #[test]
-    fn more_than_two_to_the_sixty_third_paths_are_cut_and_said() {
+    fn edges_cut_because_of_too_many_paths_are_reported() {
         let edges: Vec<String> = (0..80).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
         let answer = numbered(&format!(r#"{{"entry":"n0","exit":"n80","edges":[{}]}}"#, edges.join(",")));
         assert!(!answer["cut"].as_array().unwrap().is_empty());
     }
 
-    /// A row of so many pairs of edges, and what else its file has.
+    /// A chain of pairs of parallel edges, with additional JSON keys.
     fn row(pairs: u32, more: &str) -> String {
         let edges: Vec<String> = (0..pairs).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
         format!(r#"{{"entry":"n0","exit":"n{pairs}","edges":[{}]{more}}}"#, edges.join(","))
     }
 
     #[test]
-    fn edges_of_interesting_paths_are_cut_last_and_it_is_said() {
+    fn edges_of_interesting_paths_are_cut_last() {
         let first: Vec<u32> = (0..80).map(|d| 2 * d).collect();
         let cut = |answer: &Value| -> Vec<u32> { serde_json::from_value(answer["cut"].clone()).unwrap() };
         let with = |paths: &str| numbered_by(&row(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable);
@@ -364,7 +358,7 @@ mod tests {
         };
         let answer = number::number(&parse(&row(80, "")).unwrap(), &job(&first)).unwrap();
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
-        // Where every edge is of interest, some have to be cut.
+        // If all edges are of interest, some of them have to be cut.
         let second: Vec<u32> = (0..80).map(|d| 2 * d + 1).collect();
         let named = parse(&row(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
         let error = number::number(&named, &NumberJob::default()).unwrap_err();
@@ -372,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_nodes_as_the_graph_does() {
+    fn errors_use_the_names_of_nodes() {
         let error = |text: &str, job: &NumberJob| {
             let named = parse(text).unwrap();
             format!("{:#}", with_names(&named, number::number(&named, job).unwrap_err()))
@@ -388,8 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn preferential_numbers_come_with_their_check() {
-        let answer = numbered_by(MOTIVATING, trodden_flow::NumberingScheme::Ppp);
+    fn preferential_numbers_have_a_check_number() {
+        let answer = numbered_by(MOTIVATING_EXAMPLE, trodden_flow::NumberingScheme::Ppp);
         assert_eq!((&answer["spread"], &answer["delta"], &answer["aliases"]), (&json!(3), &json!(1.0), &json!(0)));
         let rows = answer["ids"].as_array().unwrap();
         let of = |path: &str| {
@@ -400,8 +394,8 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_answers_for_every_kind_of_set() {
-        let graph = &MOTIVATING[..MOTIVATING.find(",\n        \"interesting\"").unwrap()];
+    fn every_scheme_accepts_every_kind_of_set() {
+        let graph = &MOTIVATING_EXAMPLE[..MOTIVATING_EXAMPLE.find(",\n        \"interesting\"").unwrap()];
         for set in ["", r#","interesting_edges":[0,1,4,6,7]"#, r#","through":["b"]"#, r#","interesting":[["s","b","c","t"]]"#] {
             for scheme in trodden_flow::NumberingScheme::ALL {
                 let answer = numbered_by(&format!("{graph}{set}}}"), scheme);
@@ -412,11 +406,11 @@ mod tests {
         }
         let two = format!(r#"{graph},"interesting_edges":[0],"through":["b"]}}"#);
         let job = NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, ..NumberJob::default() };
-        assert!(number::number(&parse(&two).unwrap(), &job).unwrap_err().to_string().contains("one of"));
+        assert!(number::number(&parse(&two).unwrap(), &job).unwrap_err().to_string().contains("more than one of"));
     }
 
     #[test]
-    fn paths_that_begin_and_end_at_cut_edges_can_be_of_interest() {
+    fn paths_between_cut_edges_can_be_interesting() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]],"interesting":[{"edges":[2,1,2]}]}"#;
         let answer = numbered_by(text, trodden_flow::NumberingScheme::KnownTable);
         assert_eq!(answer["interesting"], 1);
@@ -426,31 +420,31 @@ mod tests {
     }
 
     #[test]
-    fn models_encode_paths_to_their_numbers() {
+    fn models_encode_paths_as_their_numbers() {
         use crate::cli::ModelScheme;
         let ids = |scheme| {
             let job = crate::cli::ModelJob { scheme, ..Default::default() };
-            let answer = model::model(&parse(MOTIVATING).unwrap(), &job).unwrap();
+            let answer = model::model(&parse(MOTIVATING_EXAMPLE).unwrap(), &job).unwrap();
             answer["ids"].as_array().unwrap().iter().map(|r| r["id"].as_u64().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(ids(ModelScheme::BallLarus), [0, 1, 2, 3, 4, 5]);
         assert_eq!(ids(ModelScheme::Ppp), [0, 1, 2]);
     }
 
-    /// `c` is left for `d` and for `t` once each on the paths over `a`, and for `t` on the path over `b`.
+    /// On the paths over `a`, `c` is followed once by `d` and once by `t`; on the path over `b`, by `t`.
     #[test]
-    fn models_of_executed_paths_go_by_what_was_before() {
+    fn models_of_executed_paths_depend_on_the_context() {
         use crate::cli::{ModelJob, ModelScheme};
         let answer = |order, executions: &[u64]| {
             let scheme = ModelScheme::Executed;
             let job = ModelJob { scheme, order, executions: executions.to_vec(), explain: true, ..ModelJob::default() };
-            model::model(&parse(MOTIVATING).unwrap(), &job)
+            model::model(&parse(MOTIVATING_EXAMPLE).unwrap(), &job)
         };
         let rows = |order, executions: &[u64]| answer(order, executions).unwrap()["ids"].as_array().unwrap().clone();
         let probabilities = |order, executions: &[u64]| {
             rows(order, executions).iter().map(|row| row["probability"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        // Paths sacdt, sact, sabcdt, sabct, sbcdt, sbct; executed are sacdt, sact and sbct.
+        // The paths are sacdt, sact, sabcdt, sabct, sbcdt and sbct; sacdt, sact and sbct are executed.
         assert_eq!(probabilities(0, &[]), ["2/9", "4/9", "0", "0", "1/9", "2/9"]);
         assert_eq!(probabilities(1, &[]), ["1/3", "1/3", "0", "0", "0", "1/3"]);
         assert_eq!(probabilities(1, &[6, 3, 1]), ["3/5", "3/10", "0", "0", "0", "1/10"]);
@@ -459,13 +453,15 @@ mod tests {
             assert_eq!(row["steps"].as_array().unwrap().len() + 1, row["path"].as_array().unwrap().len());
         }
         assert_eq!(rows(1, &[])[0]["steps"][2]["range"], json!(["0", "1/2"]));
-        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("2 --executions for 3 paths"));
+        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("one value per path: expected 3, found 2"));
     }
 
     #[test]
-    fn bad_graphs_are_named() {
+    fn errors_describe_invalid_graphs() {
         let error = |text: &str| format!("{:#}", parse(text).err().expect("it is bad"));
-        assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"weights":[1,2]}"#).contains("2 weights for 1 edges"));
+        assert!(
+            error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"weights":[1,2]}"#).contains("one value per edge: expected 1, found 2")
+        );
         assert!(error(r#"{"entry":"s","exit":"s","edges":[]}"#).contains("`s` is both entry and exit"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("no node `x`"));

@@ -1,8 +1,7 @@
-//! `trodden-lab graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic
-//! coder gives them under it.
+//! `trodden-lab graph model`: a path numbering as a probability model, and the numbers that an arithmetic coder assigns to paths under it.
 
 use super::interesting::{edges_of_interest, interesting_set, listed_paths};
-use super::{Acyclic, Named, acyclic, nodes_json, number_json};
+use super::{AcyclicGraph, NamedGraph, acyclic, nodes_json, number_json};
 use crate::cli::{Interesting, ModelJob, ModelScheme};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -12,15 +11,15 @@ use trodden_flow::DagEdgeId;
 use trodden_selective::InterestingSet;
 use trodden_selective::preferential;
 
-/// The model that is asked for.
+/// Builds the requested model, as JSON.
 ///
 /// # Errors
-/// There is no such model, or options do not go together.
-pub fn model(named: &Named, job: &ModelJob) -> Result<Value> {
+/// The model cannot be built from the graph, or options contradict each other.
+pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = acyclic(named, &edges_of_interest(named, &options));
-    ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions is for --scheme executed");
-    let Model { name, coding, paths, interesting } = of_scheme(named, &acyclic, job, &options)?;
+    ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions needs --scheme executed");
+    let Model { name, coding, paths, interesting } = build_model(named, &acyclic, job, &options)?;
     let row = |path: &Vec<DagEdgeId>| {
         let mut row = json!({
             "path": nodes_json(named, &acyclic.dag, path),
@@ -52,7 +51,7 @@ pub fn model(named: &Named, job: &ModelJob) -> Result<Value> {
     }))
 }
 
-/// A model with the paths that are listed.
+/// A model with the paths to list.
 struct Model {
     name: &'static str,
     coding: CodingModel,
@@ -60,13 +59,13 @@ struct Model {
     interesting: u128,
 }
 
-fn of_scheme(named: &Named, acyclic: &Acyclic, job: &ModelJob, options: &Interesting) -> Result<Model> {
+fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, options: &Interesting) -> Result<Model> {
     let dag = &acyclic.dag;
-    let all = |name, coding| Model { name, coding, paths: first(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
+    let all = |name, coding| Model { name, coding, paths: first_paths(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
     Ok(match job.scheme {
         ModelScheme::BallLarus => all("ball-larus", CodingModel::ball_larus(dag)),
         ModelScheme::Measured => {
-            named.weights.as_ref().context("a measured model needs the graph's `weights`: give one for each edge")?;
+            named.weights.as_ref().context("--scheme measured needs `weights` in the graph file, one for each edge")?;
             all("measured", CodingModel::measured(dag, &acyclic.weights)?)
         }
         ModelScheme::Ppp => {
@@ -78,19 +77,19 @@ fn of_scheme(named: &Named, acyclic: &Acyclic, job: &ModelJob, options: &Interes
         ModelScheme::Executed => {
             let paths = listed_paths(named, acyclic, &job.interesting)?;
             let given = job.executions.len();
-            ensure!(given == 0 || given == paths.len(), "there are {given} --executions for {} paths: give one for each", paths.len());
+            ensure!(given == 0 || given == paths.len(), "--executions needs one value per path: expected {}, found {given}", paths.len());
             let executions = (0..paths.len()).map(|at| job.executions.get(at).copied().unwrap_or(1));
             let executed: Vec<(Vec<DagEdgeId>, u64)> = paths.iter().cloned().zip(executions).collect();
             let coding = CodingModel::executed(dag, job.order, &executed)?;
-            // All paths are shown: those too that the model makes of parts of executed ones.
+            // The list includes paths that the model composes of parts of executed ones.
             let interesting = paths.iter().collect::<BTreeSet<_>>().len() as u128;
-            Model { name: "executed", coding, paths: first(acyclic, job.list), interesting }
+            Model { name: "executed", coding, paths: first_paths(acyclic, job.list), interesting }
         }
     })
 }
 
-/// How a path is encoded: of each edge its range in the context, and the interval of numbers that it leaves.
-fn steps(named: &Named, acyclic: &Acyclic, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
+/// Lists the encoding steps of a path: the range of each edge in its context, and the remaining interval of numbers.
+fn steps(named: &NamedGraph, acyclic: &AcyclicGraph, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
     let step = |step: CodingStep| {
         let edge = acyclic.dag.edge(step.edge);
         json!({
@@ -103,27 +102,27 @@ fn steps(named: &Named, acyclic: &Acyclic, coding: &CodingModel, path: &[DagEdge
     coding.steps(path).map_or(Value::Null, |steps| steps.into_iter().map(step).collect())
 }
 
-/// The first paths in the order of their identities.
-fn first(acyclic: &Acyclic, list: u64) -> Vec<Vec<DagEdgeId>> {
+/// Returns the first paths in the order of their Ball-Larus numbers.
+fn first_paths(acyclic: &AcyclicGraph, list: u64) -> Vec<Vec<DagEdgeId>> {
     (0..list.min(acyclic.all.paths())).filter_map(|id| acyclic.all.path(&acyclic.dag, id)).collect()
 }
 
-/// A number between two exact fractions, and about what it is.
+/// Formats a number as exact lower and upper bounds and an approximate value.
 fn enclosure(value: &Enclosure) -> Value {
     let about = |r: &trodden_coding::Rational| trodden_coding::approximate(r);
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 
-/// What of the path before a node its contexts are about.
+/// Which part of the path before a node is its context.
 #[derive(Clone, Copy)]
 enum History {
     None,
-    /// Its last edges.
+    /// This many last edges.
     Last(usize),
     Whole,
 }
 
-fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
+fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |context: trodden_coding::Context| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {

@@ -1,7 +1,7 @@
-//! `trodden-lab graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
+//! `trodden-lab graph number`: a scheme's values, probes and path numbers for a graph, verified before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{Acyclic, Named, acyclic, cut_json, explain, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, acyclic, cut_json, explain, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -13,20 +13,19 @@ use trodden_selective::verify::{Verdict, VerifyBudget, VerifyMethod, verify};
 use trodden_selective::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
 use trodden_selective::{InterestingSet, Labelling};
 
-/// Seconds that a search takes at most, if the user does not say.
-const TIME_LIMIT: u64 = 60;
+/// Default time limit of a search, in seconds.
+const DEFAULT_TIME_LIMIT: u64 = 60;
 
-/// Numbers the paths of a graph by a scheme.
-pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
+pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let is_optimal = job.scheme == NumberingScheme::PppOptimal;
     let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
-    ensure!(has_restarts || job.restarts.is_none(), "--restarts is for --scheme ppp and ppp-optimal: leave it out");
-    ensure!(is_optimal || job.time_limit.is_none(), "--time-limit is for --scheme ppp-optimal: leave it out");
+    ensure!(has_restarts || job.restarts.is_none(), "--restarts needs --scheme ppp or ppp-optimal");
+    ensure!(is_optimal || job.time_limit.is_none(), "--time-limit needs --scheme ppp-optimal");
     let acyclic = acyclic(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
-    let began = Instant::now();
-    let limit = Duration::from_secs(job.time_limit.unwrap_or(TIME_LIMIT));
-    let stop = || began.elapsed() >= limit;
+    let start = Instant::now();
+    let limit = Duration::from_secs(job.time_limit.unwrap_or(DEFAULT_TIME_LIMIT));
+    let stop = || start.elapsed() >= limit;
     let options = NumberOptions {
         restarts: job.restarts.unwrap_or(NumberOptions::default().restarts),
         placement: if job.scheme == NumberingScheme::BallLarus { RegisterPlacement::Chords } else { RegisterPlacement::Cheaper },
@@ -35,7 +34,7 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
     let verdict = verify(&acyclic.dag, &set, &labelling, &VerifyBudget::default());
     if !verdict.is_good(job.scheme.is_exact()) {
-        bail!("the numbering by {} does not hold ({verdict:?}): this is a fault of trodden, please report the graph", job.scheme.name());
+        bail!("the numbering by {} is invalid ({verdict:?}); this is a bug in trodden, please report the graph", job.scheme.name());
     }
     let marks = Marks::new(&acyclic, &set, &labelling, given)?;
     let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
@@ -51,27 +50,34 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     Ok(answer)
 }
 
-/// Which paths are marked as interesting, by Ball-Larus identity: none if all are.
+/// The paths to mark as interesting, by Ball-Larus number. If all paths are interesting, `all` is set and none is marked.
 struct Marks {
     ids: Vec<u64>,
     all: bool,
 }
 
 impl Marks {
-    fn new(acyclic: &Acyclic, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
+    fn new(acyclic: &AcyclicGraph, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
         if !given {
             return Ok(Marks { ids: Vec::new(), all: true });
         }
         let set = if labelling.scheme.takes_closure() { set.closed() } else { set.clone() };
-        // A closure that is too long to list is not marked path by path.
+        // Paths of a closure that is too large to list are not marked.
         let paths = set.paths(&acyclic.dag).unwrap_or_default();
         Ok(Marks { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
     }
 }
 
-fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Labelling, verdict: &Verdict, marks: &Marks) -> Result<Value> {
+fn summary(
+    acyclic: &AcyclicGraph,
+    set: &InterestingSet,
+    given: bool,
+    labelling: &Labelling,
+    verdict: &Verdict,
+    marks: &Marks,
+) -> Result<Value> {
     let dag = &acyclic.dag;
-    // Ball-Larus numbers every path; how compact it is, is asked of the interesting ones.
+    // Ball-Larus numbers all paths, but its compactness is that of the interesting ones.
     let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
         (NumberingScheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
         (NumberingScheme::BallLarus, None) if given => (labelling.span().width(), set.count()),
@@ -109,7 +115,7 @@ fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Lab
     Ok(answer)
 }
 
-fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Value> {
+fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |id: DagEdgeId| {
         let edge = dag.edge(id);
@@ -131,7 +137,7 @@ fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Va
         }
         row
     };
-    // Edges that no path takes: they begin at a node that cannot be reached, or lead from the exit back to the entry.
+    // Unused edges start at an unreachable node, or lead from the exit back to the entry.
     let unused = |e: Edge| {
         let (from, to) = (named.graph.from(e), named.graph.to(e));
         json!({
@@ -144,13 +150,13 @@ fn edges_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling) -> Vec<Va
     dag.edge_ids().map(one).chain(rest).collect()
 }
 
-/// The first paths in the order of their Ball-Larus identities, and all that are interesting.
-fn ids_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
+/// Lists the first paths in the order of their Ball-Larus numbers, followed by the remaining interesting ones.
+fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
     let (dag, all) = (&acyclic.dag, &acyclic.all);
     let listed = 0..list.min(all.paths());
     let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();
     let one = |id: u64| {
-        let path = all.path(dag, id).expect("identities are below the number of paths");
+        let path = all.path(dag, id).expect("the number is below the number of paths");
         let registers = labelling.run(&path);
         let mut row = json!({
             "path": nodes_json(named, dag, &path),

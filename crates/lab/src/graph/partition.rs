@@ -1,9 +1,9 @@
 //! `trodden-lab graph partition`: the paths of a graph divided among copies.
 //!
-//! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting
-//! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
+//! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting one.
+//! (Copies of programs use cheaper labels where they need not count uninteresting paths.)
 
-use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
+use super::{NamedGraph, cut_json, frequencies_of, frequency_of, signed_json};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -15,38 +15,35 @@ use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Origin};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, tasks};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-/// Frequencies are whole numbers; those of graphs need not be.
+/// Scale from the frequencies of graphs to integers.
 const SCALE: f64 = 1024.0;
-/// The greatest frequency, so that sums of many fit a word: greater ones are scaled down together.
-const GREATEST: f64 = (1u64 << 48) as f64;
+/// Maximum scaled frequency, so that sums of many fit into 64 bits.
+const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
 
-/// What is asked for.
 pub struct PartitionRequest {
-    /// Number of copies.
     pub copies: usize,
-    /// How to divide.
+    /// Strategy that divides the paths.
     pub strategy: PartitionStrategy,
-    /// Fold conditionals until nothing folds.
+    /// Whether to fold conditionals repeatedly.
     pub fold_again: bool,
-    /// What is to be small.
+    /// Cost measure to minimise.
     pub hits: Measure,
-    /// Print the tasks.
+    /// Whether to list the tasks.
     pub explain: bool,
 }
 
-/// The copies, as JSON.
+/// Divides the paths, and returns the copies as JSON.
 ///
 /// # Errors
-/// The graph is too large for the published strategy.
-pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
+/// The graph is too large for `--strategy p3`, or `explain` is set for another strategy.
+pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(
         request.strategy != PartitionStrategy::P3
             || !tasks::are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, request.copies)),
-        "the acyclic graph has {} edges, {} of them out of its entry, and --strategy p3 makes a set of edges for each: \
-         take --strategy weighted",
+        "the acyclic graph is too large for --strategy p3: it has {} edges, {} of them out of its entry; \
+          use --strategy weighted",
         procedure.dag.edges().len(),
         procedure.dag.out(procedure.dag.entry()).len()
     );
@@ -71,15 +68,15 @@ pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
     let mut answer =
         json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
     if request.explain {
-        ensure!(request.strategy == PartitionStrategy::P3, "--explain is for --strategy p3: leave it out");
+        ensure!(request.strategy == PartitionStrategy::P3, "--explain needs --strategy p3");
         answer["tasks"] = tasks_json(named, &procedure.dag, request);
     }
     cut_json(&procedure.dag, &mut answer);
     Ok(answer)
 }
 
-/// The tasks of the published strategy, with the probes of each before labels are moved, and which of them others have too.
-fn tasks_json(named: &Named, dag: &Dag, request: &PartitionRequest) -> Value {
+/// Lists the tasks of strategy p3, with the probes of each before labels are moved, and which of them it shares with others.
+fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Value {
     let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
     let part = |set: &Vec<bool>| match set.iter().all(|e| *e) {
@@ -103,23 +100,23 @@ fn tasks_json(named: &Named, dag: &Dag, request: &PartitionRequest) -> Value {
     json!(parts.iter().enumerate().map(one).collect::<Vec<_>>())
 }
 
-fn procedure(named: &Named) -> Procedure {
+fn procedure(named: &NamedGraph) -> Procedure {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
     let all: Vec<f64> = dag.edge_ids().map(|id| frequency_of(&dag, &frequencies, id)).collect();
-    let greatest = all.iter().copied().fold(1.0, f64::max);
-    let scale = SCALE.min(GREATEST / greatest);
-    let frequencies = all.iter().map(|often| (often * scale).round() as u64).collect();
+    let max = all.iter().copied().fold(1.0, f64::max);
+    let scale = SCALE.min(MAX_FREQUENCY / max);
+    let frequencies = all.iter().map(|frequency| (frequency * scale).round() as u64).collect();
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
-fn interesting(named: &Named, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
+fn interesting(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
     let interesting = dag.edges().iter().zip(&part.interesting).filter(|(_, interesting)| **interesting);
     interesting.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
 }
 
-fn edges(named: &Named, dag: &Dag, part: &Part) -> Vec<Value> {
+fn edges(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
     let one = |id: DagEdgeId| {
         let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
         let mut row = json!({
@@ -155,11 +152,11 @@ mod tests {
         answer["copies"].as_array().unwrap().clone()
     }
 
-    /// Paths as lists of edges' places.
+    /// Paths as lists of edge numbers.
     const PATHS: [&[usize]; 5] = [&[0, 7], &[0, 2, 5], &[0, 2, 4, 6], &[1, 3, 5], &[1, 3, 4, 6]];
 
     #[test]
-    fn every_path_is_interesting_to_a_copy_and_has_a_sum_of_its_own_there() {
+    fn every_path_has_a_unique_sum_in_some_copy() {
         for strategy in [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted] {
             for number in [1, 2, 3, 9] {
                 let copies = copies(strategy, number);
@@ -191,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_too_large_for_published_tasks_is_refused_with_a_remedy() {
+    fn graph_too_large_for_p3_is_rejected_with_a_remedy() {
         let edges = (0..60_000).flat_map(|at| [Some([at, at + 1]), (at % 2 == 0).then_some([at, at + 2])]).flatten();
         let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
         let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();
@@ -199,12 +196,12 @@ mod tests {
         let request =
             PartitionRequest { copies: 2, strategy: PartitionStrategy::P3, fold_again: false, hits: Measure::All, explain: false };
         let error = partition(&named, &request).unwrap_err().to_string();
-        assert!(error.contains("edges") && error.contains("take --strategy weighted"), "{error}");
+        assert!(error.contains("edges") && error.contains("use --strategy weighted"), "{error}");
     }
 
-    /// Four of the five diamonds of figure 1 of the paper, in two rows: four tasks (example 3), none with a probe of another.
+    /// Four of the five diamonds of figure 1 of the paper, in two chains: four tasks (example 3) that share no probes.
     #[test]
-    fn tasks_are_explained_with_their_costs() {
+    fn tasks_are_listed_with_their_costs() {
         let rows = [("v4", "v10", "v7"), ("v15", "v21", "v18")].iter().flat_map(|(from, to, shared)| {
             [(*from, *shared), (*shared, *to)].into_iter().flat_map(|(a, d)| {
                 let arm = |name: &str| [[a.to_owned(), format!("{a}{name}")], [format!("{a}{name}"), d.to_owned()]];
@@ -227,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_decide_what_is_divided() {
+    fn weighted_strategies_use_both_copies() {
         let used = |strategy| copies(strategy, 2).iter().filter(|c| !c["interesting"].as_array().unwrap().is_empty()).count();
         assert_eq!(
             (used(PartitionStrategy::Sbl), used(PartitionStrategy::Pbl), used(PartitionStrategy::P3), used(PartitionStrategy::Weighted)),

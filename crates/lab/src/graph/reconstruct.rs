@@ -1,4 +1,4 @@
-//! `trodden-lab graph reconstruct`: the execution from its partial traces.
+//! `trodden-lab graph reconstruct`: reconstructs an execution from its partial traces.
 
 use super::functions::WitnessFile;
 use super::witnesses::{branch_json, target_json, violations_json};
@@ -10,14 +10,13 @@ use trodden_witness::{
     check_pairwise,
 };
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The execution as JSON, and whether the distribution is realizable.
+/// Returns the execution as JSON, and whether the distribution is realizable.
 pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
-    let profiles = file.profiles.as_ref().context("the file has no \"profiles\": give the witnesses of each run")?;
-    let traces = file.traces.as_ref().context("the file has no \"traces\": give the partial trace of each run")?;
+    let profiles = file.profiles.as_ref().context("the file has no \"profiles\"; add the witnesses of each run")?;
+    let traces = file.traces.as_ref().context("the file has no \"traces\"; add the partial trace of each run")?;
     let distribution = Distribution::new(&file.program, kind, profiles.clone())?;
     check_traces(file, &distribution, traces)?;
     let reconstruction = Reconstruction::new(&file.program, &distribution);
@@ -34,7 +33,7 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
                 ambiguous = Some(json!({ "branch": branch_json(file, branch), "targets": targets }));
                 break;
             }
-            Err(error) => bail!(described(file, &error)),
+            Err(error) => bail!(describe(file, &error)),
         }
     }
     let mut answer = json!({ "schema_version": SCHEMA_VERSION, "execution": execution });
@@ -52,47 +51,49 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
     Ok((answer, check.is_realizable()))
 }
 
-/// A trace has witnesses of its profile only.
+/// Checks that each trace consists of witnesses of its profile.
 fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<Witness>]) -> Result<()> {
     if traces.len() != distribution.profiles.len() {
-        bail!("there are {} traces for {} profiles: give one for each", traces.len(), distribution.profiles.len());
+        bail!("`traces` needs one list per profile: expected {}, found {}", distribution.profiles.len(), traces.len());
     }
     for (at, (trace, profile)) in traces.iter().zip(&distribution.profiles).enumerate() {
         if let Some(place) = trace.iter().position(|w| profile.binary_search(w).is_err()) {
-            bail!("trace {at} has {} at symbol {place}, which is no witness of profile {at}", file.witness(trace[place]));
+            bail!("trace {at} has {} at symbol {place}, which is not a witness of profile {at}", file.witness(trace[place]));
         }
     }
     Ok(())
 }
 
-/// An error in the names of the file.
-fn described(file: &WitnessFile, error: &ReconstructError) -> String {
-    let symbol = |w: &Option<Witness>| w.map_or("its end".to_owned(), |w| file.witness(w).to_string());
+/// Formats an error with the names of the file.
+fn describe(file: &WitnessFile, error: &ReconstructError) -> String {
+    let symbol = |w: &Option<Witness>| w.map_or("the end".to_owned(), |w| file.witness(w).to_string());
     match error {
         ReconstructError::NoSuccessor { branch, blocks, next } => {
             let next: Vec<String> = next.iter().map(symbol).collect();
             let branch = branch_json(file, *branch);
             format!(
-                "after {blocks} nodes no successor of {branch} agrees with what the traces have next ({}): they are of no execution",
+                "after {blocks} nodes, no successor of {branch} agrees with the next symbols of the traces ({}); \
+                 the traces do not belong to one execution",
                 next.join(", ")
             )
         }
         ReconstructError::Unexpected { profile, position, found, expected, blocks } => {
             let (found, expected) = (symbol(found), file.witness(*expected));
             format!(
-                "trace {profile} has {found} at symbol {position}, where {expected} is executed after {blocks} nodes: \
-                 the traces are of no execution"
+                "after {blocks} nodes, trace {profile} has {found} at symbol {position} instead of {expected}; \
+                  the traces do not belong to one execution"
             )
         }
         ReconstructError::GoesOn { profile, position, found, .. } => {
             format!(
-                "trace {profile} has {} at symbol {position}, where the execution ends: the traces are of no execution",
+                "trace {profile} continues with {} at symbol {position}, where the execution ends; \
+                 the traces do not belong to one execution",
                 file.witness(*found)
             )
         }
-        ReconstructError::Stays { function, node, blocks } => {
+        ReconstructError::Stuck { function, node, blocks } => {
             let node = file.node(*function, *node);
-            format!("after {blocks} nodes nothing follows {node}, but the traces go on: they are of no execution")
+            format!("after {blocks} nodes, nothing follows {node}, but the traces continue; they do not belong to one execution")
         }
         other => other.to_string(),
     }

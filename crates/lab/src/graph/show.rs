@@ -1,4 +1,4 @@
-//! `trodden-lab graph show`: a function's control-flow graph as it was numbered.
+//! `trodden-lab graph show`: prints a function's control-flow graph as it was numbered.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -8,28 +8,28 @@ use trodden_command::laboratory::context;
 use trodden_report::{Name, dot};
 use trodden_unit::{FunctionMap, Image, UnitMap};
 
-/// Prints the graph of a program's function.
+/// Prints the graph of a function.
 ///
 /// # Errors
-/// The program cannot be read, or has no function of that name, or several.
+/// The program cannot be read, or has no function of that name or several.
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let store = context().store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {
-        // A unit whose map is lost cannot have the function; `info` lists such units.
+        // Units whose map is lost are skipped; `info` lists them.
         if let Some(frame) = image.frame(placed.unit, store.as_ref()).with_context(|| program.display().to_string())? {
             maps.push(frame.map().with_context(|| program.display().to_string())?);
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
     let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).is(wanted)).collect();
-    // One function compiled into several units of one shape is shown once.
+    // A function compiled identically in several units is shown once.
     found.dedup_by(|a, b| a.1.name == b.1.name && a.1.shape == b.1.shape);
     let (unit, function) = match found.as_slice() {
         [one] => *one,
-        [] => bail!("{} has no instrumented function `{wanted}`{}", program.display(), suggestion(functions(), wanted)),
+        [] => bail!("{} has no instrumented function `{wanted}`{}", program.display(), suggest_names(functions(), wanted)),
         several => {
             let list: Vec<String> = several.iter().map(|(u, f)| format!("{} ({})", f.name, u.source)).collect();
             bail!("{} functions are called `{wanted}`: {}; give the mangled name", several.len(), list.join(", "))
@@ -43,11 +43,11 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Names that hold the wanted one, for the message.
-fn suggestion<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
+/// Returns the end of the error message: names that contain the wanted one, or how to list the functions.
+fn suggest_names<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
     let near: Vec<String> = functions.map(|(_, f)| Name::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
     match near.is_empty() {
-        true => "; `trodden-lab graph extract` lists the functions that are left after inlining".into(),
+        true => "; `trodden-lab graph extract` lists the functions that remain after inlining".into(),
         false => format!("; similar: {}", near.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! `trodden-lab graph witnesses`: witnesses divided among profiles, and whether the execution can be rebuilt from their traces.
+//! `trodden-lab graph witnesses`: divides witnesses among profiles, and checks whether their traces determine the execution.
 
 use super::functions::WitnessFile;
 use crate::cli::{Condition, Witnesses};
@@ -15,23 +15,22 @@ use trodden_witness::{
     Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
 };
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-/// Pairs of runs that are tried in all to show that executions are ambiguous.
-const SEARCH: usize = 300_000;
-/// Violations that are listed; beyond, their number alone.
-const MOST_VIOLATIONS: usize = 1000;
+/// Maximum number of pairs of runs tried, in all, to find executions that have the same traces.
+const MAX_SEARCHED_PAIRS: usize = 300_000;
+/// Maximum number of violations to list.
+const MAX_VIOLATIONS: usize = 1000;
 
-/// The distribution with its check, as JSON, and whether it is realizable.
+/// Returns the distribution with its check as JSON, and whether it is realizable.
 pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
     let (distribution, check, costs) = match &file.profiles {
-        Some(profiles) => given(file, kind, profiles, job)?,
-        None => planned(file, kind, job)?,
+        Some(profiles) => check_given(file, kind, profiles, job)?,
+        None => make_plan(file, kind, job)?,
     };
     let (check, theorems) = match job.check {
         Condition::Pairwise => (check, None),
-        Condition::Paper => by_the_paper(file, &distribution)?,
+        Condition::Paper => check_by_paper(file, &distribution)?,
     };
     let violations = violations_json(file, &distribution, &check);
     let profiles: Vec<Vec<Value>> = distribution.profiles.iter().map(|p| p.iter().map(|w| file.witness(*w)).collect()).collect();
@@ -50,14 +49,14 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
     if let Some(theorems) = theorems {
         answer["theorems"] = theorems;
     }
-    if check.violations.len() > MOST_VIOLATIONS {
+    if check.violations.len() > MAX_VIOLATIONS {
         answer["violations_in_all"] = json!(check.violations.len());
     }
     Ok((answer, realizable))
 }
 
-/// What the paper's theorems reject, and which of them does.
-fn by_the_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Check, Option<Value>)> {
+/// Checks the paper's theorems. Returns the violations, and which theorems hold.
+fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Check, Option<Value>)> {
     let paper = check_paper(&file.program, distribution)?;
     let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
     let mut violations = paper.path;
@@ -67,16 +66,21 @@ fn by_the_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Chec
     Ok((Check { violations, far: Vec::new() }, Some(theorems)))
 }
 
-/// A distribution that the user wrote.
-fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
+/// Checks a distribution from the file, and computes its costs.
+fn check_given(
+    file: &WitnessFile,
+    kind: WitnessKind,
+    profiles: &[Vec<Witness>],
+    job: &Witnesses,
+) -> Result<(Distribution, Check, Vec<f64>)> {
     if profiles.is_empty() {
-        bail!("`profiles` is empty: give at least one profile, or leave it out");
+        bail!("`profiles` is empty; give at least one profile, or omit it");
     }
     let distribution = Distribution::new(&file.program, kind, profiles.to_vec())?;
-    if let Some((at, most)) =
+    if let Some((at, limit)) =
         job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit)))
     {
-        bail!("profile {at} has {} witnesses, more than the limit of {most}", distribution.profiles[at].len());
+        bail!("profile {at} has {} witnesses, more than the limit of {limit}", distribution.profiles[at].len());
     }
     let loads: Vec<f64> = distribution.profiles.iter().map(|p| file.weights.sum(kind, p)).collect();
     let machines = job.machines.unwrap_or(loads.len());
@@ -86,8 +90,8 @@ fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: 
     Ok((distribution, check, costs))
 }
 
-/// A distribution by a strategy.
-fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
+/// Plans a distribution with the strategy and placement that the options select.
+fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
     let options = DistributionOptions {
         profiles: job.profiles,
         strategy: job.strategy,
@@ -97,35 +101,35 @@ fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Di
         lookahead: job.lookahead,
     };
     let planned = match job.placement {
-        // The strategy places.
+        // The strategy itself chooses the witnesses.
         Placement::Fewest => plan(&file.program, kind, &file.weights, &options),
         placement => plan_placed(&file.program, kind, &file.weights, &options, placement),
     };
     let planned = planned.map_err(|error| match error {
         PlanError::LimitTooSmall { function, needs, limit } => {
             let function = file.function(function);
-            anyhow!("`{function}` needs {needs} witnesses in one profile: raise --limit from {limit} to {needs}")
+            anyhow!("function `{function}` needs {needs} witnesses in one profile; raise --limit from {limit} to {needs}")
         }
         PlanError::LimitNotMet { function, limit, enough } => {
             let function = file.function(function);
             anyhow!(
-                "no {limit} witnesses were found that distinguish two successors of a branch in `{function}`: raise --limit to {enough}"
+                "found no {limit} witnesses that distinguish two successors of a branch in function `{function}`; raise --limit to {enough}"
             )
         }
-        PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement is one of edges: add --edges"),
-        PlanError::OtherKind(_) => anyhow!("this placement is one of nodes: leave out --edges"),
+        PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement chooses edges; add --edges"),
+        PlanError::OtherKind(_) => anyhow!("this placement chooses nodes; omit --edges"),
     })?;
     Ok((planned.distribution, planned.check, planned.costs))
 }
 
-/// Violations, with two executions where a search finds them.
+/// Lists violations, each with two executions that have the same traces if a search finds them.
 pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &Check) -> Vec<Value> {
     if check.violations.is_empty() {
         return Vec::new();
     }
     let structure = Structure::new(Pushdown::new(&file.program, distribution.kind));
-    let listed = &check.violations[..check.violations.len().min(MOST_VIOLATIONS)];
-    let found = ambiguous::find(&structure, &members(&file.program, distribution), listed, SEARCH);
+    let listed = &check.violations[..check.violations.len().min(MAX_VIOLATIONS)];
+    let found = ambiguous::find(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
     let row = |(violation, found): (&Violation, &Option<[ambiguous::Blocks; 2]>)| {
         let blocks = |blocks: &ambiguous::Blocks| blocks.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<Value>>();
         let executions: Vec<Vec<Value>> = found.iter().flatten().map(blocks).collect();
@@ -143,7 +147,7 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
     listed.iter().zip(&found).map(row).collect()
 }
 
-/// A branch: its node, or `"outside"`.
+/// Formats a branch: its node, or `"outside"`.
 pub fn branch_json(file: &WitnessFile, branch: BranchNode) -> Value {
     match branch {
         BranchNode::Node(f, n) | BranchNode::Call(f, n) | BranchNode::Opaque(f, n) | BranchNode::Unwinding(f, n) => file.node(f, n),
@@ -151,7 +155,7 @@ pub fn branch_json(file: &WitnessFile, branch: BranchNode) -> Value {
     }
 }
 
-/// A successor: its node; a callee's entry; or what happens else.
+/// Formats a successor: its node, a callee's entry, or another continuation.
 pub fn target_json(file: &WitnessFile, branch: BranchNode, target: BranchTarget) -> Value {
     match (target, branch) {
         (

@@ -1,6 +1,6 @@
-//! A unit's bitcode to assembly, twice: as it is, and through the plugin.
+//! Compiles a unit's bitcode to assembly twice: unchanged, and with counting added by the plugin.
 //!
-//! `opt` first gives every block a name (`instnamer`); names do not change what code is made, and come back in the assembly's comments.
+//! First, `opt` names every block (`instnamer`). Names do not affect the generated code, and appear in the comments of the assembly.
 
 use super::machine::{self, MachineFunctions};
 use anyhow::{Context, Result, bail};
@@ -20,38 +20,35 @@ use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
 use trodden_unit::{Frame, Settings, UnitMap};
 
-/// Both versions of a unit.
+/// The assembly of a unit, without and with counting.
 #[derive(Debug)]
 pub struct Assembly {
-    /// For each function the names of its blocks, in order.
+    /// Names of the blocks of each function.
     pub labels: Labels,
-    /// As it is.
+    /// Functions without counting.
     pub plain: MachineFunctions,
-    /// Counting.
+    /// Functions with counting.
     pub counted: MachineFunctions,
 }
 
-/// For each function the names of its blocks, in order.
+/// The names of the blocks of each function, in order.
 pub type Labels = HashMap<String, Vec<String>>;
 
-/// Makes both versions; what is counted is counted as in the program, but for the parameters given.
-///
-/// # Errors
-/// The bitcode was not kept, or a tool is missing or fails.
+/// Compiles both versions. Counting is configured as in the program, except for the given parameters.
 pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
     let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
-    fs::write(&bitcode, frame.bitcode().with_context(|| format!("no code to show of {}", map.source))?)?;
+    fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot show the code of {}", map.source))?)?;
     run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
-    // The unit with names is another unit, which does not belong in the store.
+    // The unit with named blocks is a different unit, and must not enter the store.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().over(Settings::from(&map.experiment)) };
     let request = experiment::resolve(context(), settings).and_then(|request| experiment::file(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
-    Ok(Assembly { labels: labels(&text), plain: machine::read(&plain), counted: machine::read(&counted) })
+    Ok(Assembly { labels: labels(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
 fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
@@ -63,7 +60,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         "-Xclang",
         "-disable-llvm-passes",
         "-fno-discard-value-names",
-        // Code that several blocks share would belong to none of them.
+        // Merged tails could not be attributed to a single block.
         "-mllvm",
         "-enable-tail-merge=false",
     ]);
@@ -76,17 +73,17 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
 }
 
-/// LLVM's optimiser as a command, beside clang.
+/// Returns the path of LLVM's `opt`, which is installed beside clang.
 fn opt() -> Result<PathBuf> {
     let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
     let opt = clang.with_file_name("opt");
     if !is_program(&opt) {
-        bail!("{} is not there: run `apt-get install llvm-{LLVM_MAJOR}`", opt.display());
+        bail!("{} does not exist; run `apt-get install llvm-{LLVM_MAJOR}`", opt.display());
     }
     Ok(opt)
 }
 
-/// Names of blocks in the text of a module.
+/// Extracts the names of blocks from the text of a module.
 fn labels(text: &str) -> Labels {
     let mut all = Labels::new();
     let mut current: Option<&mut Vec<String>> = None;
@@ -119,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_have_the_names_of_their_function() {
+    fn block_names_are_extracted_by_function() {
         let text = "define dso_local i32 @f(i32 %0) #0 !dbg !2 {\nbb:\n  br label %bb1\n\nbb1:            ; preds = %bb\n  ret i32 \
             0\n\n\"x y\": ; preds\n}\n\
             declare void @h()\ndefine void @\"\\01g h\"() {\nbb:\n  ret void\n}\n";

@@ -1,8 +1,7 @@
-//! Assembly as clang writes it, to functions, blocks and instructions.
+//! Parser of clang's assembly: functions, blocks and instructions.
 //!
-//! The code generator says in a comment behind each block's label which block of the intermediate code it came from:
-//! `.LBB0_3:  # %bb14`. Blocks that no instruction jumps to have the label in a comment of their own, `# %bb.1:  # %bb2`;
-//! blocks made up by the plugin or the code generator have no name.
+//! A comment after each label names the IR block that the code comes from: `.LBB0_3:  # %bb14`. Blocks that are not jump targets have a
+//! comment instead of a label: `# %bb.1:  # %bb2`. Blocks created by the plugin or the code generator have no name.
 
 use std::collections::HashMap;
 
@@ -12,38 +11,38 @@ pub type MachineFunctions = HashMap<String, Vec<MachineBlock>>;
 /// A block of machine code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineBlock {
-    /// Label, if an instruction jumps to it.
+    /// Label, if the block is a jump target.
     pub label: Option<String>,
-    /// Name of the block of the intermediate code that it came from.
+    /// Name of the IR block that it comes from.
     pub name: Option<String>,
     /// Instructions, without comments.
     pub instructions: Vec<String>,
-    /// Blocks that may follow, by place. Indirect branches lead wherever a jump table of the function does.
+    /// Indices of the successors. Indirect branches may lead wherever a jump table of the function does.
     pub next: Vec<usize>,
 }
 
-/// Reads an assembly file.
-pub fn read(text: &str) -> MachineFunctions {
+/// Parses an assembly file.
+pub fn parse(text: &str) -> MachineFunctions {
     let mut functions = MachineFunctions::new();
     let tables = jump_tables(text);
-    let mut lines = compiled(text);
-    let mut typed = None;
+    let mut lines = without_inline_assembly(text);
+    let mut function_type = None;
     while let Some(line) = lines.next() {
         if let Some(name) = line.trim().strip_prefix(".type").and_then(|rest| rest.trim().rsplit_once(',')) {
-            typed = name.1.trim_start_matches(['@', '%']).starts_with("function").then(|| unquoted(name.0).to_owned());
-        } else if let Some(name) = label(line).filter(|l| typed.as_deref() == Some(unquoted(l))) {
+            function_type = name.1.trim_start_matches(['@', '%']).starts_with("function").then(|| unquoted(name.0).to_owned());
+        } else if let Some(name) = label(line).filter(|l| function_type.as_deref() == Some(unquoted(l))) {
             let name = unquoted(name).to_owned();
-            let mut blocks = blocks(&mut lines);
+            let mut blocks = parse_blocks(&mut lines);
             connect(&mut blocks, &tables);
             functions.insert(name, blocks);
-            typed = None;
+            function_type = None;
         }
     }
     functions
 }
 
-/// Lines that the code generator made: assembly that the module holds as such has functions without the marks of their ends.
-fn compiled(text: &str) -> impl Iterator<Item = &str> {
+/// Skips file-scope inline assembly, whose functions lack the label that marks their end.
+fn without_inline_assembly(text: &str) -> impl Iterator<Item = &str> {
     let mut is_inline = false;
     text.lines().filter(move |line| {
         is_inline |= line.contains("Start of file scope inline assembly");
@@ -53,8 +52,8 @@ fn compiled(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The blocks of a function, up to its end.
-fn blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlock> {
+/// Parses the blocks of a function, up to its end.
+fn parse_blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlock> {
     let mut blocks = vec![MachineBlock::default()];
     for line in lines.take_while(|line| !line.starts_with(".Lfunc_end")) {
         let (code, comment) = split(line);
@@ -64,17 +63,17 @@ fn blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlock> {
             let (_, comment) = split(rest);
             blocks.push(MachineBlock { name: block_name(comment), ..MachineBlock::default() });
         } else if is_instruction(code) {
-            blocks.last_mut().expect("there is one").instructions.push(code.split_whitespace().collect::<Vec<_>>().join(" "));
+            blocks.last_mut().expect("starts with one block").instructions.push(code.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
-    // What stands before the first block.
+    // Drop the placeholder for code before the first label if it is empty.
     if blocks[0].instructions.is_empty() && blocks.len() > 1 {
         blocks.remove(0);
     }
     blocks
 }
 
-/// What stands before a comment, and the comment. A `#` alone may be an operand (AArch64).
+/// Splits a line into code and comment. A `#` that is not followed by a space may be an AArch64 operand.
 fn split(line: &str) -> (&str, &str) {
     let own_line = line.trim_start().starts_with('#').then_some(0);
     match own_line.or_else(|| line.find("# ")).or_else(|| line.find("// ")) {
@@ -83,7 +82,7 @@ fn split(line: &str) -> (&str, &str) {
     }
 }
 
-/// `%bb14`, or `%"a name"`; further words describe loops.
+/// Extracts the name from a comment such as `%bb14` or `%"a name"`, which may be followed by a description of loops.
 fn block_name(comment: &str) -> Option<String> {
     let name = comment.strip_prefix('%')?;
     match name.strip_prefix('"') {
@@ -105,7 +104,7 @@ fn is_instruction(code: &str) -> bool {
     !code.is_empty() && !code.starts_with('.') && !code.ends_with(':')
 }
 
-/// The labels in each jump table, by the function's number in labels (`.LJTI3_0` is of the function whose blocks are `.LBB3_...`).
+/// Returns the targets of jump tables by function number (`.LJTI3_0` belongs to the function whose blocks are `.LBB3_...`).
 fn jump_tables(text: &str) -> HashMap<String, Vec<String>> {
     let mut tables: HashMap<String, Vec<String>> = HashMap::new();
     let mut current = None;
@@ -120,12 +119,12 @@ fn jump_tables(text: &str) -> HashMap<String, Vec<String>> {
     tables
 }
 
-/// Labels of blocks in an instruction or a table's entry.
+/// Returns the block labels in an instruction or an entry of a jump table.
 fn targets(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_')).filter(|word| word.starts_with(".LBB"))
 }
 
-/// Fills in which blocks follow which.
+/// Computes the successors of all blocks.
 fn connect(blocks: &mut [MachineBlock], tables: &HashMap<String, Vec<String>>) {
     let places: HashMap<String, usize> = blocks.iter().enumerate().filter_map(|(at, b)| Some((b.label.clone()?, at))).collect();
     let number = blocks.iter().find_map(|b| b.label.as_deref()?.strip_prefix(".LBB")?.split('_').next());
@@ -137,7 +136,7 @@ fn connect(blocks: &mut [MachineBlock], tables: &HashMap<String, Vec<String>>) {
         let last = block.instructions.last().map_or("", String::as_str);
         if is_computed_jump(last) {
             next.extend(table.iter().filter_map(|t| places.get(t).copied()));
-        } else if !ends(last) && at + 1 < count {
+        } else if !never_falls_through(last) && at + 1 < count {
             next.push(at + 1);
         }
         next.sort_unstable();
@@ -159,8 +158,8 @@ fn is_computed_jump(instruction: &str) -> bool {
     mnemonic(instruction) == "br" || (mnemonic(instruction).starts_with("jmp") && instruction.contains('*'))
 }
 
-/// Whether control never goes on behind it.
-fn ends(instruction: &str) -> bool {
+/// Returns true if control never continues with the next instruction.
+fn never_falls_through(instruction: &str) -> bool {
     let word = mnemonic(instruction);
     word.starts_with("jmp") || word.starts_with("ret") || ["ud2", "b", "br", "brk", "int3", "hlt"].contains(&word)
 }
@@ -179,15 +178,15 @@ mod tests {
         \t.type\tdata,@object\ndata:\n\t.long\t1\n";
 
     #[test]
-    fn functions_in_a_modules_own_assembly_end_nowhere() {
+    fn file_scope_inline_assembly_is_skipped() {
         let own =
             "\t# Start of file scope inline assembly\n\t.type\tplace,@function\nplace:\n\tret\n\t# End of file scope inline assembly\n";
-        assert_eq!(read(&format!("{own}{TEXT}")), read(TEXT));
+        assert_eq!(parse(&format!("{own}{TEXT}")), parse(TEXT));
     }
 
     #[test]
-    fn functions_blocks_and_names_are_read() {
-        let functions = read(TEXT);
+    fn blocks_and_names_are_parsed() {
+        let functions = parse(TEXT);
         assert_eq!(functions.keys().collect::<Vec<_>>(), ["f"]);
         let blocks = &functions["f"];
         let names: Vec<Option<&str>> = blocks.iter().map(|b| b.name.as_deref()).collect();
@@ -198,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn control_goes_on_by_jumps_tables_and_falling_through() {
-        let blocks = &read(TEXT)["f"];
+    fn successors_come_from_jumps_tables_and_fall_through() {
+        let blocks = &parse(TEXT)["f"];
         let next: Vec<&[usize]> = blocks.iter().map(|b| b.next.as_slice()).collect();
         assert_eq!(next, [&[1, 2][..], &[2, 3], &[2, 3], &[]]);
     }

@@ -1,15 +1,9 @@
-//! `trodden-lab loops PROGRAM`: what does counting cost, instruction by instruction? The hottest loops of a recorded run,
-//! their machine code without and with counting side by side.
+//! `trodden-lab loops PROGRAM`: the machine code of the hottest loops of a recorded run, without and with counting, side by side.
 //!
-//! 1. `nest.rs`: the loops of each executed function, each without those inside it, weighed by the run's block counts;
-//! 2. `compile.rs`: the unit's bitcode to assembly twice, its blocks named, once through the plugin;
-//! 3. `machine.rs`: assembly to blocks of instructions;
-//! 4. `pair.rs`: which machine block is which block of the graph, how often it ran, and which instructions stand for each other;
-//! 5. `show.rs`: the result as text.
-//!
-//! What the code generator did to blocks is followed by their names and by jumps: a block that it split counts as
-//! executed whole, one that it copied into others as often as control still comes to it. So numbers per iteration are
-//! close, not exact.
+//! `nest` finds the loops and weighs them by the run's block counts, `compile` produces both assemblies, `machine` parses them, `pair`
+//! maps machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are followed through the
+//! code generator by their names and by jumps: the parts of a split block count as executed whole, and a block that was duplicated into
+//! its predecessors as often as control still reaches it. Numbers per iteration are therefore approximate.
 
 mod compile;
 mod machine;
@@ -21,7 +15,7 @@ use crate::cli::Loops;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::Loop;
-use pair::PairSide;
+use pair::LoopCode;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
@@ -34,10 +28,9 @@ use trodden_report::{Function, View};
 use trodden_stored::named;
 use trodden_unit::{Frame, Identity, Image};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What is printed.
+/// The JSON document.
 #[derive(Debug, Serialize)]
 struct Answer {
     schema_version: u32,
@@ -45,25 +38,25 @@ struct Answer {
     loops: Vec<HotLoop>,
 }
 
-/// A loop and its code.
+/// A loop with its code.
 #[derive(Debug, Serialize)]
 struct HotLoop {
     function: String,
     source: String,
-    /// Line at which it begins, if known.
+    /// First source line, if known.
     line: Option<u32>,
     header: u32,
     #[serde(serialize_with = "number")]
     iterations: u64,
-    /// Of the instructions (of the intermediate code) that the program executed.
+    /// Fraction of the IR instructions that the program executed.
     share: f64,
-    /// Machine instructions per iteration.
+    /// Machine instructions per iteration, without and with counting.
     plain: f64,
     counted: f64,
     blocks: Vec<HotBlock>,
 }
 
-/// A block of the graph, or code on an edge of it, in both versions.
+/// A block of the graph, or code on an edge, in both versions.
 #[derive(Debug, Serialize)]
 struct HotBlock {
     place: Place,
@@ -75,32 +68,30 @@ struct HotBlock {
     lines: Vec<pair::LinePair>,
 }
 
-/// Where code stands.
+/// The part of the graph that machine code belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Place {
-    /// A block.
     Block(u32),
-    /// An edge between blocks.
     Edge(u32, u32),
-    /// Where indirect branches to a block arrive.
+    /// The landing block that the indirect branches to this block share.
     Landing(u32),
 }
 
 /// Prints the hottest loops.
 ///
 /// # Errors
-/// The program is not in the profile or counts unknown paths only, its bitcode was not kept, or a tool fails.
+/// The profile does not contain the program or counts only unknown paths, bitcode was not kept, or a tool failed.
 pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
-    // Known paths take code that counts nothing: neither their iterations nor their instructions follow from the counts.
+    // Known paths take uncounted code, so neither their iterations nor their instructions follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
-            "{} counts unknown paths only, so its counts do not say how often a loop iterates or what an iteration costs: build it \
-                without --residual and record a run of that",
+            "{} counts only unknown paths, from which loop iterations cannot be computed; \
+                 build it without --residual and record a run of that build",
             job.program.display()
         );
     }
@@ -111,13 +102,13 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     for (function, found) in &hottest {
         let unit = function.unit.unit;
         let assembly: &Assembly = match assemblies.entry(unit) {
-            Entry::Occupied(made) => made.into_mut(),
+            Entry::Occupied(compiled) => compiled.into_mut(),
             Entry::Vacant(place) => {
                 note(format_args!("compiling {} twice", function.units_map().source));
                 place.insert(compile::assemble(&frame(&image, unit)?, &job.settings())?)
             }
         };
-        loops.push(compared(function, found, assembly, view.totals.instructions)?);
+        loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
     print_found(job.json, || json_text(&answer), || Ok(show::text(&answer, job.blocks, wants_color(color))))?;
@@ -129,7 +120,7 @@ fn image_profile<'a>(profile: &'a Profile, image: &Image, job: &Loops) -> Result
     let others: Vec<&str> = profile.images.iter().map(|i| i.path.as_str()).collect();
     found.with_context(|| {
         format!(
-            "the profile `{}` has no counts of this build of {}, but of {}: record a run with `trodden record -- {}`",
+            "the profile `{}` has no counts of this build of {}, only of: {}; record a run with `trodden record -- {}`",
             job.profile,
             job.program.display(),
             if others.is_empty() { "nothing".to_owned() } else { others.join(", ") },
@@ -138,12 +129,12 @@ fn image_profile<'a>(profile: &'a Profile, image: &Image, job: &Loops) -> Result
     })
 }
 
-/// The loops with the most executed instructions, of all functions or of one.
+/// Returns the loops with the most executed instructions, of all functions or of the selected one.
 fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, Loop)>> {
     let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.is(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
-        bail!("no function `{name}` was executed in {}: `trodden report` lists those that were", job.program.display());
+        bail!("no function `{name}` was executed in {}; `trodden report` lists the executed functions", job.program.display());
     }
     let mut all: Vec<(&Function, Loop)> =
         of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
@@ -152,7 +143,7 @@ fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Res
     Ok(all)
 }
 
-/// A unit with its bitcode: from the program, else from the store.
+/// Returns a unit with its bitcode, from the program or else from the store.
 fn frame(image: &Image, unit: Identity) -> Result<Frame> {
     let own = image.frames.iter().find(|f| f.unit == unit);
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
@@ -160,17 +151,15 @@ fn frame(image: &Image, unit: Identity) -> Result<Frame> {
     }
     let store = context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
-    found.with_context(|| {
-        format!("unit {unit} is neither in the program nor in the store {}: build the program again", store.root().display())
-    })
+    found.with_context(|| format!("unit {unit} is neither in the program nor in the store {}; rebuild the program", store.root().display()))
 }
 
-fn compared(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
-    let side = |text: &machine::MachineFunctions| -> Result<PairSide> {
+fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
+    let side = |text: &machine::MachineFunctions| -> Result<LoopCode> {
         let code = text.get(function.map.plain_name());
         let code =
             code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
-        Ok(PairSide::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
+        Ok(LoopCode::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: Place| HotBlock {
@@ -196,7 +185,7 @@ fn compared(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -
     })
 }
 
-/// The first source line of a block; of an edge, that of the branch before it.
+/// Returns the first source line of a block; for an edge, that of the branch it leaves.
 fn line(function: &Function, place: Place) -> Option<u32> {
     let (block, branch) = match place {
         Place::Block(block) | Place::Landing(block) => (function.map.blocks.get(block as usize)?, None),
@@ -205,7 +194,7 @@ fn line(function: &Function, place: Place) -> Option<u32> {
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
 }
 
-/// Numbers beyond 2^53, which many readers of JSON cannot hold, are strings.
+/// Serialises numbers above 2^53 as strings, because many JSON readers cannot represent them.
 fn number<S: Serializer>(value: &u64, out: S) -> std::result::Result<S::Ok, S::Error> {
     if *value <= 1 << 53 { out.serialize_u64(*value) } else { out.collect_str(value) }
 }

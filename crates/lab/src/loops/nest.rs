@@ -1,73 +1,71 @@
-//! Loops of what a function executed, each without the loops inside it.
+//! Finds the loop nest of the executed part of a function.
 //!
-//! A loop is a strongly connected part of the executed graph. Taking away the edges into its header (where it is
-//! entered) leaves the loops inside. This finds the natural loops of reducible graphs, and something sensible in
-//! others.
+//! A loop is a strongly connected component of the executed graph. Removing the edges into its header (where it is entered) leaves the
+//! inner loops. For reducible graphs these are the natural loops; irreducible ones get a reasonable approximation.
 
 use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// A loop.
+/// A loop with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Block where it is entered; its first one, where indirect branches enter.
+    /// Block where it is entered; if indirect branches enter it, its first block.
     pub header: u32,
-    /// How often it was entered or iterated.
+    /// Number of times that the header was executed.
     pub iterations: u64,
-    /// Instructions of the intermediate code that were executed in its own blocks.
+    /// Number of IR instructions executed in its own blocks.
     pub weight: u128,
-    /// Its blocks.
-    pub part: LoopPart,
+    pub part: LoopBlocks,
 }
 
 /// The blocks of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoopPart {
+pub struct LoopBlocks {
     header: u32,
     all: BTreeSet<u32>,
-    /// Those that no loop inside has.
+    /// Blocks that are in no inner loop.
     own: BTreeSet<u32>,
 }
 
-impl LoopPart {
-    /// A loop with none inside.
+impl LoopBlocks {
+    /// A loop without inner loops.
     #[cfg(test)]
-    pub fn new(header: u32, blocks: &[u32]) -> LoopPart {
+    pub fn new(header: u32, blocks: &[u32]) -> LoopBlocks {
         let all: BTreeSet<u32> = blocks.iter().copied().collect();
-        LoopPart { header, own: all.clone(), all }
+        LoopBlocks { header, own: all.clone(), all }
     }
 
-    /// Whether a block is the loop's own.
-    pub fn has(&self, block: u32) -> bool {
+    /// Returns true if a block is in this loop and in no inner loop.
+    pub fn owns_block(&self, block: u32) -> bool {
         self.own.contains(&block)
     }
 
-    /// Whether an edge is the loop's own: it leads around in it, and not within a loop inside.
-    pub fn has_edge(&self, from: u32, to: u32) -> bool {
-        self.all.contains(&from) && self.all.contains(&to) && (self.has(from) || self.has(to))
+    /// Returns true if an edge is in this loop and in no inner loop.
+    pub fn owns_edge(&self, from: u32, to: u32) -> bool {
+        self.all.contains(&from) && self.all.contains(&to) && (self.owns_block(from) || self.owns_block(to))
     }
 }
 
-/// The loops among the blocks and edges that were executed.
+/// Returns the loops formed by the executed blocks and edges.
 pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
     let executed = function.edges.iter().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
     let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;
-    let make = |part: LoopPart| {
+    let to_loop = |part: LoopBlocks| {
         let weigh = |b: &u32| u128::from(paths.blocks[*b as usize]) * u128::from(function.blocks[*b as usize].instructions);
         let header = [part.header].into_iter().chain(part.own.iter().copied()).find(is_code)?;
         Some(Loop { header, iterations: paths.blocks[part.header as usize], weight: part.own.iter().map(weigh).sum(), part })
     };
-    parts(function.blocks.len(), &edges).into_iter().filter_map(make).collect()
+    find_loops(function.blocks.len(), &edges).into_iter().filter_map(to_loop).collect()
 }
 
-fn parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<LoopPart> {
-    let mut found: Vec<LoopPart> = Vec::new();
-    // What is still to be looked into: the edges of a part, and the loop around it.
+fn find_loops(nodes: usize, edges: &[(u32, u32)]) -> Vec<LoopBlocks> {
+    let mut found: Vec<LoopBlocks> = Vec::new();
+    // Subgraphs still to be searched, with the index of the loop around each.
     let mut work = vec![(edges.to_vec(), None::<usize>)];
     while let Some((inside, around)) = work.pop() {
-        for blocks in cyclic_parts(nodes, &inside) {
+        for blocks in cyclic_components(nodes, &inside) {
             let all: BTreeSet<u32> = blocks.into_iter().collect();
             if let Some(around) = around {
                 found[around].own = &found[around].own - &all;
@@ -76,19 +74,19 @@ fn parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<LoopPart> {
             let header = entered.or_else(|| all.first().copied()).unwrap_or_default();
             let rest = inside.iter().copied().filter(|(from, to)| all.contains(from) && all.contains(to) && *to != header).collect();
             work.push((rest, Some(found.len())));
-            found.push(LoopPart { header, own: all.clone(), all });
+            found.push(LoopBlocks { header, own: all.clone(), all });
         }
     }
     found.sort_by_key(|part| part.header);
     found
 }
 
-/// Strongly connected parts with at least one edge, each ascending (Tarjan 1972, without recursion).
-fn cyclic_parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
+/// Returns the strongly connected components with at least one edge, each sorted (Tarjan 1972, iterative).
+fn cyclic_components(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     let mut out: Vec<Vec<u32>> = vec![Vec::new(); nodes];
     edges.iter().for_each(|(from, to)| out[*from as usize].push(*to));
     let (mut order, mut low) = (vec![usize::MAX; nodes], vec![usize::MAX; nodes]);
-    let (mut open, mut is_open, mut parts, mut next) = (Vec::new(), vec![false; nodes], Vec::new(), 0);
+    let (mut open, mut is_open, mut components, mut next) = (Vec::new(), vec![false; nodes], Vec::new(), 0);
     for root in edges.iter().map(|(from, _)| *from as usize) {
         if order[root] != usize::MAX {
             continue;
@@ -120,12 +118,12 @@ fn cyclic_parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
                 part.iter().for_each(|n| is_open[*n as usize] = false);
                 part.sort_unstable();
                 if part.len() > 1 || out[node].contains(&(node as u32)) {
-                    parts.push(part);
+                    components.push(part);
                 }
             }
         }
     }
-    parts
+    components
 }
 
 #[cfg(test)]
@@ -133,27 +131,27 @@ mod tests {
     use super::*;
 
     fn headers_and_own(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
-        parts(nodes, edges).into_iter().map(|p| (p.header, p.own.into_iter().collect())).collect()
+        find_loops(nodes, edges).into_iter().map(|p| (p.header, p.own.into_iter().collect())).collect()
     }
 
     #[test]
-    fn each_loop_is_found_without_those_inside() {
-        // 0 -> outer loop 1..5 with two inner ones: 2 alone, and 3, 4.
+    fn own_blocks_exclude_inner_loops() {
+        // Block 0 leads to an outer loop 1..5 with two inner ones: 2 alone, and 3 with 4.
         let edges = [(0, 1), (1, 2), (2, 2), (2, 3), (3, 4), (4, 3), (4, 5), (5, 1), (5, 6)];
         assert_eq!(headers_and_own(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
         assert_eq!(headers_and_own(3, &[(0, 1), (1, 2)]), []);
-        let outer = &parts(7, &edges)[0];
-        assert!(outer.has_edge(5, 1) && outer.has_edge(4, 5) && !outer.has_edge(3, 4) && !outer.has_edge(5, 6));
+        let outer = &find_loops(7, &edges)[0];
+        assert!(outer.owns_edge(5, 1) && outer.owns_edge(4, 5) && !outer.owns_edge(3, 4) && !outer.owns_edge(5, 6));
     }
 
     #[test]
-    fn a_loop_entered_in_two_places_is_one() {
+    fn loop_with_two_entries_is_one_loop() {
         assert_eq!(headers_and_own(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
     }
 
     #[test]
-    fn parts_are_those_in_which_every_node_reaches_every_other() {
-        // All graphs of 4 nodes with 6 of some 16 edges each, against reachability by brute force.
+    fn components_equal_mutual_reachability() {
+        // Random graphs of 4 nodes and 6 edges, compared with reachability by brute force.
         for seed in 0u64..400 {
             let pick = |i: u64| {
                 (seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i.wrapping_mul(1_442_695_040_888_963_407)) >> 33) as u32
@@ -174,9 +172,9 @@ mod tests {
                 .collect();
             expected.sort();
             expected.dedup();
-            let mut parts = cyclic_parts(4, &edges);
-            parts.sort();
-            assert_eq!(parts, expected, "{edges:?}");
+            let mut components = cyclic_components(4, &edges);
+            components.sort();
+            assert_eq!(components, expected, "{edges:?}");
         }
     }
 }

@@ -1,31 +1,31 @@
-//! Machine blocks beside blocks of the graph, and instructions beside instructions.
+//! Maps machine blocks to blocks of the graph, and aligns the instructions of both versions.
 
 use super::Place;
 use super::compile::Labels;
 use super::machine::MachineBlock;
-use super::nest::LoopPart as Blocks;
+use super::nest::LoopBlocks;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
-/// A function's graph by the names that its blocks were given, with the run's counts.
+/// A function's graph with the names of its blocks and the run's counts.
 pub struct Graph {
-    /// Block of each name.
+    /// Blocks by name.
     blocks: HashMap<String, u32>,
     executions: Vec<u64>,
-    /// Executions of edges between blocks of the module.
+    /// Executions of edges between IR blocks.
     edges: HashMap<(u32, u32), u64>,
-    /// Arrivals by edges that assembly does not show: indirect branches, exceptions.
+    /// Executions of edges into a block that the assembly does not show: indirect branches and exceptions.
     unseen: HashMap<u32, u64>,
 }
 
 impl Graph {
-    /// Of a function whose blocks have these names, in the module's order.
+    /// Builds the graph of a function whose block names are in `labels`, in IR order.
     pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &Labels) -> Graph {
         let nothing = Vec::new();
         let names = labels.get(function.plain_name()).unwrap_or(&nothing);
-        // A continuation is a part of the module's block before it.
+        // A continuation is part of the preceding IR block.
         let mut code = 0;
         let own: Vec<u32> = (0..function.blocks.len() as u32)
             .map(|at| {
@@ -38,8 +38,8 @@ impl Graph {
         let (mut edges, mut unseen) = (HashMap::new(), HashMap::new());
         for (edge, count) in function.edges.iter().zip(&paths.edges).filter(|(e, _)| e.to != function.exit()) {
             let (from, to) = (own[edge.from.index()], own[edge.to.index()]);
-            let is_made_up = matches!(function.blocks[edge.from.index()].kind, BlockKind::Landing | BlockKind::Dispatch);
-            if is_made_up || matches!(edge.kind, EdgeKind::Indirect(_) | EdgeKind::Unwind) {
+            let is_synthetic = matches!(function.blocks[edge.from.index()].kind, BlockKind::Landing | BlockKind::Dispatch);
+            if is_synthetic || matches!(edge.kind, EdgeKind::Indirect(_) | EdgeKind::Unwind) {
                 *unseen.entry(to).or_default() += count;
             } else {
                 *edges.entry((from, to)).or_default() += count;
@@ -49,64 +49,64 @@ impl Graph {
     }
 }
 
-/// One version of a loop's code.
+/// The code of a loop in one version.
 #[derive(Debug, Default)]
-pub struct PairSide {
-    parts: Vec<Part>,
+pub struct LoopCode {
+    parts: Vec<PlacedCode>,
 }
 
-/// Machine code at a place.
+/// A machine block with the place that it belongs to.
 #[derive(Debug)]
-struct Part {
+struct PlacedCode {
     place: Place,
     executions: u64,
     instructions: Vec<String>,
 }
 
-impl PairSide {
-    /// The machine blocks of a loop, in the order in which they stand.
-    pub fn new(code: &[MachineBlock], graph: &Graph, of: &Blocks) -> PairSide {
+impl LoopCode {
+    /// Selects the machine blocks of a loop, in layout order.
+    pub fn new(code: &[MachineBlock], graph: &Graph, part: &LoopBlocks) -> LoopCode {
         let named: Vec<Option<u32>> = code.iter().map(|b| graph.blocks.get(b.name.as_ref()?).copied()).collect();
         let mut before = vec![Vec::new(); code.len()];
         for (at, block) in code.iter().enumerate() {
             block.next.iter().for_each(|next| before[*next].push(at));
         }
         let present: BTreeSet<u32> = named.iter().flatten().copied().collect();
-        let mut side = PairSide::default();
+        let mut side = LoopCode::default();
         for (at, block) in code.iter().enumerate() {
             let from = nearest(at, &named, |at| &before[at]);
             let place = match named[at] {
-                Some(own) => of.has(own).then(|| (Place::Block(own), graph.arrivals(own, &from))),
+                Some(own) => part.owns_block(own).then(|| (Place::Block(own), graph.arrivals(own, &from))),
                 None => {
                     let to = nearest(at, &named, |at| &code[at].next);
-                    let place = graph.between(&from, &to, of).or_else(|| graph.around_lost(&from, &to, of, &present));
-                    place.or_else(|| graph.landing(&from, &to, of))
+                    let place = graph.place_between(&from, &to, part).or_else(|| graph.place_around_duplicate(&from, &to, part, &present));
+                    place.or_else(|| graph.place_landing(&from, &to, part))
                 }
             };
             if let Some((place, executions)) = place {
-                side.parts.push(Part { place, executions, instructions: block.instructions.clone() });
+                side.parts.push(PlacedCode { place, executions, instructions: block.instructions.clone() });
             }
         }
         side
     }
 
-    /// How often the code at a place ran.
+    /// Returns how often the code at a place ran.
     pub fn executions(&self, place: Place) -> u64 {
         self.parts.iter().filter(|p| p.place == place).map(|p| p.executions).max().unwrap_or(0)
     }
 
-    /// All instructions at a place.
+    /// Returns all instructions at a place.
     pub fn instructions(&self, place: Place) -> Vec<&str> {
         self.parts.iter().filter(|p| p.place == place).flat_map(|p| p.instructions.iter().map(String::as_str)).collect()
     }
 
-    /// Machine instructions that the loop executed.
+    /// Returns the number of machine instructions that the loop executed.
     pub fn executed(&self) -> u128 {
         self.parts.iter().map(|p| u128::from(p.executions) * p.instructions.len() as u128).sum()
     }
 }
 
-/// The blocks with names that are reached first, through blocks without.
+/// Returns the nearest named blocks that are reached through unnamed ones.
 fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a Vec<usize>) -> BTreeSet<u32> {
     let (mut found, mut seen, mut work) = (BTreeSet::new(), BTreeSet::from([start]), vec![start]);
     while let Some(at) = work.pop() {
@@ -124,47 +124,54 @@ fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a 
 }
 
 impl Graph {
-    /// How often a block's machine code ran that control comes to from these blocks. That is less often than the block
-    /// if the code generator copied the block into others before it. Where control comes by edges that the graph does
-    /// not have, the code generator changed more, and the block's count is taken.
+    /// Returns how often a block's machine code ran if its predecessors are `from`. That is less often than the block if the code
+    /// generator duplicated the block into other predecessors. If a predecessor has no edge to the block in the graph, the code was
+    /// restructured more deeply, and the block's count is used.
     fn arrivals(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
         let all = self.executions[block as usize];
         let seen: Option<u64> = from.iter().map(|f| self.edges.get(&(*f, block)).copied()).sum();
         seen.map_or(all, |seen| all.min(seen + self.unseen.get(&block).copied().unwrap_or(0)))
     }
 
-    /// What a block without a name is: code on the edges between those before it and those behind it. Of a loop's edges
-    /// the one executed most gives the place its name.
-    fn between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
-        let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| of.has_edge(*f, *t));
+    /// Places an unnamed block on the edges from its named predecessors to its named successors. The place is the loop's hottest one
+    /// of these edges.
+    fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
+        let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.owns_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(_, count)| *count)?;
         Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// The same where a block stood between that has no code of its own any more, because it was copied into those
-    /// before it: what comes from all of them is on the edges behind it, what comes from some on the edges before it.
-    fn around_lost(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks, present: &BTreeSet<u32>) -> Option<(Place, u64)> {
-        let is_lost = |block: &u32| of.has(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)));
-        let lost = self.edges.keys().filter(|(f, _)| from.contains(f)).map(|(_, l)| *l).filter(is_lost).min()?;
-        let into: Vec<(u32, u32)> = self.edges.keys().copied().filter(|(_, t)| *t == lost).collect();
+    /// Like `place_between`, for an unnamed block around a block that has no code of its own because it was duplicated into its
+    /// predecessors. Code reached from all predecessors belongs to the edges out of that block, other code to the edges into it.
+    fn place_around_duplicate(
+        &self,
+        from: &BTreeSet<u32>,
+        to: &BTreeSet<u32>,
+        part: &LoopBlocks,
+        present: &BTreeSet<u32>,
+    ) -> Option<(Place, u64)> {
+        let is_duplicated =
+            |block: &u32| part.owns_block(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)));
+        let duplicated = self.edges.keys().filter(|(f, _)| from.contains(f)).map(|(_, l)| *l).filter(is_duplicated).min()?;
+        let into: Vec<(u32, u32)> = self.edges.keys().copied().filter(|(_, t)| *t == duplicated).collect();
         let all_come = into.iter().all(|(f, _)| from.contains(f));
-        let sides = if all_come { to.iter().map(|t| (lost, *t)).collect() } else { into };
-        let wanted = |(f, t): &(u32, u32)| of.has_edge(*f, *t) && (all_come || from.contains(f));
+        let sides = if all_come { to.iter().map(|t| (duplicated, *t)).collect() } else { into };
+        let wanted = |(f, t): &(u32, u32)| part.owns_edge(*f, *t) && (all_come || from.contains(f));
         let on: Vec<((u32, u32), u64)> = sides.into_iter().filter(wanted).filter_map(|e| Some((e, *self.edges.get(&e)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(edge, count)| (*count, *edge))?;
         Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Where indirect branches arrive; nothing else leads there.
-    fn landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
-        let landed = to.iter().filter(|t| from.is_empty() && of.has(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
+    /// Places a block in front of `to` that no direct branch reaches: indirect branches arrive there.
+    fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
+        let landed = to.iter().filter(|t| from.is_empty() && part.owns_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
         landed.map(|(to, count)| (Place::Landing(to), count))
     }
 }
 
-/// All places of both versions: in the order of the plain code, what it lacks behind.
-pub fn places(plain: &PairSide, counted: &PairSide) -> Vec<Place> {
+/// Returns the places of both versions, first those of the plain code in layout order.
+pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<Place> {
     let mut all: Vec<Place> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {
@@ -174,7 +181,7 @@ pub fn places(plain: &PairSide, counted: &PairSide) -> Vec<Place> {
     all
 }
 
-/// A line of two columns: an instruction of each version, or of one alone.
+/// A line of two columns: an instruction in both versions, or in one only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinePair {
     /// Without counting.
@@ -183,17 +190,16 @@ pub struct LinePair {
     pub counted: Option<String>,
 }
 
-/// Puts instructions beside each other: the alignment of the two lists in their order that has the most in common,
-/// where equal instructions count most, those that differ in registers and targets less, those that only do the same
-/// thing least.
+/// Aligns the instructions of both versions with the highest total similarity. Equal instructions weigh most, those that differ only in
+/// registers and labels less, and those with the same mnemonic least.
 pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;
-    // best[at(r, c)]: the most that what is behind r and c can have in common.
+    // best[at(r, c)] is the highest similarity of the remaining instructions from r and c on.
     let mut best = vec![0u32; (rows + 1) * (columns + 1)];
     let shapes = |side: &[&str]| side.iter().map(|i| shape(i)).collect::<Vec<_>>();
     let (left, right) = (shapes(plain), shapes(counted));
-    let likeness = |r: usize, c: usize| match () {
+    let similarity = |r: usize, c: usize| match () {
         () if plain[r] == counted[c] => 5,
         () if left[r] == right[c] => 4,
         () if left[r].split(' ').next() == right[c].split(' ').next() => 2,
@@ -201,16 +207,16 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     };
     for r in (0..rows).rev() {
         for c in (0..columns).rev() {
-            let both = match likeness(r, c) {
+            let both = match similarity(r, c) {
                 0 => 0,
-                alike => alike + best[at(r + 1, c + 1)],
+                score => score + best[at(r + 1, c + 1)],
             };
             best[at(r, c)] = both.max(best[at(r + 1, c)]).max(best[at(r, c + 1)]);
         }
     }
     let (mut r, mut c, mut lines) = (0, 0, Vec::new());
     while r < rows || c < columns {
-        let both = r < rows && c < columns && likeness(r, c) > 0 && best[at(r, c)] == likeness(r, c) + best[at(r + 1, c + 1)];
+        let both = r < rows && c < columns && similarity(r, c) > 0 && best[at(r, c)] == similarity(r, c) + best[at(r + 1, c + 1)];
         let first = !both && r < rows && (c == columns || best[at(r, c)] == best[at(r + 1, c)]);
         let (takes_plain, takes_counted) = (both || first, both || !first);
         lines.push(LinePair { plain: takes_plain.then(|| plain[r].to_owned()), counted: takes_counted.then(|| counted[c].to_owned()) });
@@ -220,7 +226,7 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     lines
 }
 
-/// An instruction without the names of registers and labels.
+/// Returns an instruction without the names of registers and labels.
 fn shape(instruction: &str) -> String {
     let mut out = String::new();
     let mut skipping = false;
@@ -247,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_version_has_stands_alone() {
+    fn instruction_of_one_version_stands_alone() {
         let plain = ["movl %eax, %ecx", "addl $1, %ecx", "jne .LBB0_3"];
         let counted = ["movl %eax, %edx", "incq 8(%rbx)", "addl $1, %edx", "jne .LBB0_5"];
         assert_eq!(
@@ -257,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_would_do_the_more_alike_is_taken() {
+    fn most_similar_instruction_is_aligned() {
         assert_eq!(pairs(&["addq $8, %rsi"], &["addq $5, %rax", "addq $8, %rdi"]), ["|addq $5, %rax", "addq $8, %rsi|addq $8, %rdi"]);
         assert_eq!(pairs(&["nop"], &[]), ["nop|"]);
         assert_eq!(pairs(&["nop"], &["retq"]), ["nop|", "|retq"]);
     }
 
     #[test]
-    fn every_instruction_is_in_the_alignment_once() {
+    fn alignment_contains_every_instruction_once() {
         let words = ["a %x", "a %y", "b", "c .LBB0_1", "c .LBB0_2"];
         for seed in 0..200usize {
             let list = |from: usize| (0..(seed + from) % 7).map(|i| words[(seed * 7 + i * i + from) % 5]).collect::<Vec<_>>();
@@ -280,18 +286,18 @@ mod tests {
     }
 
     #[test]
-    fn a_block_without_code_of_its_own_lives_on_around_its_edges() {
-        // 0 -> 1 | 2, 1 -> 2, 2 -> 0; block 2 was copied into 1, and into code on the edge from 0.
+    fn duplicated_block_is_placed_on_its_edges() {
+        // Edges 0 -> 1, 0 -> 2, 1 -> 2 and 2 -> 0. Block 2 was duplicated into 1, and into code on the edge from 0.
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
         let graph = Graph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
-        let (of, present, to) = (Blocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
-        assert_eq!(graph.around_lost(&BTreeSet::from([0]), &to, &of, &present), Some((Place::Edge(0, 2), 70)));
-        assert_eq!(graph.around_lost(&BTreeSet::from([0, 1]), &to, &of, &present), Some((Place::Edge(2, 0), 99)));
-        assert_eq!(graph.around_lost(&BTreeSet::from([0]), &to, &of, &BTreeSet::from([0, 1, 2])), None, "it has code");
+        let (part, present, to) = (LoopBlocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((Place::Edge(0, 2), 70)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((Place::Edge(2, 0), 99)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &BTreeSet::from([0, 1, 2])), None, "it has code");
     }
 
     #[test]
-    fn a_block_that_was_copied_into_others_runs_less_often_itself() {
+    fn duplicated_block_runs_less_often_itself() {
         let edges = HashMap::from([((1, 3), 60), ((2, 3), 40)]);
         let graph = Graph { blocks: HashMap::new(), executions: vec![0, 60, 40, 105], edges, unseen: HashMap::from([(3, 5)]) };
         assert_eq!(graph.arrivals(3, &BTreeSet::from([1, 2])), 105);
@@ -300,8 +306,8 @@ mod tests {
     }
 
     #[test]
-    fn code_without_a_name_is_on_the_edge_around_it() {
-        // Blocks 0 -> 1 <-> 2, the loop being 1 and 2; a block without a name stands on the edge from 2 to 1, another before the loop.
+    fn unnamed_code_is_placed_on_its_edge() {
+        // Blocks 0 -> 1 <-> 2, where 1 and 2 form the loop. One unnamed block is on the edge from 2 to 1, another before the loop.
         let graph = Graph {
             blocks: HashMap::from([("a".into(), 0), ("b".into(), 1), ("c".into(), 2)]),
             executions: vec![1, 11, 10],
@@ -315,7 +321,7 @@ mod tests {
             machine(Some("c"), 3, &[4]),
             machine(None, 1, &[2]),
         ];
-        let side = PairSide::new(&code, &graph, &Blocks::new(1, &[1, 2]));
+        let side = LoopCode::new(&code, &graph, &LoopBlocks::new(1, &[1, 2]));
         let parts: Vec<(Place, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
         assert_eq!(parts, [(Place::Block(1), 11), (Place::Block(2), 10), (Place::Edge(2, 1), 10)]);
         assert_eq!(side.executed(), 11 * 2 + 10 * 3 + 10);

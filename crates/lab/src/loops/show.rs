@@ -1,4 +1,4 @@
-//! Hot loops as text.
+//! Renders hot loops as text.
 
 use super::pair::LinePair;
 use super::{Answer, HotBlock, HotLoop, Place};
@@ -7,10 +7,10 @@ use trodden_report::escape;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
 use trodden_report::words::plural;
 
-/// The widest column of plain code.
-const WIDEST: usize = 46;
+/// Maximum width of the column of plain code.
+const MAX_WIDTH: usize = 46;
 
-/// All loops, a part each, with so many blocks of each.
+/// Renders all loops, with at most `blocks` blocks of each.
 pub fn text(answer: &Answer, blocks: usize, color: bool) -> String {
     let painter = Painter { color };
     if answer.loops.is_empty() {
@@ -22,14 +22,13 @@ pub fn text(answer: &Answer, blocks: usize, color: bool) -> String {
     }
     let _ = writeln!(
         out,
-        "Left without counting, right with it; + stands only right, - only left. Both are weighed by the same run; a block that the code \
-            generator split\n\
-         counts as executed whole."
+        "Left column: without counting; right column: with counting. + marks instructions only on the right, - only on the left. Both are\n\
+         weighted by the same run; the parts of a split block count as executed whole."
     );
     out
 }
 
-fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, most: usize) {
+fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, max_blocks: usize) {
     let line = one.line.map_or(String::new(), |l| format!(", line {l}"));
     let _ = writeln!(
         out,
@@ -44,7 +43,7 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, most: 
     let more = one.counted - one.plain;
     let part = if one.plain > 0.0 { format!(", {:+.1} %", more / one.plain * 100.0) } else { String::new() };
     let _ = writeln!(out, "   machine instructions per iteration: {}  ({more:+.2}{part})\n", painter.paint(COUNT, &sum));
-    let shown = hottest(&one.blocks, most);
+    let shown = hottest(&one.blocks, max_blocks);
     shown.iter().for_each(|block| show_block(out, painter, one, block));
     if shown.len() < one.blocks.len() {
         let more = plural((one.blocks.len() - shown.len()) as u128, "block or edge that executes", "blocks and edges that execute");
@@ -52,12 +51,12 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, most: 
     }
 }
 
-/// The blocks that execute most machine instructions, in their order.
-fn hottest(blocks: &[HotBlock], most: usize) -> Vec<&HotBlock> {
+/// Returns the blocks that execute most machine instructions, in layout order.
+fn hottest(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBlock> {
     let weight = |b: &HotBlock| u128::from(b.plain_executions.max(b.counted_executions)) * b.lines.len() as u128;
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(weight(&blocks[*at])));
-    order.truncate(most);
+    order.truncate(max_blocks);
     order.sort_unstable();
     order.into_iter().map(|at| &blocks[at]).collect()
 }
@@ -77,7 +76,7 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
         (left, right) => format!("{left:.3} -> {right:.3}"),
     };
     let _ = writeln!(out, "   {what}{line}: {times} times per iteration, {plain} -> {counted} instructions");
-    let widest = block.lines.iter().filter_map(|l| l.plain.as_deref()).map(width).max().unwrap_or(0).min(WIDEST);
+    let widest = block.lines.iter().filter_map(|l| l.plain.as_deref()).map(width).max().unwrap_or(0).min(MAX_WIDTH);
     for line in &block.lines {
         let _ = writeln!(out, "{}", columns(painter, line, widest));
     }
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_beside_each_other_with_marks_between() {
+    fn columns_are_separated_by_marks() {
         let line =
             |plain: Option<&str>, counted: Option<&str>| LinePair { plain: plain.map(str::to_owned), counted: counted.map(str::to_owned) };
         let blocks = vec![HotBlock {

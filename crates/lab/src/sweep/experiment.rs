@@ -1,4 +1,4 @@
-//! The file of an experiment, and the configurations that its factors make.
+//! The experiment file, and the configurations defined by its factors.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -8,33 +8,33 @@ use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorM
 use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Metric, OperationMapping, Preset, Replacement, TableParameters};
 use trodden_trace::simulation::processor_of_file;
 
-/// A file of an experiment.
+/// The contents of an experiment file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
     pub sources: Vec<PathBuf>,
     pub format: Option<String>,
-    #[serde(default = "full_factorial")]
+    #[serde(default = "default_design")]
     pub design: String,
     metric: Option<String>,
     #[serde(default)]
     metrics: Vec<String>,
     model: Option<String>,
-    #[serde(default = "eight")]
+    #[serde(default = "default_counter_bits")]
     counter_bits: u8,
     processor: Option<PathBuf>,
     pub factors: BTreeMap<String, Vec<toml::Value>>,
 }
 
-fn full_factorial() -> String {
+fn default_design() -> String {
     "full-factorial".into()
 }
 
-fn eight() -> u8 {
+fn default_counter_bits() -> u8 {
     8
 }
 
-/// A configuration.
+/// A configuration to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     pub preset: Preset,
@@ -44,7 +44,7 @@ pub struct Configuration {
     pub processor: ProcessorParameters,
 }
 
-/// A level as text.
+/// Formats a level of a factor.
 pub fn text_of(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
@@ -54,10 +54,10 @@ pub fn text_of(value: &toml::Value) -> String {
 }
 
 impl Experiment {
-    /// What is accumulated, with its names; `metric` and `metrics` are added up.
+    /// Returns the metrics to accumulate with their names: `metric` and `metrics` together, or frequency.
     ///
     /// # Errors
-    /// One is not known, or known to the other model only.
+    /// A metric is unknown, or needs the other model.
     pub fn metrics(&self) -> Result<Vec<(String, Metric)>> {
         let mut named: Vec<&str> = self.metric.iter().chain(&self.metrics).map(String::as_str).collect();
         if named.is_empty() {
@@ -67,25 +67,19 @@ impl Experiment {
         named.into_iter().map(|name| Ok((name.to_owned(), metric(name, model)?))).collect()
     }
 
-    /// Which model of the processor.
-    ///
-    /// # Errors
-    /// It is not known.
+    /// Returns the model of the processor.
     pub fn model(&self) -> Result<ProcessorModel> {
         match self.model.as_deref() {
             None | Some("fast") => Ok(ProcessorModel::Fast),
             Some("reference") => Ok(ProcessorModel::Reference),
-            Some(other) => bail!("model = {other:?}: fast or reference"),
+            Some(other) => bail!("unknown model {other:?}; choose fast or reference"),
         }
     }
 
-    /// The configurations of levels.
-    ///
-    /// # Errors
-    /// A factor or a level is not known, or a configuration cannot be.
+    /// Builds the configuration of each combination of levels.
     pub fn configurations(&self, folder: &Path, combinations: &[Vec<usize>]) -> Result<Vec<Configuration>> {
         let base = base(self, folder)?;
-        combinations.iter().map(|c| configured(self, &base, c)).collect()
+        combinations.iter().map(|c| apply_levels(self, &base, c)).collect()
     }
 }
 
@@ -94,9 +88,9 @@ fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
         return Ok(Metric::Frequency);
     }
     let event = ProcessorEvent::ALL.into_iter().find(|e| e.name() == name);
-    let event = event.with_context(|| format!("metric {name:?}: frequency, or an event of simulate --event"))?;
+    let event = event.with_context(|| format!("unknown metric {name:?}; choose frequency or an event of `trodden simulate --event`"))?;
     if event == ProcessorEvent::CyclePower && model == ProcessorModel::Fast {
-        bail!("metric \"power-cycle\" is known to the cycle-stepped model only: add model = \"reference\"");
+        bail!("metric \"power-cycle\" needs the cycle-stepped model; add model = \"reference\"");
     }
     Ok(Metric::Event(event as usize))
 }
@@ -112,7 +106,7 @@ fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
     Ok(Configuration { preset: Preset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
 }
 
-fn configured(experiment: &Experiment, base: &Configuration, levels: &[usize]) -> Result<Configuration> {
+fn apply_levels(experiment: &Experiment, base: &Configuration, levels: &[usize]) -> Result<Configuration> {
     let mut configuration = base.clone();
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];
@@ -126,20 +120,22 @@ fn configured(experiment: &Experiment, base: &Configuration, levels: &[usize]) -
 }
 
 fn set(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Result<()> {
-    let number = || value.as_integer().and_then(|n| usize::try_from(n).ok()).context("a number is wanted");
-    let word = || value.as_str().context("a word is wanted");
+    let number = || value.as_integer().and_then(|n| usize::try_from(n).ok()).context("expected a number");
+    let word = || value.as_str().context("expected a string");
     match name {
         "entries" => configuration.table.entries = number()?,
         "associativity" => configuration.table.associativity = number()?,
         "index" => {
             let named = IndexFunction::ALL.into_iter().find(|i| Some(i.name()) == value.as_str());
-            configuration.table.index = named.context("start, xor, fold or mix")?;
+            configuration.table.index = named.context("choose start, xor, fold or mix")?;
         }
         "replacement" => {
             let named = Replacement::ALL.into_iter().find(|r| Some(r.name()) == value.as_str());
-            configuration.table.replacement = named.context("lfu, lru, random, space-saving, rap or decay")?;
+            configuration.table.replacement = named.context("choose lfu, lru, random, space-saving, rap or decay")?;
         }
-        "preset" => configuration.preset = Preset::named(word()?).context("ball-larus, whole-program, extended-loops or extended-calls")?,
+        "preset" => {
+            configuration.preset = Preset::named(word()?).context("choose ball-larus, whole-program, extended-loops or extended-calls")?
+        }
         "extensions" => configuration.extensions = u16::try_from(number()?)?,
         "path-limit" => configuration.detector.length_limit = u8::try_from(number()?)?,
         "path-stack" => configuration.detector.stack_entries = number()?,
@@ -150,13 +146,13 @@ fn set(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Re
                 "bimodal" => DirectionPredictor::Bimodal,
                 "gshare" => DirectionPredictor::Gshare,
                 "combined" => DirectionPredictor::Combined,
-                _ => bail!("bimodal, gshare or combined"),
+                _ => bail!("choose bimodal, gshare or combined"),
             }
         }
         "branch-queue" => configuration.processor.branch_queue = number()?,
         _ => bail!(
-            "no factor; there are entries, associativity, index, replacement, preset, extensions, path-limit, path-stack, \
-             l2-size, l2-associativity, direction, branch-queue"
+            "unknown factor; choose entries, associativity, index, replacement, preset, extensions, path-limit, path-stack, \
+             l2-size, l2-associativity, direction or branch-queue"
         ),
     }
     Ok(())

@@ -1,39 +1,39 @@
-//! Plots of lines for the page of an experiment: slow-down against the queue's entries (figure 5.12), cumulative
-//! distributions (figure 5.2), lengths of paths (figure 5.3).
+//! Line plots of an experiment's page: slowdown against the size of the branch queue (figure 5.12), cumulative distributions
+//! (figure 5.2) and lengths of paths (figure 5.3) of the thesis.
 
 use super::results::{Results, SweepOutcome};
 use std::fmt::Write;
 use trodden_hardware::character::Character;
 
-/// Distinguishable without colour vision (Okabe and Ito).
+/// Colours that are distinguishable without colour vision (Okabe and Ito).
 pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 44.0;
 const TOP: f64 = 16.0;
 
-/// A line: its name, its points.
+/// The name and the points of a line.
 type Line = (String, Vec<(f64, f64)>);
 
-/// How the horizontal axis is divided.
+/// Scale of the horizontal axis.
 #[derive(Clone, Copy, PartialEq)]
 enum Axis {
-    /// Evenly, from zero.
+    /// Linear, from 0.
     Linear,
-    /// By powers of ten, from one.
+    /// Logarithmic, from 1.
     Logarithmic,
 }
 
-/// Slow-down against the number of the branch queue's entries, the mean over what else differs.
-pub fn against_queue(results: &Results, page: &mut String) {
+/// Plots the slowdown against the size of the branch queue, averaged over all other factors.
+pub fn plot_slowdown_by_queue(results: &Results, page: &mut String) {
     let Some(factor) = results.factors.iter().position(|f| f == "branch-queue") else { return };
     let sizes: Vec<f64> = results.levels[factor].iter().filter_map(|l| l.parse().ok()).collect();
     if sizes.len() < 2 || sizes.len() != results.levels[factor].len() {
         return;
     }
     for (title, value) in [
-        ("Slow-down against the branch queue's entries, percent", (|o: &SweepOutcome| o.slowdown) as fn(&SweepOutcome) -> Option<f64>),
-        ("The same with predictions frozen, percent", |o| o.frozen_slowdown),
+        ("Slowdown against the size of the branch queue, percent", (|o: &SweepOutcome| o.slowdown) as fn(&SweepOutcome) -> Option<f64>),
+        ("Slowdown with frozen predictions against the size of the branch queue, percent", |o| o.frozen_slowdown),
     ] {
         let point = |source: usize, level: usize| {
             let of_it = |o: &&SweepOutcome| o.source == source && o.metric == 0 && results.combinations[o.configuration][factor] == level;
@@ -46,8 +46,8 @@ pub fn against_queue(results: &Results, page: &mut String) {
     }
 }
 
-/// Skew and lengths of the sources' paths.
-pub fn characters(results: &Results, page: &mut String) {
+/// Plots skew and lengths of the sources' paths.
+pub fn plot_path_statistics(results: &Results, page: &mut String) {
     let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<Line> {
         results.sources.iter().zip(&results.characters).map(|(name, character)| (name.clone(), points(character))).collect()
     };
@@ -63,13 +63,13 @@ pub fn characters(results: &Results, page: &mut String) {
     let names: Vec<String> = results.characters.first().map(|c| c.skew.iter().map(|s| s.metric.clone()).collect()).unwrap_or_default();
     if names.len() > 2 {
         let means: Vec<Line> = names.iter().map(|name| (name.clone(), mean(&of_each(&skew(name))))).collect();
-        plot("The same for each metric, mean of all sources, percent", "paths", &means, Axis::Logarithmic, page);
+        plot("Each metric on the hottest paths, mean of all sources, percent", "paths", &means, Axis::Logarithmic, page);
     }
     let lengths = of_each(&|c| c.lengths.iter().map(|p| (p.branches as f64, p.percent)).collect());
-    plot("Instructions on paths of at most so many branches, percent", "branches", &lengths, Axis::Linear, page);
+    plot("Instructions on paths of at most N branches, percent", "branches", &lengths, Axis::Linear, page);
 }
 
-/// The mean of cumulative distributions; one that has ended stays at its last value.
+/// Averages cumulative distributions. After its last point, a distribution keeps its last value.
 fn mean(lines: &[Line]) -> Vec<(f64, f64)> {
     let mut at: Vec<f64> = lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)).collect();
     at.sort_by(f64::total_cmp);
@@ -81,17 +81,17 @@ fn mean(lines: &[Line]) -> Vec<(f64, f64)> {
 
 fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) {
     let points = || lines.iter().flat_map(|(_, points)| points);
-    let most = points().map(|p| p.0).fold(0.0, f64::max);
-    let largest = points().map(|p| p.1).fold(0.0, f64::max);
-    if most <= 0.0 {
+    let max_x = points().map(|p| p.0).fold(0.0, f64::max);
+    let max_y = points().map(|p| p.1).fold(0.0, f64::max);
+    if max_x <= 0.0 {
         return;
     }
-    let top = top_of_axis(largest);
-    let decades = most.log10().ceil().max(1.0);
+    let top = top_of_axis(max_y);
+    let decades = max_x.log10().ceil().max(1.0);
     let x = |v: f64| {
         LEFT + WIDTH
             * match axis {
-                Axis::Linear => v / most,
+                Axis::Linear => v / max_x,
                 Axis::Logarithmic => v.max(1.0).log10() / decades,
             }
     };
@@ -109,7 +109,7 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
         let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT - 6.0, y(v) + 4.0);
     }
     let ticks: Vec<f64> = match axis {
-        Axis::Linear => (0..=4).map(|step| most * f64::from(step) / 4.0).collect(),
+        Axis::Linear => (0..=4).map(|step| max_x * f64::from(step) / 4.0).collect(),
         Axis::Logarithmic => (0..=decades as i32).map(|power| 10f64.powi(power)).collect(),
     };
     for tick in ticks {
@@ -122,31 +122,31 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
     page.push_str("</svg></div>");
 }
 
-/// One line with its points, and its name below the plot. `place` gives where a point lies on the page.
+/// Draws a line with its points, and its name below the plot. `place` converts a point to page coordinates.
 fn draw((name, points): &Line, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
     let colour = COLOURS[number % COLOURS.len()];
     let path: Vec<String> = points.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{}\" />", path.join(" "));
     for (a, b) in points {
-        let label = format!("{}: {a} {unit}, {b:.2}", escaped(name));
+        let label = format!("{}: {a} {unit}, {b:.2}", escape_html(name));
         let (x, y) = place((*a, *b));
         let _ = write!(page, "<circle fill=\"{colour}\" r=2.6 cx={x:.1} cy={y:.1}><title>{label}</title></circle>");
     }
     let at = TOP + HEIGHT + 50.0 + 18.0 * number as f64;
     let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
-    let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escaped(name));
+    let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escape_html(name));
 }
 
-/// The end of an axis of percentages that has a quarter at numbers of few digits; values may lie a little above 100.
-pub fn top_of_axis(largest: f64) -> f64 {
-    if largest > 20.0 {
+/// Returns the upper end of a percentage axis, so that its quarters are short numbers. Values may slightly exceed 100.
+pub fn top_of_axis(max: f64) -> f64 {
+    if max > 20.0 {
         return 100.0;
     }
     let tops = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0];
-    tops.into_iter().find(|top| *top >= largest).unwrap_or(20.0)
+    tops.into_iter().find(|top| *top >= max).unwrap_or(20.0)
 }
 
-/// Text of a page.
-pub fn escaped(text: &str) -> String {
+/// Escapes text for HTML.
+pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

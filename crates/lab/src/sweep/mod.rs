@@ -1,12 +1,7 @@
-//! `trodden-lab sweep`: an experiment over configurations of profiler and processor.
+//! `trodden-lab sweep`: simulates the configurations of an experiment with the hardware path profiler.
 //!
-//! Configurations that differ in their tables only share detectors and processor; groups that share nothing are fed in parallel,
-//! batch by batch. A source is read once if all groups fit into [`MAX_MEMORY`]; otherwise once for as many groups as fit.
-//!
-//! | file | what |
-//! |---|---|
-//! | `experiment.rs` | the file of an experiment |
-//! | `results.rs`, `parquet.rs`, `page.rs`, `lines.rs` | what came of it; its page |
+//! Configurations that differ only in their tables form a group, which shares a detector and a processor model. Groups are fed in
+//! parallel, batch by batch. A source is read once if all groups fit into [`MAX_MEMORY`], and several times otherwise.
 
 mod experiment;
 mod lines;
@@ -16,7 +11,7 @@ mod parquet;
 mod results;
 
 use self::experiment::{Configuration, Experiment, text_of};
-use self::results::{Results, SweepOutcome, sorted};
+use self::results::{Results, SweepOutcome, sort_by_rank};
 use crate::cli::Sweep;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
@@ -34,14 +29,12 @@ use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
 use trodden_trace::sources::{Batch, Level};
 
 /// Runs an experiment.
-///
-/// # Errors
-/// The file is not understood, a source cannot be read, or results cannot be written.
 pub fn run(job: &Sweep) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
-    let experiment: Experiment = toml::from_str(&text).with_context(|| format!("{} is not understood", job.experiment.display()))?;
+    let experiment: Experiment =
+        toml::from_str(&text).with_context(|| format!("{} is not a valid experiment file", job.experiment.display()))?;
     let folder = job.experiment.parent().unwrap_or(Path::new("."));
-    let results = carry_out(&experiment, folder, job.window).with_context(|| job.experiment.display().to_string())?;
+    let results = run_experiment(&experiment, folder, job.window).with_context(|| job.experiment.display().to_string())?;
     let write = |file: &Path, text: String| write_file(file, text.as_bytes());
     match &job.output {
         Some(file) if file.extension().is_some_and(|e| e == "parquet") => write_parquet(&results, file)?,
@@ -50,7 +43,7 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
     }
     for (metric, effects) in results.metrics.iter().zip(&results.effects) {
         let of = if results.metrics.len() > 1 { format!(" ({metric})") } else { String::new() };
-        for effect in sorted(effects) {
+        for effect in sort_by_rank(effects) {
             let name = &results.factors[effect.factor];
             note(format_args!("{:2}. {name:16} changes the mean overlap by {:+.2}{of}", effect.rank, effect.effect));
         }
@@ -75,32 +68,32 @@ fn write_parquet(results: &Results, file: &Path) -> Result<()> {
 #[cfg(not(feature = "parquet"))]
 fn write_parquet(_: &Results, file: &Path) -> Result<()> {
     bail!(
-        "{}: this trodden-lab cannot write Parquet: build it with `cargo build --release -p trodden-lab --features parquet`, or name \
-            a file that ends in .csv",
+        "cannot write {}: trodden-lab was built without Parquet support; build it with `cargo build --release \
+         -p trodden-lab --features parquet`, or name a file that ends in .csv",
         file.display()
     )
 }
 
-fn carry_out(experiment: &Experiment, folder: &Path, window: u64) -> Result<Results> {
+fn run_experiment(experiment: &Experiment, folder: &Path, window: u64) -> Result<Results> {
     let design = match experiment.design.as_str() {
         "full-factorial" => Design::FullFactorial,
         "plackett-burman" => Design::PlackettBurman { foldover: false },
         "plackett-burman-foldover" => Design::PlackettBurman { foldover: true },
-        other => bail!("design = {other:?}: full-factorial, plackett-burman or plackett-burman-foldover"),
+        other => bail!("unknown design {other:?}; choose full-factorial, plackett-burman or plackett-burman-foldover"),
     };
     let metrics = experiment.metrics()?;
     let counts: Vec<usize> = experiment.factors.values().map(Vec::len).collect();
     let combinations = combinations(design, &counts)?;
     let configurations = experiment.configurations(folder, &combinations)?;
-    let job = Job::new(experiment, &configurations, metrics.iter().map(|(_, m)| *m).collect(), window)?;
+    let job = SweepJob::new(experiment, &configurations, metrics.iter().map(|(_, m)| *m).collect(), window)?;
     let (mut outcomes, mut characters) = (Vec::new(), Vec::new());
     for (number, source) in experiment.sources.iter().enumerate() {
         let path = folder.join(source);
-        let (of_source, character) = job.source(&path, number)?;
+        let (of_source, character) = job.run_source(&path, number)?;
         outcomes.extend(of_source);
         characters.push(character);
     }
-    // Sum and number of the overlaps of each metric and configuration.
+    // Sum and count of the overlaps of each metric and configuration.
     let mut overlaps = vec![vec![(0.0, 0u32); combinations.len()]; metrics.len()];
     for (outcome, overlap) in outcomes.iter().filter_map(|o: &SweepOutcome| Some((o, o.overlap?))) {
         let (sum, number) = &mut overlaps[outcome.metric][outcome.configuration];
@@ -123,51 +116,58 @@ fn carry_out(experiment: &Experiment, folder: &Path, window: u64) -> Result<Resu
     })
 }
 
-/// Maximum memory of the groups that are fed at a time, in bytes.
+/// Maximum memory of the groups fed at the same time, in bytes.
 const MAX_MEMORY: u64 = 2 << 30;
 
-/// Configurations that share a lane: places, and what they share.
+/// Configurations (by index) that share a lane.
 struct Group {
     members: Vec<usize>,
     lane: Lane,
 }
 
-/// What is done with each source.
-struct Job<'a> {
+/// The settings for all sources.
+struct SweepJob<'a> {
     configurations: &'a [Configuration],
     metrics: Vec<Metric>,
     model: Option<ProcessorModel>,
     format: SourceFormat,
     window: u64,
-    /// Maximum memory of the groups that are fed at a time, in bytes. A group alone may take more.
+    /// Maximum memory of the groups fed at the same time, in bytes. A single group may exceed it.
     max_memory: u64,
 }
 
-impl Job<'_> {
-    fn new<'a>(experiment: &Experiment, configurations: &'a [Configuration], metrics: Vec<Metric>, window: u64) -> Result<Job<'a>> {
+impl SweepJob<'_> {
+    fn new<'a>(experiment: &Experiment, configurations: &'a [Configuration], metrics: Vec<Metric>, window: u64) -> Result<SweepJob<'a>> {
         let needs_processor = metrics.iter().any(|m| !matches!(m, Metric::Frequency | Metric::Event(0)))
             || configurations.iter().any(|c| c.processor.branch_queue > 0)
             || experiment.model()? == ProcessorModel::Reference;
         let format = match experiment.format.as_deref() {
             None => SourceFormat::Auto,
-            Some(name) => SourceFormat::named(name).with_context(|| format!("invalid variant: {name}")).context("format")?,
+            Some(name) => SourceFormat::named(name).with_context(|| format!("unknown format {name:?}"))?,
         };
-        Ok(Job { configurations, metrics, model: needs_processor.then_some(experiment.model()?), format, window, max_memory: MAX_MEMORY })
+        Ok(SweepJob {
+            configurations,
+            metrics,
+            model: needs_processor.then_some(experiment.model()?),
+            format,
+            window,
+            max_memory: MAX_MEMORY,
+        })
     }
 
-    /// Feeds a source to all configurations, as many groups at a time as fit into the memory.
-    fn source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, Character)> {
-        let mut pending = self.members();
+    /// Feeds a source to all configurations, reading it once for as many groups as fit into memory.
+    fn run_source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, Character)> {
+        let mut pending = self.form_groups();
         self.announce(path, &pending);
         let (mut outcomes, mut first_character) = (Vec::new(), None);
-        // Memory of a group at the end of a reading.
-        let mut grown = 0;
+        // Maximum memory of a group at the end of the previous reading.
+        let mut final_memory = 0;
         while !pending.is_empty() {
             let mut opened = open_file_or_trace(path, self.format)?;
             if self.model.is_some() && opened.source.level() == Level::Branches {
                 bail!(
-                    "{} holds branches only: metrics and branch-queue need whole instructions (record with --event, or take a trace of \
-                     CBP2025 or ChampSim)",
+                    "{} contains only branches, but metrics and branch-queue need all instructions; record with --event, or use a trace of \
+                     CBP2025 or ChampSim",
                     path.display()
                 );
             }
@@ -175,58 +175,60 @@ impl Job<'_> {
             let mut groups = Vec::new();
             let mut memory = 0;
             while let Some(members) = pending.front() {
-                memory += self.table_memory(members).max(grown);
+                memory += self.table_memory(members).max(final_memory);
                 if memory > self.max_memory && !groups.is_empty() {
                     break;
                 }
                 groups.extend(pending.pop_front().map(|members| self.group(members, repairs)).transpose()?);
             }
             let mut batch = Batch::default();
-            let mut goes_on = true;
-            while goes_on {
+            let mut has_more = true;
+            while has_more {
                 batch.clear();
-                goes_on = opened.source.read(&mut batch)?;
+                has_more = opened.source.read(&mut batch)?;
                 feed(&mut groups, &batch)?;
-                // Profiles of all paths grow: what fits no longer waits for another reading.
+                // The complete profiles grow. Groups that no longer fit wait for the next reading.
                 while groups.len() > 1 && groups.iter().map(|g| g.lane.memory()).sum::<u64>() > self.max_memory {
                     for group in groups.split_off(groups.len() / 2).into_iter().rev() {
                         pending.push_front(group.members);
                     }
                 }
             }
-            grown = groups.iter().map(|g| g.lane.memory()).max().unwrap_or(0);
+            final_memory = groups.iter().map(|g| g.lane.memory()).max().unwrap_or(0);
             for group in &mut groups {
                 group.lane.finish(&mut |_, _| {})?;
                 for (place, metric) in self.metrics.iter().enumerate() {
                     outcomes.extend(group.outcomes(number, place, *metric));
                 }
-                // The first configuration's detector: that of the base, unless a factor changes it.
+                // Configuration 0 has the base detector, unless a factor changes it.
                 if group.members.contains(&0) {
                     first_character = Some(character(&group.lane.profiler, &self.metrics));
                 }
             }
         }
         outcomes.sort_by_key(|o| (o.configuration, o.metric));
-        Ok((outcomes, first_character.context("an experiment has a configuration")?))
+        Ok((outcomes, first_character.context("the experiment has no configurations")?))
     }
 
-    /// Says what is about to be done with a source, and how much memory that takes.
+    /// Reports the number of configurations of a source and the memory that they need.
     fn announce(&self, path: &Path, groups: &VecDeque<Vec<usize>>) {
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         let memory: u64 = groups.iter().map(|members| self.table_memory(members)).sum();
         let (path, number) = (path.display(), self.configurations.len());
-        let all = format!("{path}: {number} configurations; tables and processors take {} MB", megabytes(memory));
+        let all = format!("{path}: {number} configurations need {} MB for tables and processor models", megabytes(memory));
         match memory.div_ceil(self.max_memory.max(1)) {
             0 | 1 => note(format_args!("{all}")),
-            readings => note(format_args!("{all}, at most {} MB at a time: at least {readings} readings", megabytes(self.max_memory))),
+            readings => note(format_args!(
+                "{all}; at most {} MB are used at a time, so the source is read at least {readings} times",
+                megabytes(self.max_memory)
+            )),
         }
     }
 
-    /// Places of the configurations of each group: those that share a detector and a processor, as far as their tables leave room for
-    /// other groups.
-    fn members(&self) -> VecDeque<Vec<usize>> {
+    /// Groups the configurations (by index) that share a detector and a processor, unless their tables would fill the memory.
+    fn form_groups(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
-        // With a queue the first table's latencies matter, so each has a lane of its own.
+        // With a branch queue, the first table affects timing, so such configurations do not share a lane.
         let shares = |one: &Configuration, other: &Configuration| {
             one.detector == other.detector && (self.model.is_none() || one.processor == other.processor && one.processor.branch_queue == 0)
         };
@@ -257,7 +259,7 @@ impl Job<'_> {
         ProfilerParameters { detector: self.configurations[members[0]].detector, tables, metrics, window: self.window }
     }
 
-    /// Bytes of memory of a group that was fed nothing.
+    /// Returns the initial memory of a group, in bytes.
     fn table_memory(&self, members: &[usize]) -> u64 {
         let processor = self.configurations[members[0]].processor;
         let models = if processor.branch_queue > 0 { 3 } else { 1 };
@@ -292,7 +294,7 @@ impl Group {
     }
 }
 
-/// Feeds all groups, in as many threads as there are processors.
+/// Feeds a batch to all groups, using all processors.
 fn feed(groups: &mut [Group], batch: &Batch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
@@ -302,6 +304,6 @@ fn feed(groups: &mut [Group], batch: &Batch) -> Result<()> {
             groups.iter_mut().try_for_each(feed)
         };
         let running: Vec<_> = groups.chunks_mut(chunk).map(|groups| scope.spawn(move || feed(groups))).collect();
-        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| bail!("a thread failed")))
+        running.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| bail!("a simulation thread panicked")))
     })
 }

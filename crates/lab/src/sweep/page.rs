@@ -1,9 +1,8 @@
-//! The page of an experiment: overlap of each source and configuration, effects of factors, slow-down, and all results as a table.
-//!
-//! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
+//! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results.
+//! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
 
-use super::lines::{self, COLOURS, escaped, top_of_axis};
-use super::results::{Results, SweepOutcome, sorted};
+use super::lines::{self, COLOURS, escape_html, top_of_axis};
+use super::results::{Results, SweepOutcome, sort_by_rank};
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -15,22 +14,21 @@ th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:right}t
 polyline{fill:none;stroke-width:1.8}\
 svg{max-width:100%;height:auto}text{fill:var(--ink);font:12px system-ui,sans-serif}.faint{fill:var(--faint)}.grid{stroke:var(--line)}\
 .scroll{overflow-x:auto}";
-/// Configurations in one plot; more are in the table only.
-const MOST_BARS: usize = 8;
+/// Maximum number of configurations in a plot.
+const MAX_BARS: usize = 8;
 
-/// A plot: title, its value of an outcome; whether it is the same for all metrics.
+/// A plot: its title, the value of an outcome, and whether all metrics share the value.
 type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
 
 const PLOTS: [Plot; 4] = [
     ("Overlap with the complete profile, percent", |o| o.overlap, false),
     ("Dynamic overlap, mean of all windows, percent", |o| o.dynamic_overlap, false),
-    ("Slow-down by the profiler, percent", |o| o.slowdown, true),
-    ("Slow-down with predictions frozen, percent", |o| o.frozen_slowdown, true),
+    ("Slowdown by the profiler, percent", |o| o.slowdown, true),
+    ("Slowdown with frozen predictions, percent", |o| o.frozen_slowdown, true),
 ];
 
-/// The page.
 pub fn page(results: &Results) -> String {
-    let metrics: Vec<String> = results.metrics.iter().map(|m| escaped(m)).collect();
+    let metrics: Vec<String> = results.metrics.iter().map(|m| escape_html(m)).collect();
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <title>trodden-lab sweep</title><style>{STYLE}</style><h1>Hot path tables: {} configurations, {} sources</h1><p>Metrics: {}.</p>",
@@ -47,8 +45,8 @@ pub fn page(results: &Results) -> String {
             plot(results, &format!("{title}{of}"), &value, &mut page);
         }
     }
-    lines::against_queue(results, &mut page);
-    lines::characters(results, &mut page);
+    lines::plot_slowdown_by_queue(results, &mut page);
+    lines::plot_path_statistics(results, &mut page);
     events(results, &mut page);
     table(results, &mut page);
     page.push_str("</html>\n");
@@ -57,28 +55,28 @@ pub fn page(results: &Results) -> String {
 
 fn effects(results: &Results, page: &mut String) {
     for (metric, effects) in results.metrics.iter().zip(&results.effects).filter(|(_, effects)| !effects.is_empty()) {
-        let of = if results.metrics.len() > 1 { format!(": {}", escaped(metric)) } else { String::new() };
+        let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
         let _ = write!(page, "<h2>Which factors matter{of}</h2><table><tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank");
-        for effect in sorted(effects) {
+        for effect in sort_by_rank(effects) {
             let levels = &results.levels[effect.factor];
-            let name = escaped(&results.factors[effect.factor]);
-            let (from, to) = (escaped(&levels[0]), escaped(&levels[levels.len() - 1]));
+            let name = escape_html(&results.factors[effect.factor]);
+            let (from, to) = (escape_html(&levels[0]), escape_html(&levels[levels.len() - 1]));
             let _ = write!(page, "<tr><td>{name}<td>{from}<td>{to}<td>{:+.2}<td>{}", effect.effect, effect.rank);
         }
         page.push_str("</table>");
     }
 }
 
-/// Profiles of events beside that of frequency, and the power models beside each other.
+/// Renders the overlap of event profiles with that of frequency, and the agreement of the power models.
 fn events(results: &Results, page: &mut String) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     if results.characters.iter().any(|c| !c.events.is_empty()) {
         page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2><table><tr><th>source");
         results.metrics.iter().filter(|m| *m != "frequency").for_each(|m| {
-            let _ = write!(page, "<th>{}", escaped(m));
+            let _ = write!(page, "<th>{}", escape_html(m));
         });
         for (source, character) in results.sources.iter().zip(&results.characters) {
-            let _ = write!(page, "<tr><td>{}", escaped(source));
+            let _ = write!(page, "<tr><td>{}", escape_html(source));
             character.events.iter().for_each(|e| {
                 let _ = write!(page, "<td>{}", number(e.overlap_with_frequency));
             });
@@ -87,27 +85,27 @@ fn events(results: &Results, page: &mut String) {
     }
     if results.characters.iter().any(|c| c.power_models.is_some()) {
         page.push_str(
-            "<h2>Power: the analytical model beside the cycle-level one</h2><table><tr><th>source<th>rank correlation of paths<th>overlap, \
-             percent",
+            "<h2>Power: agreement of the analytical and the cycle-level model</h2><table><tr><th>source<th>rank correlation of \
+             paths<th>overlap, percent",
         );
         for (source, agreement) in results.sources.iter().zip(results.characters.iter().filter_map(|c| c.power_models)) {
             let rank = agreement.rank_correlation.map_or_else(|| "-".into(), |r| format!("{r:.3}"));
-            let _ = write!(page, "<tr><td>{}<td>{rank}<td>{}", escaped(source), number(agreement.overlap));
+            let _ = write!(page, "<tr><td>{}<td>{rank}<td>{}", escape_html(source), number(agreement.overlap));
         }
         page.push_str("</table>");
     }
 }
 
-/// The configurations of a plot: all, or those with the best means.
-fn shown(results: &Results, value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<usize> {
+/// Selects the configurations of a plot: all, or those with the highest means.
+fn select_configurations(results: &Results, value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<usize> {
     let mean = |configuration: usize| {
         let values: Vec<f64> = results.outcomes.iter().filter(|o| o.configuration == configuration).filter_map(value).collect();
         values.iter().sum::<f64>() / values.len().max(1) as f64
     };
     let mut order: Vec<usize> = (0..results.combinations.len()).collect();
-    if order.len() > MOST_BARS {
+    if order.len() > MAX_BARS {
         order.sort_by(|a, b| mean(*b).total_cmp(&mean(*a)));
-        order.truncate(MOST_BARS);
+        order.truncate(MAX_BARS);
         order.sort_unstable();
     }
     order
@@ -116,7 +114,7 @@ fn shown(results: &Results, value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Ve
 fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
     const HEIGHT: f64 = 220.0;
     const LEFT: f64 = 44.0;
-    let shown = shown(results, value);
+    let shown = select_configurations(results, value);
     let group = shown.len() as f64 * 16.0 + 24.0;
     let width = LEFT + group * results.sources.len() as f64 + 10.0;
     let legend = 18.0 * shown.len() as f64;
@@ -125,7 +123,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     let y = |v: f64| 20.0 + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
     let _ = write!(page, "<h2>{title}</h2>");
     if shown.len() < results.combinations.len() {
-        let _ = write!(page, "<p>The {MOST_BARS} configurations with the largest means; the table below has all.</p>");
+        let _ = write!(page, "<p>The {MAX_BARS} configurations with the highest means; the table below lists all.</p>");
     }
     let full_width = width.max(640.0);
     let _ = write!(page, "<div class=scroll><svg role=img aria-label=\"{title}\" width={full_width} height={}>", HEIGHT + 60.0 + legend);
@@ -140,18 +138,18 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
             let mut of_it = results.outcomes.iter().filter(|o| o.source == source && o.configuration == *configuration);
             let Some(v) = of_it.find_map(value) else { continue };
             let (x, above) = (left + 16.0 * bar as f64, y(v));
-            let label = named(results, *configuration);
+            let label = format_levels(results, *configuration);
             let (colour, height) = (COLOURS[bar % COLOURS.len()], y(0.0) - above);
             let _ = write!(page, "<rect x={x} y={above} width=13 height={height} fill=\"{colour}\"><title>{label}: {v:.2}</title></rect>");
         }
         let middle = left + 8.0 * shown.len() as f64;
-        let _ = write!(page, "<text text-anchor=middle x={middle} y={}>{}</text>", y(0.0) + 18.0, escaped(name));
+        let _ = write!(page, "<text text-anchor=middle x={middle} y={}>{}</text>", y(0.0) + 18.0, escape_html(name));
     }
     for (bar, configuration) in shown.iter().enumerate() {
         let at = HEIGHT + 56.0 + 18.0 * bar as f64;
         let colour = COLOURS[bar % COLOURS.len()];
         let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
-        let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, named(results, *configuration));
+        let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, format_levels(results, *configuration));
     }
     page.push_str("</svg></div>");
 }
@@ -159,16 +157,16 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
 fn table(results: &Results, page: &mut String) {
     page.push_str("<h2>All results</h2><div class=scroll><table><tr><th>source");
     results.factors.iter().for_each(|f| {
-        let _ = write!(page, "<th>{}", escaped(f));
+        let _ = write!(page, "<th>{}", escape_html(f));
     });
-    page.push_str("<th>metric<th>overlap<th>dynamic<th>cycles<th>slow-down<th>frozen");
+    page.push_str("<th>metric<th>overlap<th>dynamic<th>cycles<th>slowdown<th>frozen");
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     for outcome in &results.outcomes {
-        let _ = write!(page, "<tr><td>{}", escaped(&results.sources[outcome.source]));
+        let _ = write!(page, "<tr><td>{}", escape_html(&results.sources[outcome.source]));
         for (level, levels) in results.combinations[outcome.configuration].iter().zip(&results.levels) {
-            let _ = write!(page, "<td>{}", escaped(&levels[*level]));
+            let _ = write!(page, "<td>{}", escape_html(&levels[*level]));
         }
-        let _ = write!(page, "<td>{}", escaped(&results.metrics[outcome.metric]));
+        let _ = write!(page, "<td>{}", escape_html(&results.metrics[outcome.metric]));
         let cycles = outcome.cycles.map_or_else(|| "-".into(), |c| c.to_string());
         let (slowdown, frozen) = (number(outcome.slowdown), number(outcome.frozen_slowdown));
         let _ =
@@ -177,8 +175,11 @@ fn table(results: &Results, page: &mut String) {
     page.push_str("</table></div>");
 }
 
-/// A configuration's levels.
-fn named(results: &Results, configuration: usize) -> String {
+/// Formats the levels of a configuration.
+fn format_levels(results: &Results, configuration: usize) -> String {
     let levels = results.combinations[configuration].iter().zip(&results.levels).zip(&results.factors);
-    levels.map(|((level, levels), factor)| format!("{} {}", escaped(factor), escaped(&levels[*level]))).collect::<Vec<_>>().join(", ")
+    levels
+        .map(|((level, levels), factor)| format!("{} {}", escape_html(factor), escape_html(&levels[*level])))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

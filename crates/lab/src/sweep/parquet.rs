@@ -1,4 +1,4 @@
-//! Results of an experiment as Parquet: the columns of the CSV, factors as text.
+//! Writes the results of an experiment as Parquet, with the columns of the CSV; factors are text.
 
 use super::results::Results;
 use anyhow::{Context, Result};
@@ -9,10 +9,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
-/// The file's content.
-///
-/// # Errors
-/// A column does not fit its type.
+/// Encodes the results as a Parquet file.
 pub fn bytes(results: &Results) -> Result<Vec<u8>> {
     let mut fields = vec![text_column("source")?];
     fields.extend(results.factors.iter().map(|f| text_column(f)).collect::<Result<Vec<_>>>()?);
@@ -58,7 +55,7 @@ fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values
     let values: Vec<Option<T::T>> = values.collect();
     let levels: Vec<i16> = values.iter().map(|v| i16::from(v.is_some())).collect();
     let values: Vec<T::T> = values.into_iter().flatten().collect();
-    let mut column = group.next_column()?.context("there are fewer columns than expected")?;
+    let mut column = group.next_column()?.context("the schema has too few columns")?;
     column.typed::<T>().write_batch(&values, Some(&levels), None)?;
     Ok(column.close()?)
 }
@@ -70,7 +67,7 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     #[test]
-    fn columns_are_those_of_the_csv() {
+    fn columns_equal_those_of_the_csv() {
         let outcome = |metric: usize, overlap: Option<f64>| SweepOutcome {
             source: 0,
             configuration: 1,

@@ -1,53 +1,43 @@
-//! What came of the configurations of an experiment, as CSV and JSON.
+//! The results of an experiment, as CSV and JSON.
 
 use serde::Serialize;
 use trodden_hardware::character::Character;
 use trodden_hardware::experiment::Effect;
 
-/// What came of a configuration on a source, of a metric.
+/// The result of a configuration on a source, for a metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct SweepOutcome {
-    /// Place among the sources.
     pub source: usize,
-    /// Place among the configurations.
     pub configuration: usize,
-    /// Place among the metrics.
     pub metric: usize,
-    /// Overlap percentages.
+    /// Overlap with the complete profile, in percent.
     pub overlap: Option<f64>,
-    /// Mean of all windows.
+    /// Mean overlap of all windows, in percent.
     pub dynamic_overlap: Option<f64>,
-    /// How many windows there were.
     pub windows: u64,
-    /// Cycles, with a processor.
+    /// Cycles, if there is a processor model.
     pub cycles: Option<u64>,
-    /// By the profiler, in percent, with a branch queue.
+    /// Slowdown by the profiler in percent, if there is a branch queue.
     pub slowdown: Option<f64>,
-    /// The same with predictions frozen.
+    /// Slowdown with frozen predictions, in percent.
     pub frozen_slowdown: Option<f64>,
 }
 
-/// All that is shown.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// Version of the JSON.
     pub schema_version: u32,
-    /// Names of sources.
     pub sources: Vec<String>,
-    /// Names of factors.
     pub factors: Vec<String>,
-    /// Levels of each factor, as text.
     pub levels: Vec<Vec<String>>,
-    /// What was accumulated.
     pub metrics: Vec<String>,
-    /// Levels of each configuration.
+    /// Levels of each configuration, by index.
     pub combinations: Vec<Vec<usize>>,
-    /// What came of them.
+    /// Result of each source, configuration and metric.
     pub outcomes: Vec<SweepOutcome>,
-    /// For each metric, effects on the mean overlap of all sources.
+    /// Effects of the factors on the mean overlap of all sources, by metric.
     #[serde(serialize_with = "effects_json")]
     pub effects: Vec<Vec<Effect>>,
-    /// The paths of each source, by the first configuration's detector.
+    /// Statistics of the paths of each source, with the first configuration's detector.
     pub characters: Vec<Character>,
 }
 
@@ -63,12 +53,12 @@ fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<
 }
 
 impl Results {
-    /// The levels of a configuration, as text.
+    /// Returns the levels of a configuration, as text.
     pub fn levels_of(&self, configuration: usize) -> impl Iterator<Item = &str> {
         self.combinations[configuration].iter().zip(&self.levels).map(|(level, levels)| levels[*level].as_str())
     }
 
-    /// A row for each source, configuration and metric.
+    /// Renders a row for each source, configuration and metric.
     pub fn csv(&self) -> String {
         let mut text =
             format!("source,{},metric,overlap,dynamic_overlap,windows,cycles,slowdown,slowdown_frozen\n", self.factors.join(","));
@@ -85,7 +75,7 @@ impl Results {
         text
     }
 
-    /// A row for each point of the sources' distributions: skew and length of paths, overlap of events with frequency.
+    /// Renders a row for each point of the sources' distributions: skew and length of paths, and overlap of events with frequency.
     pub fn distributions_csv(&self) -> String {
         let mut text = String::from("source,what,of,percent\n");
         for (source, character) in self.sources.iter().zip(&self.characters) {
@@ -108,13 +98,12 @@ impl Results {
     }
 }
 
-/// A field of CSV (RFC 4180).
+/// Quotes a CSV field if necessary (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// Effects by rank.
-pub fn sorted(effects: &[Effect]) -> Vec<Effect> {
+pub fn sort_by_rank(effects: &[Effect]) -> Vec<Effect> {
     let mut effects = effects.to_vec();
     effects.sort_by_key(|e| e.rank);
     effects

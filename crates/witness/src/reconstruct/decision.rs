@@ -1,7 +1,7 @@
-//! Which successor of a branch agrees with all traces.
+//! Decides which successor of a branch agrees with all traces.
 //!
-//! The sets W of a branch's successors are put together when the branch is met first. For each profile the last few answers are
-//! remembered, so that a branch in a loop mostly costs a comparison per trace.
+//! The sets W of a branch's successors are collected when the branch is first reached. The last few answers for each profile are cached, so
+//! that a branch in a loop usually costs one comparison per trace.
 
 use super::{ReconstructError, Reconstruction, Reconstructor, Trace, TraceEnding};
 use crate::automaton::AutomatonState;
@@ -12,24 +12,24 @@ use crate::sets::END;
 use crate::structure::Scope;
 use std::collections::HashMap;
 
-/// Answers that are remembered for a branch and a profile.
-const REMEMBERED: usize = 8;
-/// No answer: no trace has this symbol.
-const NOTHING: (u32, u64) = (END - 1, 0);
+/// Number of cached answers for a branch and a profile.
+const CACHE_SIZE: usize = 8;
+/// An empty cache entry; no trace has this symbol.
+const EMPTY_ENTRY: (u32, u64) = (END - 1, 0);
 
-/// What was needed so far.
+/// The data computed so far.
 #[derive(Default)]
 pub(super) struct DecisionTables {
-    branches: HashMap<AutomatonState, MetBranch>,
+    branches: HashMap<AutomatonState, KnownBranch>,
     components: HashMap<u32, ComponentSets>,
 }
 
-/// A branch that was met: its successors and, for each profile, their sets W.
-struct MetBranch {
+/// A branch that was reached: its successors and, for each profile, their sets W.
+struct KnownBranch {
     next: Vec<AutomatonState>,
     parts: Vec<Vec<SymbolSets>>,
-    /// For each profile some symbols, and which successors have them in their sets, as bits.
-    remembered: Vec<[(u32, u64); REMEMBERED]>,
+    /// For each profile, cached symbols, and as bits the successors whose sets contain them.
+    cache: Vec<[(u32, u64); CACHE_SIZE]>,
 }
 
 /// The sets W of a component, for each profile.
@@ -38,14 +38,15 @@ struct ComponentSets {
     sets: Vec<FirstSets>,
 }
 
-/// What comes next in a trace: at its end the symbol for that, or anything if it was cut.
+/// Returns the next symbol of a trace. At its end, that is [`END`], or `None` (any symbol) if the trace was truncated.
 fn symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
     next.map(|witness| witness.0).or((ending == TraceEnding::Complete).then_some(END))
 }
 
-impl MetBranch {
-    /// The only successor that agrees with the next symbols, if there is one and the successors are few.
-    fn agreeing<I: Iterator<Item = Witness>>(
+impl KnownBranch {
+    /// Returns the only successor that agrees with the next symbols of all traces. `None` if there is not exactly one, or if there are
+    /// too many successors for a word of bits.
+    fn only_agreeing<I: Iterator<Item = Witness>>(
         &mut self,
         sets: &[FirstSets],
         traces: &mut [Trace<I>],
@@ -57,57 +58,57 @@ impl MetBranch {
         let mut left = u64::MAX >> (u64::BITS as usize - self.next.len());
         for (profile, trace) in traces.iter_mut().enumerate() {
             let Some(symbol) = symbol(trace.peek(), ending) else { continue };
-            let remembered = &mut self.remembered[profile][symbol as usize % REMEMBERED];
-            if remembered.0 != symbol {
+            let cache = &mut self.cache[profile][symbol as usize % CACHE_SIZE];
+            if cache.0 != symbol {
                 let has = |(at, parts): (usize, &SymbolSets)| u64::from(sets[profile].has(*parts, symbol)) << at;
-                *remembered = (symbol, self.parts[profile].iter().enumerate().map(has).sum());
+                *cache = (symbol, self.parts[profile].iter().enumerate().map(has).sum());
             }
-            left &= remembered.1;
+            left &= cache.1;
         }
         (left.count_ones() == 1).then(|| self.next[left.trailing_zeros() as usize])
     }
 }
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
-    /// The successor of a branch that agrees with all traces; `None` where traces that were cut leave several.
+    /// Returns the successor of a branch that agrees with all traces, or `None` if truncated traces leave several.
     pub(super) fn choose(&mut self, state: AutomatonState) -> Result<Option<AutomatonState>, ReconstructError> {
-        let of = self.of;
-        let met = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
-        if let Some(one) = met.agreeing(&of.sets, &mut self.traces, self.ending) {
+        let of = self.reconstruction;
+        let known = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
+        if let Some(one) = known.only_agreeing(&of.sets, &mut self.traces, self.ending) {
             return Ok(Some(one));
         }
         let mut at_end = false;
-        let mut left: Vec<usize> = (0..met.next.len()).collect();
+        let mut left: Vec<usize> = (0..known.next.len()).collect();
         for (profile, trace) in self.traces.iter_mut().enumerate() {
             let Some(symbol) = symbol(trace.peek(), self.ending) else {
                 at_end = true;
                 continue;
             };
-            left.retain(|i| of.sets[profile].has(met.parts[profile][*i], symbol));
+            left.retain(|i| of.sets[profile].has(known.parts[profile][*i], symbol));
         }
         if left.len() > 1 {
-            let next: Vec<AutomatonState> = met.next.clone();
-            at_end |= self.ask_component(state, &next, &mut left);
+            let next: Vec<AutomatonState> = known.next.clone();
+            at_end |= self.consult_component(state, &next, &mut left);
         }
-        let met = &self.tables.branches[&state];
+        let known = &self.tables.branches[&state];
         match left.as_slice() {
-            [one] => Ok(Some(met.next[*one])),
+            [one] => Ok(Some(known.next[*one])),
             [] => {
                 let next = self.traces.iter_mut().map(Trace::peek).collect();
                 Err(ReconstructError::NoSuccessor { branch: condition::branch(self.pushdown(), state), blocks: self.blocks, next })
             }
             _ if at_end => Ok(None),
             _ => {
-                let targets = left.iter().map(|i| condition::target(self.pushdown(), state, met.next[*i])).collect();
+                let targets = left.iter().map(|i| condition::target(self.pushdown(), state, known.next[*i])).collect();
                 Err(ReconstructError::Ambiguous { branch: condition::branch(self.pushdown(), state), targets, blocks: self.blocks })
             }
         }
     }
 
-    /// Drops successors that do not agree with the next symbols of the branch's own component; whether a trace that was cut has no more
-    /// of them.
-    fn ask_component(&mut self, state: AutomatonState, next: &[AutomatonState], left: &mut Vec<usize>) -> bool {
-        let (of, mut at_end) = (self.of, false);
+    /// Drops successors that do not agree with the next symbols of the branch's own component. Returns true if a truncated trace has no
+    /// more of them.
+    fn consult_component(&mut self, state: AutomatonState, next: &[AutomatonState], left: &mut Vec<usize>) -> bool {
+        let (of, mut at_end) = (self.reconstruction, false);
         let function = of.structure.pushdown.state(state).function;
         let component = of.structure.component[function.index()];
         let own = self.tables.components.entry(component).or_insert_with(|| of.component(function));
@@ -125,11 +126,11 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 }
 
 impl Reconstruction {
-    fn branch(&self, state: AutomatonState) -> MetBranch {
+    fn branch(&self, state: AutomatonState) -> KnownBranch {
         let next = condition::successors(&self.structure.pushdown, &self.members, state);
         let parts = |sets: &FirstSets| next.iter().map(|s| sets.parts(&self.structure, &self.whole, *s)).collect();
         let parts: Vec<Vec<SymbolSets>> = self.sets.iter().map(parts).collect();
-        MetBranch { remembered: vec![[NOTHING; REMEMBERED]; parts.len()], parts, next }
+        KnownBranch { cache: vec![[EMPTY_ENTRY; CACHE_SIZE]; parts.len()], parts, next }
     }
 
     fn component(&self, function: WitnessFunctionId) -> ComponentSets {

@@ -1,8 +1,7 @@
-//! What a scheme costs in a run whose paths are known: how many operations it carries out.
+//! The cost of a scheme in a run whose paths are known: the number of operations that it executes.
 //!
-//! Operations are those of schemes as published, without the passes that make trodden's own cheaper: additions to the register of
-//! something other than 0, settings of it, and counts. So schemes are compared with Ball and Larus's by the same measure, and the figure
-//! is the same on every machine. Linear in the edges and executed paths of the profile's functions.
+//! Counted are non-zero additions to the path register, assignments to it, and counter increments of the schemes as published, without
+//! trodden's optimisation passes. All schemes are thus compared with Ball and Larus's by the same, machine-independent measure.
 
 use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use trodden_flow::dag::Entries;
@@ -12,21 +11,21 @@ use trodden_flow::{CutReason, Edge, Graph, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
-/// The schemes, in the order of the table.
+/// Schemes, in the order of the table.
 pub const SCHEMES: [&str; 5] = ["ball-larus", "targeted", "practical", "structural", "continuous, switch off"];
 
-/// What a scheme does in a run.
+/// Operations that a scheme executes in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Additions to the register and settings of it.
+    /// Additions and assignments to the path register.
     pub register: u64,
-    /// Counts.
+    /// Counter increments.
     pub counts: u64,
-    /// Executions of paths that have no number of their own.
+    /// Executions of paths that are not counted individually.
     pub unknown: u64,
 }
 
-/// A function, and what was executed of it.
+/// A function with its execution counts.
 struct Executed<'a> {
     map: &'a FunctionMap,
     graph: Graph,
@@ -36,11 +35,8 @@ struct Executed<'a> {
     forced: Vec<(Edge, CutReason)>,
 }
 
-/// The cost of each scheme in the run of a profile that counts all paths, by the frequencies of that same run.
-///
-/// # Errors
-/// A map is damaged.
-pub fn of_profile(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> {
+/// Computes the cost of each scheme in the run of a profile that counts all paths, with that run's own edge frequencies.
+pub fn compute_costs(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
@@ -65,7 +61,7 @@ impl Executed<'_> {
         let graph = map.graph()?;
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = map.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
-        // The others follow from the graph.
+        // The other cuts follow from the graph.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
         Ok(Executed { map, graph, paths, frequencies, excluded, forced })
@@ -96,15 +92,15 @@ impl Executed<'_> {
             cost.register += register * executions;
             cost.counts += counts * executions;
         }
-        // A path is left out by an edge that it takes, unless the scheme cuts paths there.
-        let is_left = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.keeps(id));
+        // A path is omitted if it takes an omitted edge, unless the scheme cuts paths there.
+        let is_omitted = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.keeps(id));
         let own = self.map.dag.as_slice();
         for path in &self.paths.complete {
             let takes = path.path.iter().filter_map(|id| match own[id.index()].origin {
                 Origin::Real(edge) => Some(edge),
                 _ => None,
             });
-            if takes.into_iter().any(is_left) {
+            if takes.into_iter().any(is_omitted) {
                 cost.unknown += path.count;
             }
         }

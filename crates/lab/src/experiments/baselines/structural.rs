@@ -1,13 +1,12 @@
-//! Paths of each loop level separately: an edge into or out of a loop ends a path and begins another.
+//! Structural path profiling: an edge into or out of a loop ends a path and begins another.
 //!
-//! Published structural path profiling lets a path of the outer level go on behind an inner loop, as if that were one
-//! node. Here it ends at the loop, and what follows is a path of its own: one register serves all levels. So paths are
-//! shorter still than published; their counts are exact.
+//! In the published scheme, a path of the outer level continues after an inner loop as if the loop were one node. Here it ends at
+//! the loop, so that one path register serves all levels. Paths are shorter than published, but their counts are exact.
 
 use trodden_flow::frequency::innermost_loops;
 use trodden_flow::{CutReason, Edge, Graph};
 
-/// The forced cuts, and those at the borders of loops.
+/// Returns the forced cuts and cuts at the borders of loops.
 pub fn cuts(graph: &Graph, forced: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let level = innermost_loops(graph);
     let mut cuts = forced.to_vec();

@@ -1,9 +1,8 @@
-//! Plans that leave paths out, and paths by loop level, against walks of random graphs that are logged edge by edge.
+//! Compares partial and structural plans with random walks that are logged edge by edge.
 //!
-//! What a walk should have counted is found by looking its edges up among those of the paths that are counted;
-//! registers and increments have no part in that.
+//! The expected counts come from looking up the logged edges among the counted paths, without registers or increments.
 
-use super::cold::{Left, leave_out};
+use super::cold::{OmittedEdges, omit_edges};
 use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
@@ -14,20 +13,18 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
 impl Baseline {
-    /// Returns true if paths are left out.
     fn is_partial(&self) -> bool {
-        self.left_out.is_some()
+        self.partial.is_some()
     }
 
-    /// Numbers after those of the paths, by which executions of other paths are counted.
     fn overflow(&self) -> u64 {
-        self.left_out.as_ref().map_or(0, |left| left.overflow)
+        self.partial.as_ref().map_or(0, |partial| partial.overflow)
     }
 }
 
 const GRAPHS: u64 = 20_000;
 
-/// A walked path: where it begins behind a cut edge, its edges, how it ends.
+/// A walked path: the block where it begins after a cut edge (`None` at the entry), its edges, and how it ends.
 type Walked = (Option<Node>, Vec<Edge>, End);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,12 +33,12 @@ enum End {
     Cut(Edge),
 }
 
-/// Walks at random and counts by the plan's actions. Excluded edges are never taken.
+/// Walks at random and counts as the plan says. Excluded edges are never taken.
 fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
-        // Given up in the middle of a path: nothing of that is counted.
+        // A walk that is abandoned does not count its last path.
         if step >= 60 && at != graph.exit() {
             return;
         }
@@ -50,7 +47,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], 
             return log.push((begin, edges, End::Exit));
         }
         if out.is_empty() {
-            // A function's graph has no such blocks; here nothing is counted.
+            // Graphs of real functions have no such blocks.
             return;
         }
         let edge = random.pick(&out);
@@ -79,8 +76,8 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], 
     }
 }
 
-/// The path's edges in a DAG, if it has them all.
-fn looked_up(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> {
+/// Finds the edges of a path in a DAG. Returns `None` if one is missing.
+fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> {
     let find = |wanted: &dyn Fn(Origin, Node) -> bool| dag.edge_ids().find(|id| wanted(dag.edge(*id).origin, dag.edge(*id).to));
     let mut path = Vec::new();
     if let Some(head) = begin {
@@ -96,7 +93,7 @@ fn looked_up(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> 
     Some(path)
 }
 
-/// A graph whose exit nothing leaves, with frequencies.
+/// Returns a random graph with frequencies, or `None` if an edge leaves its exit or enters its entry.
 fn subject(random: &mut Random) -> Option<(Graph, Frequencies)> {
     let graph = graph(random, 9, 20, Cycles::Some);
     if !graph.out(graph.exit()).is_empty() || !graph.incoming(graph.entry()).is_empty() {
@@ -107,7 +104,7 @@ fn subject(random: &mut Random) -> Option<(Graph, Frequencies)> {
     Some((graph, frequencies))
 }
 
-/// Paths are then known by where they begin.
+/// Random options with shared entries, so that paths can be identified by the block where they begin.
 fn shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..options(random) }
 }
@@ -117,24 +114,24 @@ fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, exclude
     for _ in 0..12 {
         walk(random, graph, plan, excluded, &mut counts, &mut log);
     }
-    let (mut expected, mut lost) = (BTreeMap::<i64, u64>::new(), 0);
+    let (mut expected, mut omitted) = (BTreeMap::<i64, u64>::new(), 0);
     for path in log {
-        match looked_up(plan.numbered(), &path) {
+        match find_in_dag(plan.numbered(), &path) {
             Some(path) => *expected.entry(plan.numbering.id(&path) as i64).or_default() += 1,
-            None => lost += 1,
+            None => omitted += 1,
         }
     }
-    // Walks that were given up have counted the paths that they completed, and those are in the log.
+    // Abandoned walks have counted and logged the paths that they completed.
     let paths = plan.numbering.paths() as i64;
     let overflow = plan.overflow() as i64;
     let (reported, other): (BTreeMap<i64, u64>, BTreeMap<i64, u64>) = counts.into_iter().partition(|(id, _)| (0..paths).contains(id));
     assert_eq!(reported, expected, "seed {seed}");
     assert!(other.keys().all(|id| (paths..paths + overflow).contains(id)), "seed {seed}: {other:?} overflow {paths} + {overflow}");
-    assert_eq!(other.values().sum::<u64>(), lost, "seed {seed}");
+    assert_eq!(other.values().sum::<u64>(), omitted, "seed {seed}");
 }
 
 #[test]
-fn paths_without_what_is_left_out_are_counted_exactly_and_the_others_behind_them() {
+fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
     let (mut partial, mut obvious) = (0, 0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0xc01d);
@@ -148,7 +145,7 @@ fn paths_without_what_is_left_out_are_counted_exactly_and_the_others_behind_them
             1 => practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
             _ => {
                 let cold = graph.edges().map(|_| random.chance(30)).collect();
-                leave_out(&graph, &cuts, &frequencies, &Left { excluded: excluded.clone(), cold }, &options)
+                omit_edges(&graph, &cuts, &frequencies, &OmittedEdges { excluded: excluded.clone(), cold }, &options)
             }
         };
         partial += u64::from(plan.is_partial());
@@ -160,7 +157,7 @@ fn paths_without_what_is_left_out_are_counted_exactly_and_the_others_behind_them
 }
 
 #[test]
-fn paths_by_loop_level_are_counted_exactly_and_cross_no_border() {
+fn structural_paths_are_counted_exactly() {
     for seed in 0..GRAPHS / 4 {
         let mut random = Random::new(seed ^ 0x1e7e1);
         let Some((graph, frequencies)) = subject(&mut random) else { continue };

@@ -1,21 +1,20 @@
-//! Two results beside each other: what has really changed, and what is noise.
+//! Compares two benchmark results and separates real changes from noise.
 //!
-//! Compared are costs: a variant's figure over its base's. For times that is done round by round, since base and
-//! variant ran one after the other: so another machine, or another mood of one, moves both. A change of time is real if
-//! the rounds of the two results are distinguished by the exact test of ranks at 1 % (five rounds at least: fewer cannot
-//! be), and if it is 1 % at least. Instructions hardly vary: there 0.2 % is enough. What has no base is not checked.
+//! The figures compared are ratios of a variant to its base. Time ratios are taken round by round, because base and variant ran one
+//! after the other and a change of the machine affects both. A change of time is real if it is at least 1 % and the exact rank test
+//! at 1 % distinguishes the rounds, which needs at least five. For instructions, which hardly vary, 0.2 % suffices.
 
 use super::result::BenchResult;
 use super::statistics::{Spread, geometric_mean, rank_test};
 use anyhow::{Result, bail};
 use std::fmt::Write;
 
-/// How likely chance may be.
-const CHANCE: f64 = 0.01;
-/// Changes of time below this are of no interest, and may come from where code happens to lie.
-const LEAST_TIME: f64 = 0.01;
-/// The same of instructions.
-const LEAST_INSTRUCTIONS: f64 = 0.002;
+/// Significance level of the rank test.
+const SIGNIFICANCE: f64 = 0.01;
+/// Smaller changes of time are irrelevant, and may be caused by code alignment.
+const MIN_TIME_CHANGE: f64 = 0.01;
+/// Smaller changes of instruction counts are irrelevant.
+const MIN_INSTRUCTIONS_CHANGE: f64 = 0.002;
 
 /// A variant of a program in two results.
 #[derive(Debug, PartialEq)]
@@ -26,7 +25,7 @@ pub struct Comparison {
     instructions: Option<Change>,
 }
 
-/// A cost then and now.
+/// A ratio to the base, in the old and in the new result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Change {
     old: f64,
@@ -43,33 +42,33 @@ enum Verdict {
 }
 
 impl Comparison {
-    /// Whether it has really become slower.
+    /// Returns true if time or instructions got significantly worse.
     pub fn is_slower(&self) -> bool {
         [self.time, self.instructions].iter().flatten().any(|change| change.verdict == Verdict::Slower)
     }
 }
 
-/// Compares what both results have.
+/// Compares the variants that both results contain.
 ///
 /// # Errors
-/// They are of different runs, or have nothing in common.
+/// The results are of different runs, or have no variant of a program in common.
 pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> {
     if old.input != new.input {
         bail!(
-            "the results are of different runs ({} and {}): measure with{} --short",
+            "the results are of different runs ({} and {}): measure again with{} --short",
             old.input,
             new.input,
             if old.input == "ref" { "out" } else { "" }
         );
     }
-    let same_counter = counted(old) == counted(new);
+    let same_counter = instruction_source(old) == instruction_source(new);
     let mut all = Vec::new();
     for row in new.rows.iter().filter(|row| new.base_of(&row.variant).is_some()) {
         let (program, variant) = (row.program.as_str(), row.variant.as_str());
-        let time = time_change(&costs(old, program, variant), &costs(new, program, variant));
+        let time = time_change(&time_ratios(old, program, variant), &time_ratios(new, program, variant));
         let counted = old.ratios(program, variant).instructions.zip(new.ratios(program, variant).instructions);
         let instructions =
-            counted.filter(|_| same_counter).map(|(old, new)| Change { old, new, verdict: direction(old, new, LEAST_INSTRUCTIONS) });
+            counted.filter(|_| same_counter).map(|(old, new)| Change { old, new, verdict: direction(old, new, MIN_INSTRUCTIONS_CHANGE) });
         if time.is_some() || instructions.is_some() {
             all.push(Comparison { program: program.to_owned(), variant: variant.to_owned(), time, instructions });
         }
@@ -80,10 +79,10 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> 
     Ok(all)
 }
 
-/// A variant's time over its base's, in each round.
-fn costs(suite: &BenchResult, program: &str, variant: &str) -> Vec<f64> {
+/// Returns the ratios of a variant's time to its base's, by round.
+fn time_ratios(suite: &BenchResult, program: &str, variant: &str) -> Vec<f64> {
     let base = suite.base_of(variant).and_then(|base| suite.figures(program, base));
-    // Callgrind's run has no rounds.
+    // Figures measured under callgrind have no rounds.
     let (Some(own), Some(base)) = (suite.figures(program, variant).filter(|f| f.base_user_s.is_none()), base) else { return Vec::new() };
     own.user_s.iter().zip(&base.user_s).filter(|(_, base)| **base > 0.0).map(|(own, base)| own / base).collect()
 }
@@ -92,26 +91,26 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
     if old.is_empty() || new.is_empty() {
         return None;
     }
-    let (was, is) = (Spread::from_values(old).median, Spread::from_values(new).median);
-    // The least that any samples of these sizes could give.
-    let ever = rank_test(&vec![0.0; old.len()], &vec![1.0; new.len()]);
+    let (old_median, new_median) = (Spread::from_values(old).median, Spread::from_values(new).median);
+    // The smallest p-value that samples of these sizes can have.
+    let min_p_value = rank_test(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
-        () if ever > CHANCE => Verdict::TooFewRuns,
-        () if rank_test(old, new) > CHANCE => Verdict::Same,
-        () => direction(was, is, LEAST_TIME),
+        () if min_p_value > SIGNIFICANCE => Verdict::TooFewRuns,
+        () if rank_test(old, new) > SIGNIFICANCE => Verdict::Same,
+        () => direction(old_median, new_median, MIN_TIME_CHANGE),
     };
-    Some(Change { old: was, new: is, verdict })
+    Some(Change { old: old_median, new: new_median, verdict })
 }
 
-fn direction(old: f64, new: f64, least: f64) -> Verdict {
+fn direction(old: f64, new: f64, threshold: f64) -> Verdict {
     match new / old - 1.0 {
-        change if change >= least => Verdict::Slower,
-        change if change <= -least => Verdict::Faster,
+        change if change >= threshold => Verdict::Slower,
+        change if change <= -threshold => Verdict::Faster,
         _ => Verdict::Same,
     }
 }
 
-/// A line for each, and the means.
+/// Renders a line per comparison, and the geometric means.
 pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> String {
     let mut out = format!("\n{} ({}) -> {} ({})\n", old.date, old.commit, new.date, new.commit);
     let _ = writeln!(
@@ -134,11 +133,11 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
     }
     let _ = writeln!(
         out,
-        "\nTime and instructions over the base's. A change of time counts if the rounds differ by the exact test of ranks (1 %) and by 1 \
-            % at least, one of instructions by 0.2 %."
+        "\nTime and instructions are ratios to the base. A change of time counts if it is at least 1 % and the exact rank test at 1 % \
+            distinguishes the rounds; a change of instructions counts from 0.2 %."
     );
-    if counted(old) != counted(new) {
-        let _ = writeln!(out, "Instructions were counted by different means, or of different runs, and are not compared.");
+    if instruction_source(old) != instruction_source(new) {
+        let _ = writeln!(out, "Instructions are not compared: they were counted by different tools or in different runs.");
     }
     if old.machine != new.machine {
         let _ = writeln!(out, "The machines differ: {} and {}.", old.machine.processor, new.machine.processor);
@@ -167,8 +166,8 @@ fn line(program: &str, variant: &str, time: Option<Change>, instructions: Option
     format!("{program:<16}{variant:<28}{}{}", cells(time), cells(instructions)).trim_end().to_owned()
 }
 
-/// Who counted instructions, in which run.
-fn counted(suite: &BenchResult) -> (&Option<String>, &str) {
+/// Returns the tool that counted instructions, and the run in which it did.
+fn instruction_source(suite: &BenchResult) -> (&Option<String>, &str) {
     (&suite.instructions_by, &suite.instructions_input)
 }
 
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_no_change_and_a_shift_is() {
+    fn noise_is_ignored_and_a_shift_is_reported() {
         let old = with(&[1.20, 1.22, 1.19, 1.21, 1.20], 1200);
         assert_eq!(verdicts(&old, &with(&[1.21, 1.20, 1.22, 1.19, 1.20], 1201)), (Verdict::Same, Verdict::Same));
         assert_eq!(verdicts(&old, &with(&[1.30, 1.31, 1.29, 1.30, 1.33], 1210)), (Verdict::Slower, Verdict::Slower));
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_machine_moves_the_base_too() {
+    fn slower_machine_does_not_change_the_ratio() {
         let old = with(&[1.20, 1.22, 1.19, 1.21, 1.20], 1200);
         let twice = |values: &[f64]| values.iter().map(|v| v * 2.0).collect::<Vec<_>>();
         let (plain, trodden) = (twice(&PLAIN), twice(&[1.20, 1.22, 1.19, 1.21, 1.20]));
@@ -208,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_small_or_seen_in_few_runs_is_none() {
-        // A certain difference, but less than 1 %.
+    fn small_change_or_too_few_runs_give_no_verdict() {
+        // Statistically significant, but less than 1 %.
         assert_eq!(verdicts(&with(&PLAIN, 1000), &with(&PLAIN.map(|v| v * 1.005), 1000)).0, Verdict::Same);
         assert_eq!(verdicts(&with(&[1.2, 1.2, 1.2], 1000), &with(&[2.0, 2.0, 2.0], 1000)).0, Verdict::TooFewRuns);
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused() {
+    fn incomparable_results_are_rejected() {
         let old = with(&PLAIN, 1000);
         let short = BenchResult { input: "train".into(), ..old.clone() };
         assert!(compare(&old, &short).unwrap_err().to_string().contains("different runs"));
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_who_is_slower() {
+    fn slower_variant_is_marked_in_the_table() {
         let (old, new) = (with(&[1.20, 1.22, 1.19, 1.21, 1.20], 1200), with(&[1.30, 1.31, 1.29, 1.30, 1.33], 1200));
         let text = render(&old, &new, &compare(&old, &new).unwrap());
         assert!(text.lines().any(|l| l.starts_with("a ") && l.contains("trodden") && l.contains("SLOWER")), "{text}");

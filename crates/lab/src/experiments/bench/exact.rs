@@ -1,25 +1,25 @@
-//! Are counts exact? The oracles of `crates/oracle` on the short run: LLVM's own profile of the same bitcode, and a
-//! plain counter in every block.
+//! Checks counts against the oracles of `crates/oracle` on the short run: LLVM's own profile of the same bitcode, and a counter in
+//! every block.
 
-use super::result::{Exact, OracleVerdict};
+use super::result::{ExactnessCheck, OracleVerdict};
 use std::path::Path;
 use trodden_corpus::Variant;
 use trodden_corpus::oracle;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// Holds a program's counts against the oracles'.
-pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> Exact {
+/// Checks a program's counts.
+pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
     match oracle::verdict(corpus, program, variant, Input::Train, oracle) {
-        Ok(text) => read(&text),
-        Err(error) => Exact::Failed(steps::without_root(&format!("{error:#}"))),
+        Ok(text) => parse_verdicts(&text),
+        Err(error) => ExactnessCheck::Failed(steps::without_root(&format!("{error:#}"))),
     }
 }
 
-/// Reads verdicts; those of one oracle on several processes are added up.
-fn read(text: &str) -> Exact {
+/// Parses the verdicts, and sums up those of one oracle over several processes.
+fn parse_verdicts(text: &str) -> ExactnessCheck {
     let mut all: Vec<OracleVerdict> = Vec::new();
-    for one in text.lines().filter(|l| !l.starts_with(' ')).filter_map(verdict) {
+    for one in text.lines().filter(|l| !l.starts_with(' ')).filter_map(parse_verdict) {
         match all.iter_mut().find(|j| j.oracle == one.oracle) {
             Some(sum) => {
                 sum.functions += one.functions;
@@ -29,11 +29,11 @@ fn read(text: &str) -> Exact {
             None => all.push(one),
         }
     }
-    if all.is_empty() { Exact::Failed("the oracles said nothing".into()) } else { Exact::Checked(all) }
+    if all.is_empty() { ExactnessCheck::Failed("the oracles printed no verdict".into()) } else { ExactnessCheck::Checked(all) }
 }
 
-/// `lua: block counters: 650 of 650 functions equal (302 executed), 0 differ`
-fn verdict(line: &str) -> Option<OracleVerdict> {
+/// Parses a line such as `lua: block counters: 650 of 650 functions equal (302 executed), 0 differ`.
+fn parse_verdict(line: &str) -> Option<OracleVerdict> {
     let (_, rest) = line.split_once(": ")?;
     let (oracle, rest) = rest.split_once(": ")?;
     let (equal, rest) = rest.split_once(" of ")?;
@@ -52,12 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_are_read_and_added_up() {
+    fn verdicts_of_one_oracle_are_summed() {
         let text = "a: block counters: 9 of 10 functions equal (5 executed), 1 differ\n  differs: f: block 3: trodden 1, oracle 2\n\
             a: LLVM's edge profile: 10 of 10 functions equal (5 executed), 0 differ\n  not checked: g (a: b: c.c): 1 of 2 functions equal\n\
             a: block counters: 10 of 10 functions equal (5 executed), 0 differ\n";
         let oracle = |name: &str, functions, equal, different| OracleVerdict { oracle: name.into(), functions, equal, different };
-        assert_eq!(read(text), Exact::Checked(vec![oracle("block counters", 20, 19, 1), oracle("LLVM's edge profile", 10, 10, 0)]));
-        assert!(matches!(read("nonsense\n"), Exact::Failed(_)));
+        let expected = vec![oracle("block counters", 20, 19, 1), oracle("LLVM's edge profile", 10, 10, 0)];
+        assert_eq!(parse_verdicts(text), ExactnessCheck::Checked(expected));
+        assert!(matches!(parse_verdicts("nonsense\n"), ExactnessCheck::Failed(_)));
     }
 }

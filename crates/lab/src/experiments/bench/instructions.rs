@@ -1,4 +1,4 @@
-//! Counting the instructions of a run: times depend on the machine's mood, these hardly.
+//! Counts the instructions of a run, which vary far less than its time.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -7,17 +7,16 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// Who counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// The processor, asked by `perf stat`.
+    /// Hardware counters, read with `perf stat`.
     Perf,
-    /// Valgrind, which runs a program some twenty times slower: for machines that keep their counters to themselves.
+    /// Valgrind, about twenty times slower, for machines without accessible hardware counters.
     Valgrind,
 }
 
 impl Counter {
-    /// The best one that works here.
+    /// Returns the best tool that works on this machine, if any.
     pub fn available() -> Option<Counter> {
         let counts = |line: &str| !line.contains("<not") && line.starts_with(|c: char| c.is_ascii_digit());
         let perf = Command::new("perf").args(["stat", "-x,", "-e", "instructions:u", "true"]).output();
@@ -27,7 +26,6 @@ impl Counter {
         steps::on_path("valgrind").then_some(Counter::Valgrind)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Counter::Perf => "perf",
@@ -35,25 +33,23 @@ impl Counter {
         }
     }
 
-    /// Instructions of a program's run.
-    ///
-    /// # Errors
-    /// The run failed, or the counter wrote no number.
+    /// Counts the instructions of a program's run.
     pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
         let log = steps::own_file("trodden-lab-instructions", "log");
         let _ = std::fs::remove_file(&log);
         let runner = self.runner(&log);
         match self {
             Counter::Perf => corpus.run(program, variant, input, &runner)?,
-            // Valgrind 3.19 gives up on clang's debug information.
+            // Valgrind 3.19 cannot read clang's debug information.
             Counter::Valgrind => corpus.run_stripped(program, variant, input, &runner)?,
         };
         let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
         let _ = std::fs::remove_file(&log);
-        self.total(&text).with_context(|| format!("{} counted no instructions of {program}; it says: {}", self.name(), text.trim()))
+        self.total(&text)
+            .with_context(|| format!("{} reported no instruction count for {program}; its output: {}", self.name(), text.trim()))
     }
 
-    /// The arguments before the command whose instructions are counted.
+    /// Returns the command prefix that counts a command's instructions.
     pub fn runner(self, log: &Path) -> String {
         match self {
             Counter::Perf => format!("perf stat -x, -e instructions:u -o {} --append --", log.display()),
@@ -63,7 +59,7 @@ impl Counter {
         }
     }
 
-    /// What was counted, all processes together.
+    /// Sums up the counts of all processes in a log. Returns `None` if there are none.
     pub fn total(self, log: &str) -> Option<u64> {
         let number = |line: &str| match self {
             Counter::Perf => line.split(',').next().filter(|_| line.contains("instructions")).and_then(|n| n.parse::<u64>().ok()),
@@ -80,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_are_read() {
+    fn counts_of_all_processes_are_summed() {
         let perf = "# started on Monday\n\n120,,instructions:u,1,100.00,,\n30,,instructions:u,1,100.00,,\n";
         assert_eq!(Counter::Perf.total(perf), Some(150));
         assert_eq!(Counter::Valgrind.total("==1== Cachegrind\n==1== I refs:        1,234,567\n"), Some(1_234_567));

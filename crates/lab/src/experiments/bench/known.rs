@@ -1,7 +1,7 @@
-//! Figures that depend on the built program alone, not on the machine's mood: found out once and kept.
+//! A cache of figures that depend only on the built program, not on the state of the machine.
 //!
-//! A figure's key is what it is, with the checksums of the files that it depends on: a program that was built again and
-//! came out the same keeps its figures, and one that came out otherwise has none.
+//! A figure's key consists of its name and the checksums of the files it depends on, so a rebuild that produces the same program keeps
+//! its figures.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -11,36 +11,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Figures kept in a file.
-pub struct Known {
+/// Figures cached in a file.
+pub struct FigureCache {
     file: PathBuf,
 }
 
-impl Known {
-    /// Those in a file, which need not be there yet.
-    pub fn at(file: &Path) -> Known {
-        Known { file: file.to_owned() }
+impl FigureCache {
+    /// Uses a file, which need not exist yet.
+    pub fn in_file(file: &Path) -> FigureCache {
+        FigureCache { file: file.to_owned() }
     }
 
-    /// What is known of these files, or what `find` finds out, which is kept if `lasts` says so.
-    ///
-    /// # Errors
-    /// A file cannot be read, what is kept cannot be written, or nothing was found out.
-    pub fn once<T: Serialize + DeserializeOwned>(
+    /// Returns the cached figure for these files, or computes it, and caches it if `is_final` returns true.
+    pub fn get_or_compute<T: Serialize + DeserializeOwned>(
         &self,
         what: &str,
         files: &[&Path],
-        lasts: impl Fn(&T) -> bool,
-        find: impl FnOnce() -> Result<T>,
+        is_final: impl Fn(&T) -> bool,
+        compute: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let sums = files.iter().map(|file| checksum(file)).collect::<Result<Vec<_>>>()?;
         let key = format!("{what} {}", sums.join(" "));
-        if let Some(known) = self.read()?.remove(&key).and_then(|value| serde_json::from_value(value).ok()) {
-            return Ok(known);
+        if let Some(cached) = self.read()?.remove(&key).and_then(|value| serde_json::from_value(value).ok()) {
+            return Ok(cached);
         }
-        let found = find()?;
-        if lasts(&found) {
-            // Read again: finding out takes minutes, in which another run may have written.
+        let found = compute()?;
+        if is_final(&found) {
+            // Read again: computing takes minutes, during which another process may have written the file.
             let mut all = self.read()?;
             all.insert(key, serde_json::to_value(&found)?);
             self.write(&all)?;
@@ -50,7 +47,7 @@ impl Known {
 
     fn read(&self) -> Result<BTreeMap<String, serde_json::Value>> {
         match std::fs::read(&self.file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged: remove it", self.file.display())),
+            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged; remove it", self.file.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", self.file.display())),
         }
@@ -65,8 +62,8 @@ impl Known {
 }
 
 fn checksum(file: &Path) -> Result<String> {
-    let said = steps::output(Command::new("sha256sum").arg(file))?;
-    said.split_whitespace().next().map(str::to_owned).with_context(|| format!("sha256sum says nothing of {}", file.display()))
+    let output = steps::output(Command::new("sha256sum").arg(file))?;
+    output.split_whitespace().next().map(str::to_owned).with_context(|| format!("sha256sum printed nothing for {}", file.display()))
 }
 
 #[cfg(test)]
@@ -74,11 +71,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_not_found_out_again_until_a_file_changes() {
+    fn cached_figure_is_recomputed_only_after_a_file_changed() {
         let folder = std::env::temp_dir().join(format!("trodden-lab-known-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let (program, known) = (folder.join("program"), Known::at(&folder.join("known.json")));
-        let ask = |what: &str, lasts: bool, answer: u64| known.once(what, &[&program], |_| lasts, || Ok(answer)).unwrap();
+        let (program, cache) = (folder.join("program"), FigureCache::in_file(&folder.join("known.json")));
+        let ask = |what: &str, is_final: bool, answer: u64| cache.get_or_compute(what, &[&program], |_| is_final, || Ok(answer)).unwrap();
         std::fs::write(&program, "one").unwrap();
         assert_eq!([ask("a", false, 1), ask("a", true, 2), ask("a", true, 3), ask("b", true, 4)], [1, 2, 2, 4]);
         std::fs::write(&program, "two").unwrap();
@@ -86,7 +83,7 @@ mod tests {
         std::fs::write(&program, "one").unwrap();
         assert_eq!(ask("a", true, 6), 2);
         std::fs::remove_file(&program).unwrap();
-        assert!(known.once("a", &[&program], |_| true, || Ok(7)).is_err());
+        assert!(cache.get_or_compute("a", &[&program], |_| true, || Ok(7)).is_err());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

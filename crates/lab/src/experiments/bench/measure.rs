@@ -1,10 +1,10 @@
-//! One program's figures: all its variants built, run in turns, and what each used.
+//! Measures one program: builds all its variants, runs them in turns, and records what each used.
 
 use super::exact;
 use super::instructions::Counter;
-use super::known::Known;
+use super::known::FigureCache;
 use super::overlap::{self, Margins};
-use super::result::{BenchOutcome, BenchRow, Exact, Figures};
+use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
 use crate::experiments::progress;
@@ -15,55 +15,52 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// How all programs are measured.
+/// The settings that all programs are measured with.
 pub struct Bench<'a> {
-    /// Where programs are.
     pub corpus: &'a Corpus,
-    /// The variants, bases before what is compared with them.
-    pub variants: Vec<Ready>,
-    /// The runs that are timed.
+    /// Variants, each after its base.
+    pub variants: Vec<PreparedVariant>,
+    /// Input of the timed runs.
     pub input: Input,
-    /// How often.
     pub rounds: usize,
-    /// Who counts instructions.
     pub counter: Option<Counter>,
-    /// The oracles' program, if counts are to be checked.
+    /// Path of the oracle program, if counts are to be checked.
     pub oracle: Option<PathBuf>,
-    /// The run in which they are counted.
+    /// Input of the run whose instructions are counted.
     pub counted: Input,
-    /// Build what is built already.
+    /// Whether to rebuild what is already built.
     pub rebuild: bool,
-    /// Figures that do not change from run to run.
-    pub known: Known,
+    /// Cache of figures that do not vary between runs.
+    pub cache: FigureCache,
 }
 
-/// A variant, and why it cannot be had on this machine.
-pub struct Ready {
+/// A variant, and the reason if it is not available on this machine.
+pub struct PreparedVariant {
     variant: Variant,
     missing: Option<String>,
 }
 
-impl Ready {
-    /// Installs what a variant takes, where that can be done.
-    pub fn from_variant(variant: &Variant) -> Ready {
+impl PreparedVariant {
+    /// Installs what a variant needs, if possible.
+    pub fn from_variant(variant: &Variant) -> PreparedVariant {
         let missing = variant.ensure().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
-            eprintln!("{} is left out: {missing}", variant.name());
+            eprintln!("{} is skipped: {missing}", variant.name());
         }
-        Ready { variant: variant.clone(), missing }
+        PreparedVariant { variant: variant.clone(), missing }
     }
 }
 
-/// A variant of the program under way.
+/// The runs of a variant of the current program.
 struct Runs<'a> {
     variant: &'a Variant,
     usage: Vec<Usage>,
     sums: Vec<String>,
-    /// Of runs that a recorder sampled: how much their profiles have in common with the full one.
+    /// For sampled runs: the overlap of each profile with the full one.
     overlaps: Vec<f64>,
-    /// Of the same: how many true counts lie within the margins of their estimates.
+    /// For sampled runs: how many true counts lie within the margins of their estimates.
     margins: Margins,
-    /// Why there is nothing more to come.
+    /// Set when the variant is not run any more: why.
     ended: Option<BenchOutcome>,
 }
 
@@ -75,19 +72,16 @@ impl Runs<'_> {
     }
 }
 
-/// How near a sampled run comes to the full profile: the overlap of shares, and margins against true counts.
-type Nearness = (f64, Margins);
+/// Accuracy of a sampled run: its overlap with the full profile, and its margins compared with true counts.
+type SampleAccuracy = (f64, Margins);
 
 impl Bench<'_> {
-    /// Measures a program.
-    ///
-    /// # Errors
-    /// Its sources or inputs cannot be had. What goes wrong with one variant is in that variant's row.
+    /// Measures a program. Failures of a variant are reported in its row.
     pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
-        let mut all: Vec<Runs> = self.variants.iter().map(|ready| self.built(program, ready, is_rust)).collect();
+        let mut all: Vec<Runs> = self.variants.iter().map(|ready| self.build_variant(program, ready, is_rust)).collect();
         self.run_in_turns(program, &mut all);
         let base_sums: Vec<(String, String)> = all.iter().filter_map(|r| Some((r.variant.name(), r.sums.first()?.clone()))).collect();
         let mut rows = Vec::new();
@@ -103,21 +97,19 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// Builds a program, and finds out what does not depend on the machine's mood; nothing is timed.
-    ///
-    /// # Errors
-    /// Its sources or inputs cannot be had. What goes wrong with one variant is said, and comes again when it is measured.
+    /// Builds a program and computes all figures that do not depend on the state of the machine, without timing anything.
+    /// Failures of a variant are only printed, since measuring it will fail again.
     pub fn prepare(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
         for ready in &self.variants {
-            let runs = self.built(program, ready, is_rust);
+            let runs = self.build_variant(program, ready, is_rust);
             if runs.ended.is_some() {
                 continue;
             }
             let found = match runs.variant.under() {
-                Some(_) => self.once_under(program, runs.variant).map(|_| ()),
+                Some(_) => self.measure_under_tool(program, runs.variant).map(|_| ()),
                 None if runs.variant.is_recorded() => Ok(()),
                 None => self.instructions(program, runs.variant).and_then(|_| self.exact(program, runs.variant)).map(|_| ()),
             };
@@ -129,7 +121,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn built<'a>(&self, program: &str, ready: &'a Ready, is_rust: bool) -> Runs<'a> {
+    fn build_variant<'a>(&self, program: &str, ready: &'a PreparedVariant, is_rust: bool) -> Runs<'a> {
         let variant = &ready.variant;
         let mut runs =
             Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
@@ -139,21 +131,21 @@ impl Bench<'_> {
         } else if variant.under().is_none() {
             let rebuild = self.rebuild;
             let built = if rebuild { self.corpus.build(program, variant) } else { self.corpus.build_once(program, variant) };
-            built.unwrap_or_else(|error| runs.fail(&self.with_log(program, variant, error)));
+            built.unwrap_or_else(|error| runs.fail(&self.explain_from_log(program, variant, error)));
         }
         runs
     }
 
-    /// The error with what the build said last.
-    fn with_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
+    /// Returns an error that quotes the last line of the build log, or `error` if the log is empty.
+    fn explain_from_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
         let log = std::fs::read_to_string(self.corpus.build_log(program, variant)).unwrap_or_default();
         match log.lines().rfind(|line| !line.trim().is_empty()) {
-            Some(last) => anyhow::anyhow!("the build ends with `{}`", last.trim()),
+            Some(last) => anyhow::anyhow!("the build failed; its last output is `{}`", last.trim()),
             None => error,
         }
     }
 
-    /// In each round, all variants.
+    /// Runs all variants once per round.
     fn run_in_turns(&self, program: &str, all: &mut [Runs]) {
         let full = self.full_profile(program, all);
         for round in 1..=self.rounds {
@@ -178,22 +170,22 @@ impl Bench<'_> {
         }
     }
 
-    /// One run: what it used and printed, and how near a sampled one comes to the full profile.
-    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<Nearness>)> {
-        let (usage, sum) = usage::of_run(self.corpus, program, variant, self.input)?;
+    /// Runs a variant once. Returns its usage, the checksum of its output, and the accuracy of a sampled run.
+    fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
+        let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
         let full = full.filter(|_| variant.is_recorded());
         let Some(full) = full else { return Ok((usage, sum, None)) };
         let sampled = self.corpus.sampled_profile(program, variant, self.input);
-        Ok((usage, sum, Some((overlap::of(full, &sampled)?, Margins::of(full, &sampled)?))))
+        Ok((usage, sum, Some((overlap::compute(full, &sampled)?, Margins::compare(full, &sampled)?))))
     }
 
-    /// What sampled runs are compared with, if there are any; they fail without it.
+    /// Returns the full profile if there are sampled variants, which fail without it.
     fn full_profile(&self, program: &str, all: &mut [Runs]) -> Option<PathBuf> {
         let sampled: Vec<&mut Runs> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_recorded()).collect();
         if sampled.is_empty() {
             return None;
         }
-        progress(&format!("{program}: the full profile, which sampled ones are compared with"));
+        progress(&format!("{program}: recording the full profile for comparison with the sampled ones"));
         match self.corpus.full_profile(program, self.input) {
             Ok(profile) => Some(profile),
             Err(error) => {
@@ -208,7 +200,7 @@ impl Bench<'_> {
             return ended;
         }
         let figures = match runs.variant.under() {
-            Some(_) => self.once_under(program, runs.variant),
+            Some(_) => self.measure_under_tool(program, runs.variant),
             None => self.figures(program, &runs, base_sum),
         };
         figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::without_root(&format!("{error:#}")) }, BenchOutcome::Measured)
@@ -216,7 +208,7 @@ impl Bench<'_> {
 
     fn figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
         let variant = runs.variant;
-        let mut figures = of_usage(&runs.usage);
+        let mut figures = figures_from_usage(&runs.usage);
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
         figures.code_bytes = Some(code_bytes(&self.corpus.program(program, variant))?);
         figures.build_s = self.corpus.build_seconds(program, variant);
@@ -226,48 +218,48 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Instructions of a run, if a tool counts them, and if they do not depend on chance.
+    /// Returns the instruction count of a run, unless no tool counts or the variant is sampled.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_recorded()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
-        let find = || {
+        let compute = || {
             progress(&format!("{what}: {}", variant.name()));
             counter.of_run(self.corpus, program, variant, self.counted)
         };
-        self.known.once(&what, &[&self.corpus.program(program, variant)], |_| true, find).map(Some)
+        self.cache.get_or_compute(&what, &[&self.corpus.program(program, variant)], |_| true, compute).map(Some)
     }
 
-    /// What oracles say of trodden's counts, if they are asked.
-    fn exact(&self, program: &str, variant: &Variant) -> Result<Option<Exact>> {
+    /// Checks the counts of an exact variant, if an oracle was built.
+    fn exact(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
         let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
-        let find = || {
+        let compute = || {
             progress(&format!("{program}, counts against oracles: {}", variant.name()));
             Ok(exact::check(self.corpus, program, variant, oracle))
         };
         let files = [self.corpus.program(program, variant), oracle.to_owned()];
-        let came_to_a_verdict = |exact: &Exact| matches!(exact, Exact::Checked(_));
-        self.known.once(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), came_to_a_verdict, find).map(Some)
+        let has_verdict = |exact: &ExactnessCheck| matches!(exact, ExactnessCheck::Checked(_));
+        self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// One short run under a tool, beside one of the base. It is there for scale, so one that was made once will do.
-    fn once_under(&self, program: &str, variant: &Variant) -> Result<Figures> {
-        let base = variant.base().context("it has no base")?;
-        let find = || {
+    /// Measures one short run under a tool, next to one of the base. It only gives a sense of scale, so a cached figure is good enough.
+    fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
+        let base = variant.base().context("the variant has no base to compare with")?;
+        let compute = || {
             progress(&format!("{program}, once: {}", variant.name()));
-            let (alone, plain_sum) = usage::of_run(self.corpus, program, &base, Input::Train)?;
-            let (usage, sum) = usage::of_run(self.corpus, program, variant, Input::Train)?;
-            let mut figures = of_usage(&[usage]);
+            let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, Input::Train)?;
+            let (usage, sum) = usage::measure_run(self.corpus, program, variant, Input::Train)?;
+            let mut figures = figures_from_usage(&[usage]);
             figures.same_output = sum == plain_sum;
             figures.base_user_s = Some(alone.user_s);
             Ok(figures)
         };
         let file = self.corpus.program(program, variant);
-        self.known.once(&format!("{program}: {}", variant.name()), &[&file], |figures| figures.same_output, find)
+        self.cache.get_or_compute(&format!("{program}: {}", variant.name()), &[&file], |figures| figures.same_output, compute)
     }
 }
 
-fn of_usage(usage: &[Usage]) -> Figures {
+fn figures_from_usage(usage: &[Usage]) -> Figures {
     let user_s: Vec<f64> = usage.iter().map(|u| u.user_s).collect();
     Figures {
         user: Spread::from_values(&user_s),
@@ -284,12 +276,9 @@ fn of_usage(usage: &[Usage]) -> Figures {
     }
 }
 
-/// The size of the program's section of code.
-///
-/// # Errors
-/// It cannot be read, or has none.
+/// Returns the size of a program's `.text` section, in bytes.
 pub fn code_bytes(program: &Path) -> Result<u64> {
     let listing = steps::output(Command::new("size").args(["--format=sysv"]).arg(program))?;
     let size = listing.lines().find_map(|line| line.strip_prefix(".text ")?.split_whitespace().next()?.parse().ok());
-    size.with_context(|| format!("{} has no section .text", program.display()))
+    size.with_context(|| format!("{} has no .text section", program.display()))
 }

@@ -1,8 +1,7 @@
-//! The result as one chart: how much time each variant adds to each program, in bars, with the geometric means.
+//! A bar chart of the time that each variant adds to each program, with geometric means.
 //!
-//! Colours are those of Okabe and Ito (2008), which people of all kinds of colour vision can distinguish. A bar longer than
-//! the chart is cut off and bears its number. What runs under a simulator (callgrind) would be nothing but such bars,
-//! and is left out.
+//! The colours are those of Okabe and Ito (2008), which are distinguishable with all kinds of colour vision. A bar that exceeds the chart
+//! is truncated and labelled with its value. Runs under a simulator (callgrind) are omitted, because all of their bars would be.
 
 use super::result::BenchResult;
 use super::statistics::geometric_mean;
@@ -23,14 +22,13 @@ const COLOURS: [RGBColor; 8] = [
 const INK: RGBColor = RGBColor(40, 40, 40);
 const FAINT: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
-/// Additions above this many per cent are cut off.
-const MOST: f64 = 200.0;
-/// The part of a group's width that bars take.
+/// Bars are truncated at this percentage.
+const MAX_PERCENT: f64 = 200.0;
+/// Fraction of a group's width that its bars take.
 const FILLED: f64 = 0.84;
-/// Pixels.
+/// Height of the chart, in pixels.
 const HEIGHT: u32 = 560;
 
-/// What is drawn.
 #[derive(Debug, PartialEq)]
 struct Chart {
     title: String,
@@ -38,23 +36,23 @@ struct Chart {
     groups: Vec<Group>,
 }
 
-/// A program, or the means: a bar per variant.
+/// The bars of a program or of the means, one per variant.
 #[derive(Debug, PartialEq)]
 struct Group {
     name: String,
     bars: Vec<Option<Bar>>,
 }
 
-/// Added time, in per cent of the base's.
+/// Added time, in percent of the base's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bar {
     height: f64,
-    /// Of single runs.
+    /// Extremes of single runs.
     least: f64,
     greatest: f64,
 }
 
-/// The chart as SVG; nothing if there is nothing to draw, or it cannot be drawn.
+/// Returns the chart as SVG, or `None` if there is nothing to draw or drawing failed.
 pub fn svg(suite: &BenchResult) -> Option<String> {
     let chart = Chart::from_suite(suite);
     if chart.variants.is_empty() {
@@ -63,7 +61,7 @@ pub fn svg(suite: &BenchResult) -> Option<String> {
     match draw(&chart) {
         Ok(svg) => Some(svg),
         Err(error) => {
-            eprintln!("there is no plot: {error:#}");
+            eprintln!("cannot draw the chart: {error:#}");
             None
         }
     }
@@ -86,13 +84,13 @@ impl Chart {
         Chart { title, variants, groups }
     }
 
-    /// The lowest and the highest value of the axis.
+    /// Returns the lowest and the highest value of the axis.
     fn range(&self) -> (f64, f64) {
         let bars = || self.groups.iter().flat_map(|g| g.bars.iter().flatten());
         let lowest = bars().map(|b| b.height).fold(0.0, f64::min);
         let highest = bars().map(|b| b.height).fold(10.0, f64::max);
-        // Room for the numbers of the means. One odd run must not squeeze all bars.
-        (lowest.max(-MOST) * 1.2, (highest * 1.15).min(MOST))
+        // Leave room for the labels of the means. The limits keep one outlier from squeezing all other bars.
+        (lowest.max(-MAX_PERCENT) * 1.2, (highest * 1.15).min(MAX_PERCENT))
     }
 }
 
@@ -113,26 +111,26 @@ fn draw(chart: &Chart) -> Result<String> {
     let width = (chart.groups.len() as u32 * per_group + 120).max(760);
     {
         let area = SVGBackend::with_string(&mut out, (width, HEIGHT)).into_drawing_area();
-        let failed = |error: &dyn std::fmt::Display| anyhow!("drawing: {error}");
+        let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
         area.fill(&WHITE).map_err(|e| failed(&e))?;
         area.draw(&Text::new(chart.title.clone(), (16, 14), style(17, INK))).map_err(|e| failed(&e))?;
-        legend(&area, chart, width).map_err(|e| failed(&e))?;
+        draw_legend(&area, chart, width).map_err(|e| failed(&e))?;
         let rows = legend_rows(chart, width);
-        bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
+        draw_bars(&area.margin(40 + rows * 20, 14, 14, 18), chart).map_err(|e| failed(&e))?;
         area.present().map_err(|e| failed(&e))?;
     }
     Ok(out)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
 }
 
-/// Places of the legend's entries, in rows.
-fn legend_places(chart: &Chart, width: u32) -> Vec<(i32, i32)> {
+/// Computes the positions of the legend's entries, which wrap into rows.
+fn legend_positions(chart: &Chart, width: u32) -> Vec<(i32, i32)> {
     let (mut x, mut row) = (16, 0);
     let mut places = Vec::new();
     for variant in &chart.variants {
@@ -147,11 +145,11 @@ fn legend_places(chart: &Chart, width: u32) -> Vec<(i32, i32)> {
 }
 
 fn legend_rows(chart: &Chart, width: u32) -> i32 {
-    legend_places(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
+    legend_positions(chart, width).last().map_or(1, |(_, y)| (y - 44) / 20 + 1)
 }
 
-fn legend(area: &Area, chart: &Chart, width: u32) -> Drawn {
-    for (at, ((x, y), variant)) in legend_places(chart, width).into_iter().zip(&chart.variants).enumerate() {
+fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
+    for (at, ((x, y), variant)) in legend_positions(chart, width).into_iter().zip(&chart.variants).enumerate() {
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour(at).filled()))?;
         area.draw(&Rectangle::new([(x, y - 6), (x + 14, y + 6)], INK.stroke_width(1)))?;
         area.draw(&Text::new(variant.clone(), (x + 20, y), style(14, INK).pos(Pos::new(HPos::Left, VPos::Center))))?;
@@ -161,7 +159,7 @@ fn legend(area: &Area, chart: &Chart, width: u32) -> Drawn {
 
 fn colour(at: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
-    // The second time round, pale; the third time, dark.
+    // Pale on the second round through the palette, dark on the third.
     let mix = |part: u8| match at / COLOURS.len() % 3 {
         0 => part,
         1 => 255 - (255 - part) / 5 * 2,
@@ -170,7 +168,7 @@ fn colour(at: usize) -> RGBColor {
     RGBColor(mix(red), mix(green), mix(blue))
 }
 
-fn bars(area: &Area, chart: &Chart) -> Drawn {
+fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
     let (lowest, highest) = chart.range();
     let count = chart.groups.len();
     let mut canvas =
@@ -192,7 +190,7 @@ fn bars(area: &Area, chart: &Chart) -> Drawn {
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
         draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
-        // Below the axis; the canvas counts from the whole drawing's corner, the area from its own.
+        // The label goes below the axis. The canvas uses coordinates of the whole drawing, the area its own.
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
         let (left, top) = area.get_base_pixel();
         let place = (x - left, y - top + 8);
@@ -205,7 +203,7 @@ fn bars(area: &Area, chart: &Chart) -> Drawn {
 type Canvas<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>>;
 
-fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (lowest, highest): (f64, f64)) -> Drawn {
+fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (lowest, highest): (f64, f64)) -> DrawResult {
     let width = FILLED / chart.variants.len() as f64;
     let is_mean = group + 1 == chart.groups.len();
     for (at, bar) in bars.bars.iter().enumerate() {
@@ -214,15 +212,15 @@ fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (l
         let (right, middle) = (left + width * 0.92, left + width * 0.46);
         let top = bar.height.clamp(lowest, highest);
         canvas.draw_series([Rectangle::new([(left, 0.0), (right, top)], colour(at).filled())])?;
-        let is_cut = bar.height > highest;
-        if !is_cut && bar.greatest > bar.least {
+        let is_truncated = bar.height > highest;
+        if !is_truncated && bar.greatest > bar.least {
             let ends = vec![(middle, bar.least.max(lowest)), (middle, bar.greatest.min(highest))];
             canvas.draw_series([PathElement::new(ends, INK.stroke_width(1))])?;
         }
-        if is_cut || is_mean {
-            // Upright text is placed by its middle.
+        if is_truncated || is_mean {
+            // Rotated text is positioned by its centre.
             let room = (highest - lowest) * 0.04;
-            let at = if is_cut { highest - room } else { top.max(0.0) + room };
+            let at = if is_truncated { highest - room } else { top.max(0.0) + room };
             let text = style(12, INK).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
             canvas.draw_series([Text::new(format!("{:+.0}", bar.height), (middle, at), text)])?;
         }
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_what_counting_adds() {
+    fn bars_show_added_time() {
         let chart = Chart::from_suite(&sample());
         assert_eq!(chart.variants, ["trodden"]);
         let names: Vec<&str> = chart.groups.iter().map(|g| g.name.as_str()).collect();
@@ -264,18 +262,18 @@ mod tests {
         let bar = chart.groups[0].bars[0].unwrap();
         assert!((bar.height - 50.0).abs() < 1e-9 && (bar.least - 40.0).abs() < 1e-9 && (bar.greatest - 60.0).abs() < 1e-9);
         assert!((chart.groups[2].bars[0].unwrap().height - 200.0).abs() < 1e-9, "the mean of 1.5 and 6 is 3");
-        assert_eq!(chart.range(), (0.0, MOST));
+        assert_eq!(chart.range(), (0.0, MAX_PERCENT));
     }
 
     #[test]
-    fn a_bar_that_is_cut_off_bears_its_number() {
+    fn truncated_bar_is_labelled() {
         let svg = svg(&sample()).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("+500"), "{svg}");
         assert!(svg.contains("trodden") && svg.contains("geom. mean"));
     }
 
     #[test]
-    fn what_runs_under_a_simulator_is_left_out() {
+    fn runs_under_a_simulator_are_omitted() {
         let mut suite = sample();
         for row in suite.rows.iter_mut().filter(|r| r.variant == "trodden") {
             if let BenchOutcome::Measured(figures) = &mut row.outcome {

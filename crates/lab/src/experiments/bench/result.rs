@@ -1,160 +1,139 @@
-//! The result of the suite: what is stored, and read again to compare, to go on after an interruption, and to draw.
+//! The stored form of a benchmark result, which is read again for comparing, resuming and drawing.
 
 use super::statistics::Spread;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Version of the stored form.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// All measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchResult {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Day, as 2026-01-31.
+    /// UTC date, such as 2026-01-31.
     pub date: String,
-    /// Of the project.
+    /// Commit of the project.
     pub commit: String,
-    /// Where it was measured.
     pub machine: BenchMachine,
-    /// Which runs were timed: `train` or `ref`.
+    /// Input of the timed runs: `train` or `ref`.
     pub input: String,
-    /// Runs of each variant.
+    /// Number of timed runs of each variant.
     pub rounds: usize,
-    /// What counted instructions, if a tool did.
+    /// Tool that counted instructions, if any.
     pub instructions_by: Option<String>,
-    /// In which run: `train` or `ref`.
-    #[serde(default = "train")]
+    /// Input of the run in which it counted: `train` or `ref`.
+    #[serde(default = "default_instructions_input")]
     pub instructions_input: String,
-    /// The variants, in the order of the tables.
-    pub variants: Vec<About>,
-    /// One for each variant of each program.
+    /// Variants, in the order of the tables.
+    pub variants: Vec<VariantInfo>,
+    /// One row per variant of each program.
     pub rows: Vec<BenchRow>,
 }
 
-/// The run whose instructions are counted where nothing else is said.
-fn train() -> String {
+/// Default input of the run whose instructions are counted.
+fn default_instructions_input() -> String {
     "train".into()
 }
 
-/// A variant, in words.
+/// Name, description and base of a variant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
-    /// Its name.
+pub struct VariantInfo {
     pub name: String,
-    /// What it is.
     pub about: String,
-    /// What it is compared with.
+    /// The variant that it is compared with.
     pub base: Option<String>,
 }
 
-/// Where it was measured.
+/// The machine that a result was measured on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BenchMachine {
-    /// The processor's name.
     pub processor: String,
-    /// Processors.
     pub cores: usize,
-    /// Version of the kernel.
     pub kernel: String,
 }
 
 /// One variant of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchRow {
-    /// The program.
     pub program: String,
-    /// The variant.
     pub variant: String,
-    /// How it went.
     #[serde(flatten)]
     pub outcome: BenchOutcome,
 }
 
-/// How a variant of a program went.
+/// Outcome of measuring a variant of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BenchOutcome {
-    /// It was measured.
     Measured(Figures),
-    /// It was not tried.
+    /// The variant is not available on this machine or for this program.
     Skipped {
-        /// Why.
         reason: String,
     },
-    /// Its build or a run failed.
+    /// The build or a run failed.
     Failed {
-        /// How.
         reason: String,
     },
 }
 
-/// What was measured.
+/// Measurements of a variant of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Seconds of user time, a figure per round.
+    /// User time by round, in seconds.
     pub user_s: Vec<f64>,
-    /// Their middle and ends.
+    /// Median and range of the user times.
     pub user: Spread,
-    /// Seconds that passed, a figure per round.
+    /// Elapsed time by round, in seconds.
     pub wall_s: Vec<f64>,
-    /// Seconds of user time of the base's run, where it is not the one in the base's row: other input.
+    /// User time of the base's run, in seconds, if it used another input than the base's row.
     pub base_user_s: Option<f64>,
-    /// Instructions of one run.
     pub instructions: Option<u64>,
-    /// Bytes of code.
+    /// Size of the code section.
     pub code_bytes: Option<u64>,
-    /// The most memory that a process of it had.
+    /// Peak memory of a process.
     pub memory_kb: u64,
-    /// Seconds that its build took.
     pub build_s: Option<f64>,
-    /// Does it print what its base prints?
+    /// Whether all runs printed the same as the base.
     pub same_output: bool,
-    /// What independent oracles say of its counts.
-    pub exact: Option<Exact>,
-    /// Of sampled runs: the share of the program's path executions that their estimates have in common with the full
-    /// profile, over the rounds.
+    /// Comparison of the counts with those of independent oracles.
+    pub exact: Option<ExactnessCheck>,
+    /// For sampled runs: the overlap of their estimates with the full profile, over the rounds.
     #[serde(default)]
     pub overlap: Option<Spread>,
 }
 
-/// What independent oracles say of counts.
+/// Comparison of counts with those of independent oracles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Exact {
-    /// They came to a verdict.
+pub enum ExactnessCheck {
     Checked(Vec<OracleVerdict>),
-    /// They did not.
+    /// The check failed, for this reason.
     Failed(String),
 }
 
-/// One oracle's verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OracleVerdict {
-    /// Its name.
     pub oracle: String,
-    /// Functions that were compared.
+    /// Number of functions that were compared.
     pub functions: u64,
-    /// Functions whose counts are all equal.
+    /// Number of functions whose counts are all equal.
     pub equal: u64,
-    /// Functions with a difference.
+    /// Number of functions with a difference.
     pub different: u64,
 }
 
-impl Exact {
-    /// Whether something was checked, and nothing differs.
+impl ExactnessCheck {
+    /// Returns true if functions were compared by all oracles and no count differs.
     pub fn is_equal(&self) -> bool {
         match self {
-            Exact::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
-            Exact::Failed(_) => false,
+            ExactnessCheck::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
+            ExactnessCheck::Failed(_) => false,
         }
     }
 }
 
 impl BenchRow {
-    /// What was measured, if it was.
+    /// Returns the measurements, if there are any.
     pub fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
             BenchOutcome::Measured(figures) => Some(figures),
@@ -163,20 +142,15 @@ impl BenchRow {
     }
 }
 
-/// A row's figures over its base's.
+/// Ratios of a row's figures to its base's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
-    /// User time: medians.
     pub user: Option<f64>,
-    /// Least user times: what a neighbour on the machine adds is in them least. None where the base is not timed in the same turns.
+    /// Minimum user time, which other load affects least. `None` if the base was not timed in the same rounds.
     pub least: Option<f64>,
-    /// Instructions.
     pub instructions: Option<f64>,
-    /// Bytes of code.
     pub code: Option<f64>,
-    /// Memory.
     pub memory: Option<f64>,
-    /// Build time.
     pub build: Option<f64>,
 }
 
@@ -184,17 +158,17 @@ impl BenchResult {
     /// Reads a stored result.
     ///
     /// # Errors
-    /// It cannot be read, or is of another version.
+    /// The file cannot be read, or has another schema version.
     pub fn read(path: &Path) -> Result<BenchResult> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let value: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))?;
+        let value: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("{} is not valid JSON", path.display()))?;
         if value["schema_version"] != SCHEMA_VERSION {
-            bail!("{} has schema_version {}, this command reads {SCHEMA_VERSION}: measure again", path.display(), value["schema_version"]);
+            bail!("{} has schema_version {}, expected {SCHEMA_VERSION}; measure again", path.display(), value["schema_version"]);
         }
-        serde_json::from_value(value).with_context(|| format!("{} is no result of `trodden-lab experiment bench`", path.display()))
+        serde_json::from_value(value).with_context(|| format!("{} is not a result of `trodden-lab experiment bench`", path.display()))
     }
 
-    /// The programs, in order.
+    /// Returns the programs in the order of the rows.
     pub fn programs(&self) -> Vec<&str> {
         let mut programs: Vec<&str> = Vec::new();
         for row in &self.rows {
@@ -205,17 +179,17 @@ impl BenchResult {
         programs
     }
 
-    /// A row's figures.
+    /// Returns the measurements of a variant of a program.
     pub fn figures(&self, program: &str, variant: &str) -> Option<&Figures> {
         self.rows.iter().find(|r| r.program == program && r.variant == variant)?.figures()
     }
 
-    /// What a variant is compared with.
+    /// Returns the name of a variant's base.
     pub fn base_of(&self, variant: &str) -> Option<&str> {
         self.variants.iter().find(|v| v.name == variant)?.base.as_deref()
     }
 
-    /// A variant of a program beside its base; nothing where one was not measured.
+    /// Compares a variant with its base. Ratios are `None` where one of them was not measured.
     pub fn ratios(&self, program: &str, variant: &str) -> Ratios {
         let base = self.base_of(variant).and_then(|base| self.figures(program, base));
         let (Some(own), Some(base)) = (self.figures(program, variant), base) else { return Ratios::default() };
@@ -236,7 +210,6 @@ impl BenchResult {
 pub mod tests {
     use super::*;
 
-    /// Figures with these times and instructions.
     pub fn figures(user_s: &[f64], instructions: u64) -> Figures {
         Figures {
             user_s: user_s.to_vec(),
@@ -253,10 +226,13 @@ pub mod tests {
         }
     }
 
-    /// A suite of plain and trodden with these rows.
+    /// A result of the variants plain and trodden with these rows: program, variant, user times, instructions.
     pub fn suite(rows: &[(&str, &str, &[f64], u64)]) -> BenchResult {
-        let about =
-            |name: &str, base: Option<&str>| About { name: name.into(), about: format!("about {name}"), base: base.map(str::to_owned) };
+        let about = |name: &str, base: Option<&str>| VariantInfo {
+            name: name.into(),
+            about: format!("about {name}"),
+            base: base.map(str::to_owned),
+        };
         let row = |(program, variant, times, instructions): &(&str, &str, &[f64], u64)| BenchRow {
             program: (*program).into(),
             variant: (*variant).into(),
@@ -270,19 +246,19 @@ pub mod tests {
             input: "ref".into(),
             rounds: 5,
             instructions_by: Some("perf".into()),
-            instructions_input: train(),
+            instructions_input: default_instructions_input(),
             variants: vec![about("plain", None), about("trodden", Some("plain"))],
             rows: rows.iter().map(row).collect(),
         }
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_result_is_read_back() {
         let mut suite = suite(&[("a", "plain", &[1.0, 1.1], 100), ("a", "trodden", &[2.0], 150)]);
         suite.rows.push(BenchRow { program: "b".into(), variant: "plain".into(), outcome: BenchOutcome::Failed { reason: "no".into() } });
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             let oracle = OracleVerdict { oracle: "block counters".into(), functions: 3, equal: 3, different: 0 };
-            figures.exact = Some(Exact::Checked(vec![oracle]));
+            figures.exact = Some(ExactnessCheck::Checked(vec![oracle]));
         }
         let file = std::env::temp_dir().join(format!("trodden-lab-result-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
@@ -295,7 +271,7 @@ pub mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_base_and_there_only_where_both_were_measured() {
+    fn ratio_needs_measurements_of_variant_and_base() {
         let mut suite = suite(&[("a", "plain", &[1.0, 2.0, 1.5], 100), ("a", "trodden", &[3.0], 150)]);
         assert_eq!(suite.ratios("a", "trodden").user, Some(2.0));
         assert_eq!(suite.ratios("a", "trodden").least, Some(3.0));
@@ -311,11 +287,11 @@ pub mod tests {
     }
 
     #[test]
-    fn nothing_compared_is_not_equal() {
+    fn counts_that_were_not_compared_are_not_equal() {
         let oracle = |functions, different| OracleVerdict { oracle: "j".into(), functions, equal: functions - different, different };
-        assert!(Exact::Checked(vec![oracle(3, 0)]).is_equal());
-        assert!(!Exact::Checked(vec![oracle(3, 0), oracle(3, 1)]).is_equal());
-        assert!(!Exact::Checked(vec![]).is_equal());
-        assert!(!Exact::Failed("x".into()).is_equal());
+        assert!(ExactnessCheck::Checked(vec![oracle(3, 0)]).is_equal());
+        assert!(!ExactnessCheck::Checked(vec![oracle(3, 0), oracle(3, 1)]).is_equal());
+        assert!(!ExactnessCheck::Checked(vec![]).is_equal());
+        assert!(!ExactnessCheck::Failed("x".into()).is_equal());
     }
 }

@@ -1,20 +1,17 @@
-//! The few numbers that stand for many.
+//! Summary statistics, and the rank test.
 
 use serde::{Deserialize, Serialize};
 
-/// The middle and the ends of a set of measurements.
+/// Median and range of a set of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half of the measurements are below.
     pub median: f64,
-    /// The least.
     pub least: f64,
-    /// The greatest.
     pub greatest: f64,
 }
 
 impl Spread {
-    /// Of measurements; zeros where there are none.
+    /// Summarises measurements; all zero if there are none.
     pub fn from_values(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -26,13 +23,13 @@ impl Spread {
         Spread { median, least, greatest }
     }
 
-    /// How far the ends are apart, in parts of the median.
+    /// Returns the range relative to the median.
     pub fn width(self) -> f64 {
         if self.median > 0.0 { (self.greatest - self.least) / self.median } else { 0.0 }
     }
 }
 
-/// The geometric mean of ratios.
+/// Returns the geometric mean, or `None` if there are no ratios.
 pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     if ratios.is_empty() {
         return None;
@@ -41,12 +38,12 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     Some((logarithms / ratios.len() as f64).exp())
 }
 
-/// How likely two samples of one distribution are at least as far apart in their ranks as these: the exact, two-sided
-/// test of Wilcoxon (1945), Mann and Whitney (1947), with mid-ranks for ties. 1 if one is empty.
+/// Returns the p-value of the exact two-sided rank-sum test of Wilcoxon (1945), Mann and Whitney (1947), with mid-ranks for ties.
+/// It is 1 if a sample is empty.
 pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(&[a, b].concat());
     let total: usize = ranks.iter().sum();
-    // ways[k][s]: ways to choose k of the ranks with the sum s.
+    // ways[k][s] is the number of ways to choose k ranks with the sum s.
     let mut ways = vec![vec![0.0_f64; total + 1]; a.len() + 1];
     ways[0][0] = 1.0;
     for rank in &ranks {
@@ -56,7 +53,7 @@ pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
             }
         }
     }
-    // Sums are compared in parts of the number of values, so that the mean is whole.
+    // Scaled by the number of values, so that the mean is an integer.
     let distance = |sum: usize| (sum * ranks.len()).abs_diff(total * a.len());
     let own = distance(ranks[..a.len()].iter().sum());
     let (all, far) = ways[a.len()]
@@ -66,7 +63,7 @@ pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
     far / all
 }
 
-/// For each value twice its rank, which is whole for ties too.
+/// Returns twice the rank of each value, which is an integer even for ties.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|v| *v < value).count();
@@ -81,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_that_do_not_mix_are_as_unlikely_as_one_choice_of_all() {
-        // 2 of the 252 choices of 5 among 10; 2 of 20.
+    fn p_value_of_separated_samples() {
+        // 2 of the 252 ways to choose 5 of 10; 2 of 20.
         let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
         assert!((rank_test(&low, &high) - 2.0 / 252.0).abs() < 1e-12);
         assert!((rank_test(&high, &low) - 2.0 / 252.0).abs() < 1e-12);
@@ -92,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_test_of_ranks_is_what_all_choices_say() {
+    fn rank_test_equals_enumeration() {
         let values = [3.0, 1.0, 2.0, 2.0, 5.0, 2.0, 7.0];
         let sum = |chosen: u32| -> i64 { (0..7).filter(|i| chosen >> i & 1 == 1).map(|i| doubled_ranks(&values)[i] as i64).sum() };
         let far = |chosen: u32| (7 * sum(chosen) - 3 * sum(127)).abs();
@@ -102,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_ends() {
+    fn median_and_range() {
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, greatest: 3.0 });
         assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).width(), 1.0);
     }
 
     #[test]
-    fn twice_and_half_is_no_change() {
+    fn geometric_mean_of_2_and_one_half_is_1() {
         let mean = geometric_mean(&[2.0, 0.5]).unwrap();
         assert!((mean - 1.0).abs() < 1e-12);
         assert_eq!(geometric_mean(&[]), None);

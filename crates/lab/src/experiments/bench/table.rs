@@ -1,42 +1,42 @@
-//! The result as text, for the terminal, and as Markdown, for a folder of results.
+//! Renders a result as text for the terminal and as Markdown.
 
-use super::result::{BenchOutcome, BenchResult, BenchRow, Exact, Figures, Ratios};
+use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures, Ratios};
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
-/// Rows of cells. The first columns are words, the others numbers.
+/// Rows of cells. The first `words` columns are left-aligned text, the others right-aligned numbers.
 struct Table {
     head: Vec<String>,
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
-/// For the terminal: times and instructions, then code, memory, build time and exactness; a line per variant of a program.
+/// Renders two tables with a line per variant of a program: times and instructions; code, memory, build time and exactness.
 pub fn text(suite: &BenchResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\n{}", times(suite).text(), sizes(suite).text());
     let _ = writeln!(out, "{}", reasons(suite).join("\n"));
-    let _ = write!(out, "{}", closing(suite).join("\n"));
+    let _ = write!(out, "{}", legend(suite).join("\n"));
     out.trim_start().to_owned() + "\n"
 }
 
-/// For a page: ratios by program and variant, then everything.
+/// Renders ratios by program and variant, then all figures.
 pub fn markdown(suite: &BenchResult) -> String {
     let mut out = format!("# Benchmark of {}\n\n", suite.date);
-    let _ = writeln!(out, "{}\n", closing(suite).join("\n"));
+    let _ = writeln!(out, "{}\n", legend(suite).join("\n"));
     let _ = writeln!(out, "| variant | what it is |\n|---|---|");
     for variant in &suite.variants {
         let _ = writeln!(out, "| `{}` | {} |", variant.name, variant.about);
     }
     let parts: [(&str, Table); 6] = [
         ("User time, ratio to the base", matrix(suite, |r| r.user)),
-        ("Least user time, ratio to the base's least", matrix(suite, |r| r.least)),
+        ("Minimum user time, ratio to the base's minimum", matrix(suite, |r| r.least)),
         ("Instructions, ratio to the base", matrix(suite, |r| r.instructions)),
         ("Size of code, ratio to the base", matrix(suite, |r| r.code)),
         ("Times and instructions", times(suite)),
         ("Code, memory, build, counts", sizes(suite)),
     ];
-    // A table of nothing but programs says nothing.
+    // Skip tables that have only the column of programs.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
@@ -91,7 +91,7 @@ fn sizes(suite: &BenchResult) -> Table {
     table(suite, &head, line, mean)
 }
 
-/// A line per row that was measured, or that says why not; and the means.
+/// Builds a table with a line per measured or failed row, and the means.
 fn table(
     suite: &BenchResult,
     head: &[&str],
@@ -120,7 +120,7 @@ fn table(
     Table { head: head.iter().map(|h| (*h).to_owned()).collect(), words: 2, rows }
 }
 
-/// A column per variant that has a base.
+/// Builds a table of ratios with a column per variant that has a base.
 fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> Table {
     let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
     let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
@@ -133,20 +133,20 @@ fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> Table {
     Table { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
 }
 
-/// The geometric mean over all programs where both were measured.
+/// Returns the geometric mean over all programs where variant and base were measured.
 fn mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
 }
 
 fn overlap(overlap: Spread) -> String {
-    format!("overlap {:.1}% (least {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
+    format!("overlap {:.1}% (minimum {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
 }
 
-fn exact(exact: &Exact) -> String {
+fn exact(exact: &ExactnessCheck) -> String {
     match exact {
-        Exact::Failed(_) => "not checked".into(),
-        Exact::Checked(oracles) => {
+        ExactnessCheck::Failed(_) => "not checked".into(),
+        ExactnessCheck::Checked(oracles) => {
             let part = |j: &super::result::OracleVerdict| match j.different {
                 0 => format!("{}/{}", j.equal, j.functions),
                 n => format!("{}/{} ({n} DIFFER)", j.equal, j.functions),
@@ -156,15 +156,15 @@ fn exact(exact: &Exact) -> String {
     }
 }
 
-/// Why there are no figures; programs with one reason together.
+/// Lists the reasons for missing figures, with the programs that each concerns.
 fn reasons(suite: &BenchResult) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     let programs = suite.programs();
     for row in &suite.rows {
         let text = match &row.outcome {
-            BenchOutcome::Skipped { reason } => format!("{} is left out: {reason}", row.variant),
+            BenchOutcome::Skipped { reason } => format!("{} was skipped: {reason}", row.variant),
             BenchOutcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
-            BenchOutcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => {
+            BenchOutcome::Measured(Figures { exact: Some(ExactnessCheck::Failed(reason)), .. }) => {
                 format!("{} was not checked: {reason}", row.variant)
             }
             BenchOutcome::Measured(_) => continue,
@@ -179,25 +179,24 @@ fn reasons(suite: &BenchResult) -> Vec<String> {
         .collect()
 }
 
-/// What the numbers are.
-fn closing(suite: &BenchResult) -> Vec<String> {
+/// Explains the figures.
+fn legend(suite: &BenchResult) -> Vec<String> {
     let mut lines = vec![format!(
-        "{}: medians of {} runs in turns (input {}), +- half of the range; ratios to the variant's base (plain, if none is named).",
+        "{}: medians of {} runs in turns (input {}), +- half of the range; ratios to the variant's base (plain, unless another is named).",
         suite.date, suite.rounds, suite.input
     )];
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.base_user_s.is_some())) {
-        lines.push("callgrind: one short run, beside a short run of the plain build.".into());
+        lines.push("callgrind: one short run, compared with a short run of the plain build.".into());
     }
     let run = if suite.instructions_input == "ref" { "long" } else { "short" };
     lines.extend(suite.instructions_by.as_ref().map(|counter| format!("Instructions of the {run} run, by {counter}.")));
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.exact.is_some())) {
         lines.push(
-            "Counts: functions with equal counts, of those compared, in the short run: to a counter in every block; to LLVM's own profile."
-                .into(),
+            "Counts: functions with equal counts of those compared, in the short run: a counter in every block; LLVM's own profile.".into(),
         );
     }
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.overlap.is_some())) {
-        lines.push("Counts of sampled runs: overlap with the full profile, the median of the runs and the least.".into());
+        lines.push("Counts of sampled runs: overlap with the full profile, median and minimum of the runs.".into());
     }
     if suite.rows.iter().filter_map(BenchRow::figures).all(|f| f.same_output) {
         lines.push("Every variant printed what its base prints.".into());
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_failed_has_its_reason_and_no_part_in_the_mean() {
+    fn failed_row_shows_its_reason_and_is_not_in_the_mean() {
         let text = text(&suite());
         assert!(text.contains("a                trodden   2.000  0.0%   2.00       150   1.50"), "{text}");
         assert!(text.contains("b                trodden  failed"), "{text}");
@@ -263,25 +262,25 @@ mod tests {
     }
 
     #[test]
-    fn pages_have_a_column_per_variant() {
+    fn markdown_has_a_column_per_variant() {
         let page = markdown(&suite());
         assert!(page.contains("| program | trodden |\n|---|--:|\n| a | 2.00 |\n| b |  |\n| geometric mean | 2.000 |\n"), "{page}");
         assert!(page.contains("- trodden failed: no (b)\n"), "{page}");
     }
 
     #[test]
-    fn sampled_runs_have_their_overlap() {
+    fn overlap_of_sampled_runs_is_shown() {
         let mut suite = suite();
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             figures.overlap = Some(Spread::from_values(&[0.9, 0.96, 0.95]));
         }
         let text = text(&suite);
-        assert!(text.contains("  overlap 95.0% (least 90.0%)") && text.contains("Counts of sampled runs"), "{text}");
+        assert!(text.contains("  overlap 95.0% (minimum 90.0%)") && text.contains("Counts of sampled runs"), "{text}");
     }
 
     #[test]
-    fn differences_are_loud() {
+    fn different_counts_are_marked() {
         let oracle = OracleVerdict { oracle: "j".into(), functions: 3, equal: 2, different: 1 };
-        assert_eq!(exact(&Exact::Checked(vec![oracle])), "2/3 (1 DIFFER)");
+        assert_eq!(exact(&ExactnessCheck::Checked(vec![oracle])), "2/3 (1 DIFFER)");
     }
 }

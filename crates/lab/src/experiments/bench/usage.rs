@@ -1,4 +1,4 @@
-//! Time and memory of a run: the recipes put `trodden-lab measure FILE` before each program, which appends a line per process.
+//! Time and memory of a run. The recipes prefix each program with `trodden-lab measure FILE`, which appends a line per process.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,21 +14,17 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// What a run used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Seconds that passed.
     pub wall_s: f64,
-    /// Seconds of processor time in the program.
     pub user_s: f64,
-    /// Seconds of processor time in the kernel.
     pub system_s: f64,
-    /// The most memory that it had, in kilobytes.
+    /// Peak memory, in kilobytes.
     pub memory_kb: u64,
 }
 
 impl Usage {
-    fn and(self, other: Usage) -> Usage {
+    fn combine(self, other: Usage) -> Usage {
         Usage {
             wall_s: self.wall_s + other.wall_s,
             user_s: self.user_s + other.user_s,
@@ -38,50 +34,41 @@ impl Usage {
     }
 }
 
-/// Runs a program of the corpus; gives what its processes used, and the checksum of what it printed.
-///
-/// # Errors
-/// The run failed.
-pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
-    measured(|runner| match variant.under() {
+/// Runs a corpus program. Returns the usage of its processes, and the checksum of its output.
+pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
+    run_measured(|runner| match variant.under() {
         None => corpus.run(program, variant, input, runner),
-        // Valgrind 3.19 gives up on clang's debug information.
+        // Valgrind 3.19 cannot read clang's debug information.
         Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}")),
     })
 }
 
-/// Has a run made behind the command that measures it; gives what its processes used, and what the run gives.
-///
-/// # Errors
-/// The run failed.
-pub fn measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
+/// Calls `run` with a command prefix that measures each process. Returns the usage of all processes, and the result of `run`.
+pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
     let file = steps::own_file("trodden-lab-usage", "jsonl");
     let _ = std::fs::remove_file(&file);
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
     let runner = format!("{} measure {}", own.display(), file.display());
     if runner.split_whitespace().count() != 3 {
-        bail!("the folder {} has a space in its name: set CARGO_TARGET_DIR to one without", steps::target().display());
+        bail!("the path {} contains a space; set CARGO_TARGET_DIR to one without", steps::target().display());
     }
     let sum = run(&runner)?;
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let _ = std::fs::remove_file(&file);
     let mut total = Usage::default();
     for line in lines.lines() {
-        total = total.and(serde_json::from_str(line).with_context(|| format!("{}: a line that `measure` did not write", file.display()))?);
+        total = total.combine(serde_json::from_str(line).with_context(|| format!("{} was not written by `measure`", file.display()))?);
     }
     Ok((total, sum))
 }
 
-/// `trodden-lab measure FILE COMMAND`: the command's exit status is ours.
-///
-/// # Errors
-/// The command cannot be run, or the file not be written.
+/// `trodden-lab measure FILE COMMAND`: runs a command, appends its usage to a file, and returns the command's exit status.
 pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
     let started = Instant::now();
     let status = Command::new(&command[0]).args(&command[1..]).status().with_context(|| format!("cannot run {}", command[0].display()))?;
     let wall_s = started.elapsed().as_secs_f64();
-    // The only child that was waited for.
-    let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask for the time used")?;
+    // This process has no other children.
+    let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the resource usage")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let usage = Usage {
         wall_s,
@@ -101,9 +88,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_of_one_program_add_up_but_their_memory_does_not() {
+    fn times_are_summed_and_memory_is_the_maximum() {
         let one = Usage { wall_s: 1.0, user_s: 0.5, system_s: 0.25, memory_kb: 10 };
         let two = Usage { wall_s: 2.0, user_s: 1.5, system_s: 0.25, memory_kb: 8 };
-        assert_eq!(one.and(two), Usage { wall_s: 3.0, user_s: 2.0, system_s: 0.5, memory_kb: 10 });
+        assert_eq!(one.combine(two), Usage { wall_s: 3.0, user_s: 2.0, system_s: 0.5, memory_kb: 10 });
     }
 }

@@ -1,4 +1,4 @@
-//! How long the static analysis of partitions takes: `trodden-lab plan` for a program of the corpus, with and without a profile.
+//! Measures the static analysis that divides the counting: `trodden-lab plan` on a corpus program, with and without a profile.
 
 use super::table::{Analysis, CopiesResults};
 use super::{CopiesOptions, Subject};
@@ -8,22 +8,19 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Measures it for one program; the least of some rounds counts.
-///
-/// # Errors
-/// A tool fails.
+/// Measures the analysis for one program, and reports the fastest of several rounds.
 pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     let (profile, program) = (subject.profile(), subject.program());
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
         for profile in [None, Some(profile.as_path())] {
-            let mut least: Option<Usage> = None;
+            let mut fastest: Option<Usage> = None;
             let mut procedures = 0;
             for _ in 0..options.rounds {
-                let (used, counted) = planned(&subject.trodden.with_file_name("trodden-lab"), &program, copies, strategy, profile)?;
+                let (used, counted) = run_plan(&subject.trodden.with_file_name("trodden-lab"), &program, copies, strategy, profile)?;
                 procedures = counted;
-                least = Some(least.filter(|known| known.user_s <= used.user_s).unwrap_or(used));
+                fastest = Some(fastest.filter(|best| best.user_s <= used.user_s).unwrap_or(used));
             }
-            let Usage { user_s, wall_s, .. } = least.context("there are no rounds")?;
+            let Usage { user_s, wall_s, .. } = fastest.context("--rounds is 0")?;
             let row = Analysis {
                 program: subject.name.to_owned(),
                 strategy: strategy.clone(),
@@ -39,11 +36,11 @@ pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesR
     Ok(())
 }
 
-/// Makes a plan; gives what that used, and the number of functions.
-fn planned(laboratory: &Path, program: &Path, copies: u32, strategy: &str, profile: Option<&Path>) -> Result<(Usage, u64)> {
-    usage::measured(|runner| {
+/// Runs `trodden-lab plan`. Returns its resource usage, and the number of functions.
+fn run_plan(laboratory: &Path, program: &Path, copies: u32, strategy: &str, profile: Option<&Path>) -> Result<(Usage, u64)> {
+    usage::run_measured(|runner| {
         let mut arguments = runner.split_whitespace();
-        let mut command = Command::new(arguments.next().context("there is no runner")?);
+        let mut command = Command::new(arguments.next().context("the command that measures the run is empty")?);
         command.args(arguments).arg(laboratory).arg("plan").arg(program).args([
             "--json",
             "--strategy",
@@ -55,6 +52,6 @@ fn planned(laboratory: &Path, program: &Path, copies: u32, strategy: &str, profi
             command.arg("--profile").arg(profile);
         }
         let answer: serde_json::Value = serde_json::from_str(&steps::output(&mut command)?)?;
-        answer["procedures"].as_u64().context("`trodden-lab plan` does not say how many functions there are")
+        answer["procedures"].as_u64().context("`trodden-lab plan --json` printed no number of functions")
     })
 }

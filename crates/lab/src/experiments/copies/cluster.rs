@@ -1,4 +1,4 @@
-//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be lost.
+//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be killed.
 
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,19 @@ use std::thread;
 use std::time::Duration;
 use trodden_corpus::steps;
 
-/// A throw-away cluster, stopped when this goes out of scope.
+/// A temporary cluster, stopped when dropped.
 pub struct Cluster {
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Starts one that keeps its files in a folder.
-    ///
-    /// # Errors
-    /// Slurm is not there, or does not start.
+    /// Starts a cluster that keeps its files in a folder.
     pub fn start(folder: &Path) -> Result<Cluster> {
         let cluster = Cluster { folder: folder.to_owned() };
         steps::run(&mut cluster.script("start"))?;
         Ok(cluster)
     }
 
-    /// Slurm's configuration.
     pub fn configuration(&self) -> PathBuf {
         self.folder.join("slurm.conf")
     }
@@ -35,12 +31,9 @@ impl Cluster {
         command
     }
 
-    /// Waits until something runs on the first node, and loses it; gives what happened, or nothing if all was over first.
-    ///
-    /// # Errors
-    /// The node cannot be lost.
-    pub fn lose_node(&self, over: &AtomicBool) -> Result<Option<String>> {
-        while !over.load(Ordering::Relaxed) {
+    /// Waits until a job runs on the first node, and kills the node. Returns the script's output, or `None` if `is_done` was set first.
+    pub fn lose_node(&self, is_done: &AtomicBool) -> Result<Option<String>> {
+        while !is_done.load(Ordering::Relaxed) {
             let mut queue = Command::new("squeue");
             queue.args(["-h", "-r", "-w", "n1", "-t", "R", "-o", "%i"]).env("SLURM_CONF", self.configuration());
             if steps::output(&mut queue).is_ok_and(|jobs| !jobs.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! Rows of `trodden-lab experiment copies`, kept in a file for each day, and what they say together.
+//! The table of `trodden-lab experiment copies`, kept in one file per day, with averages.
 
 use crate::experiments::bench::machine;
 use crate::experiments::bench::result::BenchMachine;
@@ -11,21 +11,18 @@ use std::process::Command;
 use trodden_corpus::steps;
 use trodden_corpus::steps::commit;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;
 
-/// Names of the columns of rows.
 const HEADS: [&str; 10] =
     ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
 
-/// What they are.
-const ABOUT: &str = "hits: of the slowest copy, in per cent of one program that counts all, both counted by the running programs; \
-    labels: of them, edges with a label other than zero (what the paper counts); at least: no plan has fewer hits; \
-    slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's, in per cent; of \
-    each the least of some rounds; \
-    cpu: the same of processor times, which say more where something else runs on the machine.";
+/// Explanation of these columns.
+const ABOUT: &str = "hits: probe executions of the slowest copy, in percent of one program that counts everything, both counted by the \
+    running programs; labels: those of edges with a non-zero label (which the paper counts); at least: lower bound for any plan; \
+    slowest, sequential: overhead in wall time of the slowest copy, and of one program that counts everything, over the plain program, \
+    in percent; minimum of several rounds; \
+    cpu: the same in processor time, which is more reliable on a busy machine.";
 
-/// Names of the columns of averages.
 const SUMMARY_HEADS: [&str; 12] = [
     "input",
     "strategy",
@@ -41,111 +38,96 @@ const SUMMARY_HEADS: [&str; 12] = [
     "sequential",
 ];
 
-/// What they are.
-const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels against one program that counts all, in per cent: arithmetic \
-    and geometric means over \
-    programs. The paper has labels of p3 on other programs. Above the bound: by how much the hits are above what no plan is below, on \
-    average. Slowest, sequential: geometric means of processor times beyond the plain program's, \
-    of the programs whose times were measured.";
+/// Explanation of these columns.
+const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relative to one program that counts everything, in percent: \
+    arithmetic and geometric means over the programs. The paper reports labels of p3 on other programs. Above the bound: mean excess of \
+    the hits over the lower bound for any plan. Slowest, sequential: geometric mean overhead in processor time over the plain program, \
+    for programs whose times were measured.";
 
-/// What the paper says of p3 with 2, 4 and 8 copies.
+/// Change of labels, in percent, that the paper reports for p3 with 2, 4 and 8 copies.
 const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
-/// What was run.
+/// What a row measures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The program.
     pub program: String,
-    /// How its counting was divided.
+    /// Strategy that divided the counting.
     pub strategy: String,
-    /// Number of copies.
     pub copies: u32,
-    /// Which run.
     pub input: String,
-    /// Who ran the copies.
+    /// Engine that ran the copies.
     pub engine: String,
-    /// A node was lost.
+    /// Whether a node was killed.
     pub lost_node: bool,
 }
 
-/// One partition of one program.
+/// Results of a program with one partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesRow {
-    /// What was run.
     #[serde(flatten)]
     pub setting: Setting,
-    /// Hits of the copy that has most: labels and counts; counted by the copies.
+    /// Hits of the copy that has most: labels and counts, as counted by the copies.
     pub hits: f64,
-    /// Labels alone.
+    /// Hits of labels only.
     pub label_hits: f64,
-    /// The same of one program that counts all.
+    /// Hits of the program that counts everything.
     pub sequential_hits: f64,
-    /// Its labels alone.
+    /// Its hits of labels only.
     pub sequential_label_hits: f64,
-    /// No plan has fewer hits.
+    /// Proven lower bound of the hits of any plan.
     pub proven_hits: f64,
-    /// Copies that ran more than once.
+    /// Number of copies that ran more than once.
     pub run_again: usize,
-    /// Wall times, if they were measured.
     pub times: Option<CopiesTimes>,
 }
 
-/// Times, in nanoseconds: the least of some rounds, as what else runs on the machine only ever adds.
+/// Times, in nanoseconds: the minimum of several rounds, because other load on the machine can only add to them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesTimes {
-    /// That pass.
-    pub wall: Triple,
-    /// Of the processor.
-    pub cpu: Triple,
-    /// Measurements of each.
+    pub wall: ComparedTimes,
+    pub cpu: ComparedTimes,
     pub rounds: u32,
 }
 
-/// What copies are compared by, in nanoseconds.
+/// The times that are compared, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Triple {
-    /// Of the slowest copy.
+pub struct ComparedTimes {
     pub slowest_ns: f64,
-    /// Of one program that counts all.
+    /// Time of the program that counts everything.
     pub sequential_ns: f64,
-    /// Of one that counts nothing.
+    /// Time of the program that counts nothing.
     pub plain_ns: f64,
 }
 
-impl Triple {
-    /// What counting adds to the time of the program: of the slowest copy, and of one program that counts all.
+impl ComparedTimes {
+    /// Returns the ratios to the plain program: of the slowest copy, and of the program that counts everything.
     fn ratios(&self) -> [f64; 2] {
         [self.slowest_ns, self.sequential_ns].map(|ns| ns / self.plain_ns)
     }
 }
 
 impl CopiesTimes {
-    /// Of wall times, then of processor times.
+    /// Returns the ratios of wall times, then those of processor times.
     fn ratios(&self) -> [f64; 4] {
         let ([a, b], [c, d]) = (self.wall.ratios(), self.cpu.ratios());
         [a, b, c, d]
     }
 }
 
-/// Names of the columns of analyses.
 const ANALYSIS_HEADS: [&str; 7] = ["program", "strategy", "k", "functions", "weights", "user s", "wall s"];
 
-/// How long the analysis took.
+/// Time that the static analysis took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
-    /// The program.
     pub program: String,
-    /// How its counting was divided.
+    /// Strategy that divided the counting.
     pub strategy: String,
-    /// Number of copies.
     pub copies: u32,
-    /// By a profile, or by estimated frequencies.
+    /// Whether frequencies came from a profile, rather than being estimated.
     pub profile: bool,
-    /// Functions of the program.
     pub procedures: u64,
-    /// Seconds of processor time, with LLVM's tools.
+    /// Processor time in seconds, including LLVM's tools.
     pub user_s: f64,
-    /// Seconds that passed.
     pub wall_s: f64,
 }
 
@@ -166,7 +148,6 @@ impl Analysis {
     }
 }
 
-/// Rows of a day.
 pub struct CopiesResults {
     stem: PathBuf,
     content: Content,
@@ -184,7 +165,7 @@ struct Content {
 }
 
 impl CopiesResults {
-    /// Those that are in a folder.
+    /// Reads today's results from a folder, or starts new ones.
     ///
     /// # Errors
     /// The file is damaged, or of another version.
@@ -195,10 +176,10 @@ impl CopiesResults {
         let content = match path.exists() {
             true => {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                let remedy = || format!("{} is damaged or of another version: move it away", path.display());
+                let remedy = || format!("{} is damaged or has another schema version; move it away", path.display());
                 let known: Content = serde_json::from_str(&text).with_context(remedy)?;
                 ensure!(known.schema_version == SCHEMA_VERSION, remedy());
-                eprintln!("{} has {} rows, which are not run again", path.display(), known.rows.len());
+                eprintln!("rows in {} that will not be run again: {}", path.display(), known.rows.len());
                 Content { commit: commit(), ..known }
             }
             false => Content {
@@ -213,15 +194,12 @@ impl CopiesResults {
         Ok(CopiesResults { stem, content })
     }
 
-    /// The row of a setting, if it was run.
+    /// Returns the row of a setting, if there is one.
     pub fn row(&self, setting: &Setting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
-    /// Adds a row, or replaces that of the same setting; prints it, and writes all.
-    ///
-    /// # Errors
-    /// The files cannot be written.
+    /// Adds a row, replacing any of the same setting, prints it, and writes the files.
     pub fn add(&mut self, row: CopiesRow) -> Result<()> {
         println!("{}", columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
@@ -229,10 +207,7 @@ impl CopiesResults {
         self.write()
     }
 
-    /// Adds how long an analysis took, or replaces what was known of it; prints it, and writes all.
-    ///
-    /// # Errors
-    /// The files cannot be written.
+    /// Adds the time of an analysis, replacing any of the same setting, prints it, and writes the files.
     pub fn add_analysis(&mut self, row: Analysis) -> Result<()> {
         println!("{}", columns(&row.cells()));
         let key = |a: &Analysis| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
@@ -241,12 +216,11 @@ impl CopiesResults {
         self.write()
     }
 
-    /// The page.
     pub fn page(&self) -> PathBuf {
         self.stem.with_extension("md")
     }
 
-    /// Averages of the rows of each input, strategy and number of copies that counted here.
+    /// Averages the rows of each input, strategy and number of copies, except those run on a cluster.
     fn averages(&self) -> Vec<Average> {
         let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
         let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
@@ -256,7 +230,6 @@ impl CopiesResults {
         kinds.iter().map(|(input, strategy, copies)| Average::new((input, strategy, *copies), &rows)).collect()
     }
 
-    /// Prints averages.
     pub fn print_summary(&self) {
         println!("\n{}", columns(&SUMMARY_HEADS));
         self.averages().iter().for_each(|average| println!("{}", columns(&average.cells())));
@@ -264,12 +237,12 @@ impl CopiesResults {
 
     fn write(&self) -> Result<()> {
         let folder = self.stem.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         self.store("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
         self.store("md", self.text()?)
     }
 
-    /// Whole or not at all: an interrupted run loses nothing.
+    /// Writes a file by renaming, so that an interruption does not destroy the previous version.
     fn store(&self, ending: &str, text: String) -> Result<()> {
         let (path, new) = (self.stem.with_extension(ending), self.stem.with_extension(format!("{ending}.new")));
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
@@ -277,37 +250,36 @@ impl CopiesResults {
 
     fn text(&self) -> Result<String> {
         let Content { date, commit, machine, rows, analyses, .. } = &self.content;
-        let mut page = format!("# Copies, {date}\n\nEvery merged profile was the program's own, to the last count.\n\n");
+        let mut page = format!("# Copies, {date}\n\nEvery merged profile equalled the program's own.\n\n");
         writeln!(page, "{}, {} cores, Linux {}; commit {commit}\n", machine.processor, machine.cores, machine.kernel)?;
         let averages = self.averages();
         if !averages.is_empty() {
             writeln!(page, "## Averages\n\n{SUMMARY_ABOUT}\n")?;
             markdown(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
         }
-        let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.place()).collect();
+        let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section()).collect();
         kinds.sort_unstable();
         kinds.dedup();
         for kind in kinds {
             let (engine, input, lost) = kind;
-            let lost = if lost { ", a node lost while copies ran there" } else { "" };
+            let lost = if lost { ", with a node killed while copies ran on it" } else { "" };
             writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{ABOUT}\n")?;
-            markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.place() == kind).map(CopiesRow::cells))?;
+            markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.section() == kind).map(CopiesRow::cells))?;
         }
         if !analyses.is_empty() {
-            writeln!(page, "\n## Analysis\n\nWhat `trodden-lab plan` takes; the least of some rounds.\n")?;
+            writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
             markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(Analysis::cells))?;
         }
         Ok(page)
     }
 }
 
-/// Prints the names of the columns.
 pub fn print_heads(analysis: bool) {
     println!("{}", if analysis { columns(&ANALYSIS_HEADS) } else { columns(&HEADS) });
 }
 
 impl Setting {
-    fn place(&self) -> (&str, &str, bool) {
+    fn section(&self) -> (&str, &str, bool) {
         (&self.engine, &self.input, self.lost_node)
     }
 }
@@ -332,33 +304,33 @@ impl CopiesRow {
     }
 }
 
-/// Means over programs.
+/// Means over the programs of one input, strategy and number of copies.
 #[derive(Debug, PartialEq)]
 struct Average {
     input: String,
     strategy: String,
     copies: u32,
     programs: usize,
-    /// Changes in per cent, arithmetic and geometric mean.
+    /// Changes in percent: arithmetic and geometric mean.
     hits: [f64; 2],
     labels: [f64; 2],
     above_bound: f64,
-    /// Processor time beyond the plain program's, in per cent, of the slowest copy and of one program that counts all;
-    /// not a number where none was measured.
+    /// Overhead in processor time over the plain program, in percent, of the slowest copy and of the program that counts everything.
+    /// NaN if no time was measured.
     slowest: f64,
     sequential: f64,
 }
 
 impl Average {
     fn new((input, strategy, copies): (&str, &str, u32), rows: &[&CopiesRow]) -> Average {
-        let is_own = |r: &&&CopiesRow| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
-        let own: Vec<&CopiesRow> = rows.iter().filter(is_own).copied().collect();
+        let is_averaged = |r: &&&CopiesRow| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
+        let own: Vec<&CopiesRow> = rows.iter().filter(is_averaged).copied().collect();
         let change = |share: fn(&CopiesRow) -> f64| {
             let shares: Vec<f64> = own.iter().map(|r| share(r)).filter(|s| s.is_finite()).collect();
             let mean = |of: fn(f64) -> f64| shares.iter().map(|s| of(*s)).sum::<f64>() / shares.len() as f64;
             [100.0 * (mean(|s| s) - 1.0), 100.0 * (mean(f64::ln).exp() - 1.0)]
         };
-        let over = |which: usize| {
+        let overhead = |which: usize| {
             let ratios: Vec<f64> = own.iter().filter_map(|r| r.times).map(|t| t.cpu.ratios()[which]).collect();
             geometric_mean(&ratios).map_or(f64::NAN, |mean| 100.0 * (mean - 1.0))
         };
@@ -370,8 +342,8 @@ impl Average {
             hits: change(|r| r.hits / r.sequential_hits),
             labels: change(|r| r.label_hits / r.sequential_label_hits),
             above_bound: change(|r| r.hits / r.proven_hits)[0],
-            slowest: over(0),
-            sequential: over(1),
+            slowest: overhead(0),
+            sequential: overhead(1),
         }
     }
 
@@ -454,7 +426,7 @@ mod tests {
             (average.programs, average.cells()),
             (2, ["train", "p3", "2", "2", "-59.0", "-60.0", "-79.5", "-80.0", "-23.0", "64.0", "", ""].map(Into::into))
         );
-        let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| Triple { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
+        let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| ComparedTimes { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
         let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
         assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
         again.add(timed).unwrap();

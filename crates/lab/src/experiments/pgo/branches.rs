@@ -1,8 +1,8 @@
-//! Branches of a run, counted by callgrind: how many jumps were taken, and how many conditional branches a simple predictor gets wrong.
+//! Counts the branches of a run with callgrind: taken jumps, and conditional branches that a simple predictor mispredicts.
 //!
-//! Instructions do not show the layout of code; taken jumps do: processors fetch straight on. Calls and returns are no
-//! jumps here, nor are indirect ones. The predictor is valgrind's: 16,384 two-bit counters, by address and the last
-//! outcomes, weaker than what is built today.
+//! Instruction counts do not reflect code layout, but taken jumps do, because processors fetch sequentially. Calls, returns and indirect
+//! jumps are not included. The predictor is valgrind's, with 16,384 two-bit counters indexed by address and recent outcomes; it is weaker
+//! than those of current processors.
 
 use crate::experiments::progress;
 use anyhow::{Context, Result};
@@ -10,32 +10,29 @@ use std::fs;
 use std::path::Path;
 use trodden_corpus::{Corpus, Input};
 
-/// What branches did in a run.
+/// Branch counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Branches {
-    /// Jumps within functions that were taken, conditional or not.
+    /// Taken jumps within functions, conditional or not.
     pub taken: u64,
-    /// Conditional branches.
+    /// Executed conditional branches.
     pub conditional: u64,
-    /// Of those, guessed wrong by the predictor.
+    /// Mispredicted conditional branches.
     pub mispredicted: u64,
 }
 
 /// Counts the branches of a build's short run.
-///
-/// # Errors
-/// The run failed, or callgrind wrote something else than it is known to.
-pub fn of_run(corpus: &Corpus, program: &str, build: &str) -> Result<Branches> {
+pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Branches> {
     progress(&format!("branches, by callgrind: {program}, {build}"));
     let folder = corpus.folder().join("pgo").join(program).join("callgrind");
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
     corpus.run_as(build, program, Input::Train, &runner(&folder), &[])?;
     let mut all = Branches::default();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let one = read(&text).with_context(|| format!("{} is no output of callgrind that is known", path.display()))?;
+        let one = parse(&text).with_context(|| format!("{} is not callgrind output of a known format", path.display()))?;
         all.taken += one.taken;
         all.conditional += one.conditional;
         all.mispredicted += one.mispredicted;
@@ -44,14 +41,14 @@ pub fn of_run(corpus: &Corpus, program: &str, build: &str) -> Result<Branches> {
     Ok(all)
 }
 
-/// Addresses are asked for because jumps within a line of the source are left out otherwise.
+/// Returns the command prefix. Without `--dump-instr`, jumps within a source line would be missing.
 fn runner(folder: &Path) -> String {
     let words = "valgrind --quiet --tool=callgrind --branch-sim=yes --collect-jumps=yes --dump-instr=yes --callgrind-out-file";
     format!("{words}={}/%p", folder.display())
 }
 
-/// Sums a file up.
-fn read(text: &str) -> Option<Branches> {
+/// Sums up the counts of an output file. Returns `None` if it has another format.
+fn parse(text: &str) -> Option<Branches> {
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
     let (names, totals) = (value("events:")?, value("totals:")?);
     let total = |name: &str| names.split(' ').position(|n| n == name).and_then(|at| totals.split(' ').nth(at)?.parse::<u64>().ok());
@@ -66,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_and_totals_are_read() {
+    fn jumps_and_totals_are_parsed() {
         let text =
             "events: Ir Bc Bcm Bi Bim\nfn=(1)\n0x10 0 3\njcnd=87456/100000 -36 0 \n* 0 \njump=12 +9 0\n0x20 0 4\ntotals: 1300 225 17 2 1\n";
-        assert_eq!(read(text), Some(Branches { taken: 87_468, conditional: 225, mispredicted: 17 }));
-        assert_eq!(read("events: Ir\ntotals: 5\n"), None);
+        assert_eq!(parse(text), Some(Branches { taken: 87_468, conditional: 225, mispredicted: 17 }));
+        assert_eq!(parse("events: Ir\ntotals: 5\n"), None);
     }
 }

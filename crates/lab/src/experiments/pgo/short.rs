@@ -1,10 +1,10 @@
-//! `trodden-lab experiment pgo --short`: what `trodden pgo` makes against the build by the compiler's own edge profile, by counts
-//! that a busy machine does not change.
+//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build by clang's edge profile, using
+//! counts that are stable on a busy machine.
 //!
-//! Of the short run, which both were trained with: instructions, jumps taken, conditional branches and those that a
-//! simple predictor gets wrong. Half as many builds as the full comparison, and no times.
+//! Counted are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both
+//! were trained. This needs half as many builds as the full comparison, and no timing.
 
-use super::{BUILDS, branches, by_clang, by_trodden, instructions, use_profile};
+use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, instructions, profile_by_clang};
 use crate::experiments::bench::instructions::Counter;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -15,15 +15,12 @@ const PLAIN: &str = BUILDS[0];
 const CLANG: &str = BUILDS[1];
 const PATHS: &str = BUILDS[4];
 const HEAD: &str = "\
-           instructions to plain     of `trodden pgo` to the edge-guided build
-program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispredicted  what was changed";
+                      instructions vs. plain    `trodden pgo` relative to the edge-guided build
+program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispredicted  transformed";
 
-/// Builds, runs, prints; a program that fails is reported and does not end the comparison.
-///
-/// # Errors
-/// There is no counter here, or programs failed.
+/// Measures the programs, and prints a table. A program that fails is reported, and the others are still measured.
 pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
-    let counter = Counter::available().context("neither perf nor valgrind counts instructions here: install valgrind")?;
+    let counter = Counter::available().context("cannot count instructions: neither perf nor valgrind works; install valgrind")?;
     println!("{HEAD}");
     let mut failed = Vec::new();
     for program in programs {
@@ -45,16 +42,16 @@ fn row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
     corpus.build_once(program, &Variant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);
-    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-    let clang = by_clang(corpus, program, &work)?;
-    use_profile(corpus, program, &clang, CLANG)?;
-    let changed = by_trodden(corpus, program, PATHS, "")?;
+    fs::create_dir_all(&work).with_context(|| format!("cannot create folder {}", work.display()))?;
+    let clang = profile_by_clang(corpus, program, &work)?;
+    build_with_profile(corpus, program, &clang, CLANG)?;
+    let changed = build_by_trodden_pgo(corpus, program, PATHS, "")?;
     let sum = |build: &str| corpus.run_as(build, program, Input::Ref, "", &[]);
-    ensure!(sum(PLAIN)? == sum(PATHS)?, "what `trodden pgo` made prints something else than the plain build");
+    ensure!(sum(PLAIN)? == sum(PATHS)?, "the output of the `trodden pgo` build differs from that of the plain build");
     let count = |build: &str| instructions(corpus, program, build, counter).map(|n| n as f64);
     let (plain, clang, paths) = (count(PLAIN)?, count(CLANG)?, count(PATHS)?);
-    // The stripped copies that instructions were counted of.
-    let jumps = |build: &str| branches::of_run(corpus, program, &format!("{build}-stripped"));
+    // `instructions` has created the stripped copies.
+    let jumps = |build: &str| branches::count_branches(corpus, program, &format!("{build}-stripped"));
     let (before, after) = (jumps(CLANG)?, jumps(PATHS)?);
     let ratio = |of: fn(&branches::Branches) -> u64| of(&after) as f64 / of(&before) as f64;
     Ok(format!(

@@ -1,4 +1,4 @@
-//! Results as a page: three tables.
+//! Renders the results as a page of three tables.
 
 use super::{ResidualBuild, Results, Row, SIZES, Untested};
 use crate::experiments::bench::statistics::geometric_mean;
@@ -8,11 +8,10 @@ use std::fmt::Write;
 const UNTESTED: &str = "\
 ## Untested paths (table 3.1)
 
-The tests are the program's short run, the field is its long one. Untested paths are reported in per cent of the different paths that the \
-field took, their executions in per cent of all its executions. An edge is \
-untested if an untested path takes it and no tested one. The last columns are the finding: untested paths in functions without an \
-untested edge, which no edge coverage sees, and paths all of whose edges are tested, \
-wherever they are. Functions with more than 4,096 paths are cut, so that a path may be a part of a longer one.
+The tests are the program's short run, the field is its long one. Untested paths are given in percent of the distinct paths taken in the \
+field, their executions in percent of all executions in the field. An edge is untested if an untested path takes it and no tested one \
+does. The last columns are the finding: untested paths in functions without an untested edge, which edge coverage cannot reveal, and \
+untested paths whose edges are all tested. Functions with more than 4,096 paths are cut, so that a path may be a part of a longer one.
 
 | program | paths taken by tests | by the field | untested | in % | % of executions | functions with them | untested edges | functions \
 with those | untested paths in functions without | in % | every edge tested | residual build |
@@ -32,18 +31,16 @@ without | in % |
 const SIZE: &str = "
 ## Size (table 3.4)
 
-How many times as large as the plain build programs are that count all paths, that count the short run's paths by `ppp` or \
-`known-table`, and that count all but those (`residual`): `.text` alone, and all that is loaded (code, constants, data, and \
-the template of the counters).
+Size relative to the plain build of programs that count all paths, that count the short run's paths by `ppp` or `known-table`, and that \
+count all but those (`residual`): `.text` alone, and all that is loaded (code, constants, data, and the template of the counters).
 
 ";
 
-/// The page.
 pub fn text(results: &Results) -> String {
     let mut out =
         format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
-    out += "Each row was found twice, by `trodden untested` and by an oracle that compares two full profiles (it shares the decoding of \
-        paths, nothing else), with equal figures.\n\n";
+    out += "Each row was computed twice, by `trodden untested` and by an oracle that compares two full profiles and shares only the \
+            decoding of paths, with equal figures.\n\n";
     out += UNTESTED;
     results.programs.iter().for_each(|(name, row)| out += &untested_row(name, row));
     out += &mean_row(results);
@@ -56,7 +53,7 @@ pub fn text(results: &Results) -> String {
     out
 }
 
-/// `commit a (one, two), commit b (three)`.
+/// Lists commits with their programs, such as `commit a (one, two), commit b (three)`.
 fn commits(results: &Results) -> String {
     let mut programs = BTreeMap::<&str, Vec<&str>>::new();
     results.programs.iter().for_each(|(name, row)| programs.entry(&row.commit).or_default().push(name));
@@ -76,7 +73,7 @@ fn untested_row(name: &str, row: &Row) -> String {
         u.executed_paths,
         u.untested_paths,
         u.share_of_paths(),
-        small(u.share_of_executions()),
+        percentage(u.share_of_executions()),
         u.functions,
         u.untested_edges,
         u.functions_with_untested_edges,
@@ -86,7 +83,7 @@ fn untested_row(name: &str, row: &Row) -> String {
     )
 }
 
-/// Averages of the shares, as the thesis has them.
+/// Averages the shares arithmetically, as the thesis does.
 fn mean_row(results: &Results) -> String {
     let mean = |of: fn(&Untested) -> f64| {
         let all: Vec<f64> = results.programs.values().map(|r| of(&r.untested)).collect();
@@ -96,7 +93,7 @@ fn mean_row(results: &Results) -> String {
         "| average | | | {:.0} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | |\n",
         mean(|u| u.untested_paths as f64),
         mean(Untested::share_of_paths),
-        small(mean(Untested::share_of_executions)),
+        percentage(mean(Untested::share_of_executions)),
         mean(|u| u.functions as f64),
         mean(|u| u.untested_edges as f64),
         mean(|u| u.functions_with_untested_edges as f64),
@@ -115,33 +112,33 @@ fn suite_row(name: &str, row: &Row) -> String {
         u.tested_paths,
         u.untested_paths,
         u.share_of_paths(),
-        small(u.share_of_executions()),
+        percentage(u.share_of_executions()),
         u.untested_edges,
         u.in_functions_without_untested_edges,
         u.share_without_edges(),
     )
 }
 
-/// A share in per cent, with digits where there is little.
-fn small(percent: f64) -> String {
+/// Formats a percentage, with more digits if it is small.
+fn percentage(percent: f64) -> String {
     if percent != 0.0 && percent < 0.05 { format!("{percent:.4}") } else { format!("{percent:.1}") }
 }
 
 fn sizes(results: &Results) -> String {
     let mut out = String::from("| program | plain `.text`, bytes |");
-    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("strings take all"));
+    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += " plain loaded, bytes |";
-    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("strings take all"));
+    SIZES.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += "\n|---|";
     out += &"--:|".repeat(2 * (SIZES.len() + 1));
     out.push('\n');
     let factor = |row: &Row, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
     let reported = |factor: Option<f64>| factor.map_or_else(String::new, |f| format!("{f:.2}"));
     for (name, row) in &results.programs {
-        write!(out, "| {name} |").expect("strings take all");
+        write!(out, "| {name} |").expect("writing to a string cannot fail");
         for what in [0, 1] {
-            write!(out, " {} |", row.sizes.get("plain").map_or(0, |s| s[what])).expect("strings take all");
-            SIZES.iter().for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("strings take all"));
+            write!(out, " {} |", row.sizes.get("plain").map_or(0, |s| s[what])).expect("writing to a string cannot fail");
+            SIZES.iter().for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("writing to a string cannot fail"));
         }
         out.push('\n');
     }
@@ -150,7 +147,7 @@ fn sizes(results: &Results) -> String {
         out += " |";
         for build in SIZES {
             let all: Option<Vec<f64>> = results.programs.values().map(|row| factor(row, build, what)).collect();
-            write!(out, " {} |", reported(all.and_then(|a| geometric_mean(&a)))).expect("strings take all");
+            write!(out, " {} |", reported(all.and_then(|a| geometric_mean(&a)))).expect("writing to a string cannot fail");
         }
     }
     out.push('\n');
@@ -163,7 +160,7 @@ mod tests {
     use crate::experiments::residual::Suite;
 
     #[test]
-    fn shares_are_of_what_the_headings_say() {
+    fn cells_match_the_headings() {
         let untested = Untested {
             tested_paths: 90,
             executed_paths: 200,

@@ -1,4 +1,4 @@
-"""Writes an OTF2 archive of a ring of messages, or counts the events of one.
+"""Writes an OTF2 archive of messages that travel around a ring, or counts the events of an archive.
 
 archive.py write FOLDER RANKS ITERATIONS
 archive.py count FILE

@@ -1,4 +1,4 @@
-// Prints the processor time of one call, ns: `calls mpi|lock COUNT`.
+// Prints the processor time per call in nanoseconds: `calls mpi|lock COUNT`.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Messages around a ring, and a barrier every tenth time: `ring ITERATIONS`. Two calls each time, as in archive.py.
+// Sends messages around a ring: `ring ITERATIONS`. Each iteration makes two calls, as in archive.py.
 #include <mpi.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-// What `-fsanitize-coverage=trace-pc-guard` calls: the least that counts edges. Guards are numbered from 1 at start; the place of a guard that got
-// no number, and of those beyond the table, is 0. What others see is weak, since some builds hand their linker flags, and so this object, over twice.
+// A minimal edge counter for `-fsanitize-coverage=trace-pc-guard`. Guards are numbered from 1 when an image is loaded; guards beyond the
+// table share slot 0. The callbacks are weak, because some builds pass their linker flags, and so this object, twice.
 #include <stdint.h>
 
 enum { PLACES = 1 << 20 };
