@@ -1,11 +1,9 @@
-//! A transformation plan carried out: code changed as paths say ([`trodden_unit::transformations`]), and nothing counted.
+//! Applies a transformation plan: changes the code as paths suggest ([`trodden_unit::transformations`]), without counting.
 //!
-//! The unit comes as it was when its paths were counted: behind the optimiser. So blocks and edges have the numbers
-//! that the plan names, once the function is [prepared](crate::shape) as it was then. Transformations only copy blocks and
-//! part loops; what that makes redundant is removed by passes of LLVM, run on the functions that were changed, which
-//! also prove what may be removed: paths say where to look, not what is true.
-//!
-//! Functions of another shape are left alone.
+//! The unit arrives as it was when its paths were counted, after optimisation. So blocks and edges have the numbers in the plan once the
+//! function is [prepared](crate::shape) in the same way. Transformations only copy blocks and split loops. LLVM passes then remove
+//! redundant code from the changed functions, and prove that they may: paths say where to look, not what is true. Functions with a
+//! different shape are left alone.
 
 mod copy;
 mod iterations;
@@ -24,14 +22,14 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::transformations::Weighed;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 
-/// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only path there has made.
+/// Passes that remove what copies make redundant: tests whose outcome the edge to the copy implies, and repeated loads.
 const FOLD: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
-/// Carries out the transformation plan for a module's functions.
+/// Applies the plan to a module's functions.
 ///
 /// # Errors
-/// LLVM refuses passes, or what was made.
+/// LLVM refuses to run passes, or a changed function is invalid.
 pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,
@@ -55,7 +53,7 @@ pub fn apply(
     Ok(())
 }
 
-/// A function that is to be changed.
+/// A function to transform.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     module: Module,
@@ -65,7 +63,7 @@ struct Place<'a> {
 }
 
 fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
-    // First, since copies have weights of their own.
+    // Before copying, because copies get weights of their own.
     plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
     let mut copied = false;
     for direction in plan {
@@ -90,9 +88,9 @@ fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says to code generation how often each edge of a branch was taken in the run: it lays blocks out by that, and decides what
-/// stays in registers. What the optimiser made of an earlier profile is an estimate wherever it inlined, copied or
-/// threaded code; these counts are of the code as it is.
+/// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers.
+/// After optimisation, the weights of an earlier profile are only estimates wherever code was inlined, copied or
+/// threaded; these counts are for the code as it is now.
 fn weigh(place: Place, weights: &Weighed) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
