@@ -5,6 +5,7 @@
 //! would hold. Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`), those with a
 //! computed address (merged blocks), and those between two calls of a block that may not return. Bitcode kept for variants still has the
 //! updates, and a named metadata node that identifies them.
+// Length: one walk finds, removes and describes all kinds of counters.
 
 mod bitmaps;
 mod fall_through;

@@ -181,7 +181,7 @@ fn a_recorder_takes_what_was_written_in_order() {
     let _alone = alone();
     stream::RECORDER_SLOTS.0.store(0, Relaxed);
     for patience in [0, 50] {
-        stream::PATIENCE_MS.0.store(patience, Relaxed);
+        stream::MAX_WAIT_MS.0.store(patience, Relaxed);
         explore(150, whole_program);
     }
 }

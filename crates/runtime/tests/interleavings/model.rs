@@ -170,7 +170,7 @@ pub mod state {
     /// Regions that can be had.
     pub static SPARE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-    pub fn another_region() -> Option<usize> {
+    pub fn add_region() -> Option<usize> {
         SPARE.lock().unwrap().pop()
     }
 }
@@ -185,7 +185,7 @@ pub mod stream {
     pub const WORD: usize = 4;
     pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
     pub static REGIONS: AtomicU32 = AtomicU32::new(1);
-    pub static PATIENCE_MS: AtomicU32 = AtomicU32::new(1);
+    pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(1);
     /// Where the thread's stream is.
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 
