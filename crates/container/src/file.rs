@@ -124,7 +124,7 @@ mod tests {
     const SEGMENTS: FileFormat = FileFormat { kind: FileKind::SEGMENTS, ..WEIGHTS };
 
     #[test]
-    fn no_changed_byte_is_read_as_a_value() {
+    fn damaged_file_gives_no_value() {
         let whole = WEIGHTS.to_bytes(&vec![1u64, 2, 3]);
         assert_eq!(WEIGHTS.read::<Vec<u64>>(&whole).unwrap(), [1, 2, 3]);
         for at in 0..whole.len() {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused_by_name() {
+    fn other_kinds_and_versions_are_rejected() {
         let refused = |bytes: &[u8]| SEGMENTS.read::<u64>(bytes).unwrap_err().to_string();
         assert_eq!(refused(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments: make one");
         let older = FileFormat { version: 1, ..SEGMENTS }.to_bytes(&1u64);

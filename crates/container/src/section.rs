@@ -280,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_read_as_it_was_written() {
+    fn section_is_read_back() {
         let (head, value) = read(&section()).unwrap();
         assert_eq!((head.tag, head.layout, head.subject, head.count), (3, 2, [7; 16], 9));
         assert_eq!(value, ("content".repeat(9), 5));
     }
 
     #[test]
-    fn every_changed_byte_and_every_missing_end_is_noticed() {
+    fn changed_bytes_and_truncation_are_detected() {
         let whole = section();
         for at in 0..whole.len() {
             for change in [1, 0x80, 0xff] {
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn a_small_section_cannot_fill_the_memory() {
+    fn small_section_cannot_exhaust_memory() {
         let bytes = Section::default().to_bytes(&vec![0; 64 << 20], 19);
         assert!(bytes.len() < 16 << 10);
         assert!(matches!(SectionHead::read(&bytes), Err(SectionError::Size { claimed, .. }) if claimed == 64 << 20));
     }
 
     #[test]
-    fn memory_is_taken_for_what_is_there_only() {
+    fn memory_is_allocated_for_actual_content_only() {
         // The head of a frame that claims 4 GB, with nothing after it.
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
         let head =
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_form_is_refused() {
+    fn value_of_unexpected_form_is_rejected() {
         let head = SectionHead::read(&section()).unwrap();
         let packed = &section()[SECTION_HEAD + 5..];
         assert!(matches!(head.value::<u8>(packed), Err(SectionError::Form(_))));

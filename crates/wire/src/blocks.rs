@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_blocks_or_memory_accesses() {
+    fn memory_accesses_are_encoded_and_told_from_blocks() {
         for (address, shift, is_store) in [(0x7fff_1234_5678, 3, true), (0x10, 0, false), (0x40_0000, 6, false)] {
             let access = MemoryAccess { instruction: u64::from(shift) * 100, address, size: 1 << shift, is_store };
             assert_eq!(memory_access(memory_word(access.instruction, address, shift, is_store)), Some(access));

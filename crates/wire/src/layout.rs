@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_where_the_documents_say() {
+    fn fields_are_at_documented_offsets() {
         let bytes = bytes();
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
         let header = RawHeader::read(&bytes).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         let mut written = [0; 256];
         RawHeader::read(&bytes()).unwrap().write(&mut written).unwrap();
         assert_eq!((&written[..RawHeader::BYTES], written[RawHeader::BYTES]), (&bytes()[..RawHeader::BYTES], 0));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_bytes_are_no_value() {
+    fn too_few_bytes_give_no_value() {
         let bytes = bytes();
         for length in 0..RawHeader::BYTES {
             assert_eq!(RawHeader::read(&bytes[..length]), None);

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_detect_every_changed_bit_and_pairs_of_them() {
+    fn checksum_detects_one_and_two_changed_bits() {
         let bytes: [u8; 27] = core::array::from_fn(|i| (i * 37) as u8);
         let sum = checksum(&bytes);
         assert_ne!(checksum(&bytes[..26]), sum);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_add_up_and_keep_their_reasons() {
+    fn merged_losses_keep_their_reasons() {
         let one = LostThreads::default().and(LostReason::NoSpace);
         let sum = one.and(LostReason::NoSpace).plus(LostThreads::default().and(LostReason::Other));
         assert_eq!(sum.threads(), 3);

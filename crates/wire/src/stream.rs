@@ -230,13 +230,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_has_room_for_what_is_in_it() {
+    fn region_has_room_for_its_parts() {
         assert_eq!((size_of::<RegionStream>(), size_of::<ChunkHeader>()), (HEADER_BYTES as usize, HEADER_BYTES as usize));
         assert!(RING_OFFSET.is_multiple_of(CHUNK_BYTES) && crate::region_stride(REGION_WORDS) <= 1 << 20);
     }
 
     #[test]
-    fn words_say_which_event_they_are() {
+    fn words_encode_events() {
         let template = 0x5555_ffff_ff00_u64;
         let word = |counter: u64, tag: u32| (template + 8 * counter) as u32 | tag;
         for counter in [0, 1, 31, 32, 1 << 20] {

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_as_long_as_there_is_no_gap() {
+    fn runs_are_maximal() {
         let keys = [3, 4, 5, 9, 11, 12, u64::MAX];
         let runs: BTreeSet<Run> = keys.iter().map(|key| Run::around(&keys, *key)).collect();
         let found: Vec<(u64, u64, u64)> = runs.iter().map(|run| (run.first, run.last, run.word)).collect();
