@@ -314,9 +314,9 @@ impl CountEmitter<'_> {
         builder.branch(self.acquire(&builder, cell, key), hit, advance);
 
         let builder = self.at_end(advance);
-        let behind = builder.add(slot, self.constant(1));
-        let last = builder.equal(behind, self.constant(table.slots));
-        let next = builder.select(last, self.constant(0), behind);
+        let following = builder.add(slot, self.constant(1));
+        let last = builder.equal(following, self.constant(table.slots));
+        let next = builder.select(last, self.constant(0), following);
         let fewer = builder.add(left, self.constant(u64::MAX));
         mark_unlikely(self.module, builder.branch(self.is_zero(&builder, fewer), full, probe));
         slot.add_incoming(&[(start, block), (next, advance)]);

@@ -74,12 +74,12 @@ impl FunctionCfg {
 
     /// Returns the edges of this graph that are missing from another description of the same function, which considered
     /// fewer calls as possibly not returning; each with the node it starts from.
-    pub fn edges_missing_in(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
+    pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.edges.iter().peekable();
-        let besides = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
-        let besides = besides.map(|(number, edge)| (number, edge.from)).collect();
+        let extra_edges = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
+        let extra_edges = extra_edges.map(|(number, edge)| (number, edge.from)).collect();
         assert!(own.peek().is_none(), "a description with more calls has all edges of one with fewer");
-        besides
+        extra_edges
     }
 
     /// Describes a function whose blocks were prepared by [`crate::shape::prepare`].

@@ -53,10 +53,10 @@ fn text(pointer: *const c_char, length: usize) -> String {
 }
 
 /// Copies a string that LLVM allocated for its caller, and frees it.
-pub fn owned(made: *mut c_char) -> String {
+pub fn owned(message: *mut c_char) -> String {
     // SAFETY: LLVM returned a NUL-terminated string, which is copied before it is freed.
-    let text = unsafe { CStr::from_ptr(made) }.to_string_lossy().into_owned();
-    llvm!(LLVMDisposeMessage(made));
+    let text = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+    llvm!(LLVMDisposeMessage(message));
     text
 }
 

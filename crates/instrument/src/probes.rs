@@ -77,7 +77,7 @@ pub fn insert(
         path_ends: true,
         edge: Edge(0),
         appended: None,
-        made: RefCell::new(Vec::new()),
+        created: RefCell::new(Vec::new()),
         location,
         leaving: starts_after_cuts(program),
         trip_counts: IndexMap::new(),
@@ -102,7 +102,7 @@ pub fn insert(
         counting::emit_deferred(context.module, counters, &deferred, location);
     }
     if let PathEnd::Segment(_) = counters.at_end {
-        erase_unused(&work.made.into_inner());
+        erase_unused(&work.created.into_inner());
     }
     places.into_replaced()
 }
@@ -120,8 +120,8 @@ fn starts_after_cuts(program: &ProbeProgram) -> Vec<Register> {
 }
 
 /// Deletes unused values. Values come after their operands in the list.
-fn erase_unused(made: &[Value]) {
-    for value in made.iter().rev().filter(|value| value.users().next().is_none()) {
+fn erase_unused(created: &[Value]) {
+    for value in created.iter().rev().filter(|value| value.users().next().is_none()) {
         // SAFETY: no instruction uses the value, and nothing else holds its handle.
         unsafe { value.erase() };
     }
@@ -147,7 +147,7 @@ struct ProbeCode<'a> {
     /// The last word that this edge appended to the stream.
     appended: Option<Value>,
     /// Values of the register, of which unused ones are deleted at the end.
-    made: RefCell<Vec<Value>>,
+    created: RefCell<Vec<Value>>,
     location: Option<LLVMMetadataRef>,
     /// The register after each edge's code.
     leaving: Vec<Register>,
@@ -194,7 +194,7 @@ impl ProbeCode<'_> {
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.incoming_register(from, block)), from)).collect();
         let phi = Builder::phi_at_top(module, block, module.i64(), self.location);
         phi.add_incoming(&incoming);
-        self.made.borrow_mut().push(phi);
+        self.created.borrow_mut().push(phi);
         Register::Computed(phi)
     }
 
@@ -262,8 +262,8 @@ impl ProbeCode<'_> {
             Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
             Operation::NoteCall => {
-                let path = self.appended.expect("a path is appended before it is noted");
-                self.counters.at_end.stream().note(code, path);
+                let path = self.appended.expect("a path is appended before it is recorded");
+                self.counters.at_end.stream().record_call(code, path);
             }
             Operation::LeaveCall => self.counters.at_end.stream().leave(code),
             _ => return apply_without_code(operation, register),
@@ -296,7 +296,7 @@ impl ProbeCode<'_> {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
             Register::Computed(value) => {
                 let sum = builder.add(value, self.context.module.constant(increment));
-                self.made.borrow_mut().push(sum);
+                self.created.borrow_mut().push(sum);
                 Register::Computed(sum)
             }
         }

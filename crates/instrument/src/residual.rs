@@ -187,8 +187,8 @@ impl VersionBuilder<'_> {
                 copied.entry(place.version).or_default().push(block);
             }
         }
-        let made = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
-        self.copies = made.collect();
+        let created = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
+        self.copies = created.collect();
         let mut arriving = self.phis();
         self.redirect_terminators(&landings);
         self.terminate_unreachable(&mut arriving);

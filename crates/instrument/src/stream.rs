@@ -113,7 +113,7 @@ impl StreamCode {
     }
 
     /// Stores the path so far in the slot, before a call.
-    pub fn note(self, builder: &Builder, word: Value) {
+    pub fn record_call(self, builder: &Builder, word: Value) {
         builder.assembly(builder.module.void(), "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
     }
 
@@ -144,8 +144,8 @@ impl StreamCode {
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();
         for pad in pads {
-            let behind = pad.next().expect("a block has a terminator");
-            self.resume(&Builder::before(module, behind, location));
+            let after = pad.next().expect("a block has a terminator");
+            self.resume(&Builder::before(module, after, location));
         }
         let continuations = cfg.nodes.iter().zip(&cfg.blocks).filter(|(_, map)| map.kind == BlockKind::Continuation);
         for block in continuations.filter_map(|(block, _)| *block) {

@@ -99,7 +99,7 @@ impl Supergraph {
             version.code.remove_attribute("memory");
             version.make_calls(module);
         }
-        let mut made: Vec<VersionSummary> = self.of_function.iter().map(|_| VersionSummary::default()).collect();
+        let mut summaries: Vec<VersionSummary> = self.of_function.iter().map(|_| VersionSummary::default()).collect();
         let copies = self.of_function.iter().enumerate().flat_map(|(f, versions)| versions.iter().map(move |v| (f, *v)));
         let copies = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind));
         let copies: Vec<(usize, String, VersionKind)> = copies.filter(|(.., kind)| *kind != VersionKind::Own).collect();
@@ -111,16 +111,16 @@ impl Supergraph {
             let calls = left.map_or(0, |code| code.users().count());
             match left {
                 Some(code) if calls == 0 => llvm!(LLVMDeleteFunction(code.0)),
-                Some(code) => made[function].copies.push(code),
+                Some(code) => summaries[function].copies.push(code),
                 None => {}
             }
             match kind {
-                VersionKind::Duplicate => made[function].duplicated += calls as u32,
-                _ if calls > 0 => made[function].duplicated += calls as u32,
-                _ => made[function].inlined += 1,
+                VersionKind::Duplicate => summaries[function].duplicated += calls as u32,
+                _ if calls > 0 => summaries[function].duplicated += calls as u32,
+                _ => summaries[function].inlined += 1,
             }
         }
-        Ok(made)
+        Ok(summaries)
     }
 }
 

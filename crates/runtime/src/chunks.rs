@@ -87,12 +87,12 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
         // Events that a signal handler wrote between the increment of the cursor and here.
-        let behind = stopped + WORD;
-        let written = cursor.saturating_sub(behind) / WORD;
+        let following = stopped + WORD;
+        let written = cursor.saturating_sub(following) / WORD;
         let mut more = [0u32; MAX_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
             // SAFETY: it is in the free chunk after the full one, which may become the next chunk.
-            *word = unsafe { ((behind + index * WORD) as *const u32).read_volatile() };
+            *word = unsafe { ((following + index * WORD) as *const u32).read_volatile() };
         }
         stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
         let Some(to) = advance(stream, 0) else { return discarding_slot() };

@@ -199,7 +199,7 @@ impl Events {
         }
         let file = system::move_up(file, MIN_DESCRIPTOR);
         let source = file.number() as u64 + 1;
-        file.forget();
+        file.leak();
         Ok(source)
     }
 
@@ -296,14 +296,14 @@ pub fn close(source: u64) {
 /// Removes the calling thread's counter; its readings stay constant.
 pub fn end_thread() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
-        note();
+        save_reading();
         let thread = thread();
         (thread.source, thread.base) = (0, thread.noted);
     }
 }
 
 /// Before `fork`: stores the thread's reading, from which the child continues.
-pub fn note() {
+pub fn save_reading() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
         thread().noted = now;

@@ -134,8 +134,8 @@ unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
 pub fn function_of(counter: usize) -> Option<ResidualFunction> {
     let records = function_records();
     // Linkers order the records of all units like their counters; if not, search all.
-    let behind = records.partition_point(|record| first_counter(record) <= counter);
-    let likely = behind.checked_sub(1).and_then(|at| records.get(at));
+    let end_of_earlier = records.partition_point(|record| first_counter(record) <= counter);
+    let likely = end_of_earlier.checked_sub(1).and_then(|at| records.get(at));
     let record = likely.filter(|r| holds(r, counter)).or_else(|| records.iter().find(|r| holds(r, counter)))?;
     let name = (&raw const *record as usize).wrapping_add(record.name_delta as usize);
     Some(ResidualFunction { first: first_counter(record), to_times: record.to_times as usize, name })

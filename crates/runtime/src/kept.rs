@@ -40,7 +40,7 @@ pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     if kept.as_ref().is_some_and(|kept| !kept.is_valid())
         && let Some(stranger) = kept.take()
     {
-        stranger.raw.descriptor.forget();
+        stranger.raw.descriptor.leak();
     }
     kept.as_mut()
 }

@@ -40,7 +40,7 @@ pub extern "C" fn enter_shared() -> i64 {
 /// Discards the thread's counts, because the state is not accessible.
 fn enter_without_state() -> i64 {
     state::UNREPORTED_LOSSES.fetch_add(1, SeqCst);
-    text::say_line(b"trodden: a saved_frames thread blocks the runtime: what another thread runs from here on is not counted\n");
+    text::say_line(b"trodden: a forking thread blocks the runtime: what another thread runs from here on is not counted\n");
     let image = Image::from_linker();
     let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
     state::bias_to(&region, &image)
@@ -87,7 +87,7 @@ pub fn finish() {
 /// Runs before `fork`, so that no thread is in the middle of a change. Saves the frames of the thread's stream for the
 /// child, because the parent continues in the memory they share.
 pub extern "C" fn before_fork() {
-    events::note();
+    events::save_reading();
     let mask = system::set_signal_mask(u64::MAX);
     let acquired = lock::acquire(is_forked);
     if image::is_stream()

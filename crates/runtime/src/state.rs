@@ -172,9 +172,9 @@ impl State {
             return region;
         }
         events::close(region.event);
-        let begun = events.begin();
-        self.table.set_event(region.address, begun.as_ref().map_or(0, |event| *event));
-        match begun {
+        let opened = events.begin();
+        self.table.set_event(region.address, opened.as_ref().map_or(0, |event| *event));
+        match opened {
             Ok(_) => region,
             Err(failure) => {
                 self.path.clear();

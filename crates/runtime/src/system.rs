@@ -48,7 +48,7 @@ impl Descriptor {
     }
 
     /// Drops the descriptor without closing it, because its number now belongs to another file.
-    pub fn forget(self) {
+    pub fn leak(self) {
         core::mem::forget(self);
     }
 
@@ -352,12 +352,12 @@ pub fn map_zeros_aligned(length: usize, alignment: usize) -> Result<usize, Errno
     let wide = length.next_multiple_of(4096) + alignment;
     let start = map_zeros(wide, None)?;
     let (aligned, end) = (start.next_multiple_of(alignment), start + wide);
-    let behind = aligned + length.next_multiple_of(4096);
+    let aligned_end = aligned + length.next_multiple_of(4096);
     if aligned > start {
         unmap(start, aligned - start);
     }
-    if end > behind {
-        unmap(behind, end - behind);
+    if end > aligned_end {
+        unmap(aligned_end, end - aligned_end);
     }
     Ok(aligned)
 }

@@ -113,7 +113,7 @@ fn stderr_now() -> [u64; 2] {
 
 /// Remembers which file standard error is.
 pub fn remember_stderr() {
-    STDERR.iter().zip(stderr_now()).for_each(|(noted, now)| noted.store(now, SeqCst));
+    STDERR.iter().zip(stderr_now()).for_each(|(saved, now)| saved.store(now, SeqCst));
 }
 
 /// Prints one line: `trodden: SUBJECT: reason (error): remedy; ...`. `scratch` is overwritten.
@@ -127,7 +127,7 @@ pub fn say(subject: &[u8], failure: &Failure, scratch: &mut Text) {
 /// Writes a line to standard error, if that is still the same file.
 pub fn say_line(line: &[u8]) {
     let [device, inode] = stderr_now();
-    let same = STDERR.iter().zip([device, inode]).all(|(noted, now)| noted.load(SeqCst) == now);
+    let same = STDERR.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
     if same && inode != 0 {
         system::write_if_ready(2, line);
     }

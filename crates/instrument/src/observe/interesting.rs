@@ -67,9 +67,9 @@ pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
 /// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of
 /// it.
 pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
-    let asked = unit.options.interesting.as_ref()?;
+    let known = unit.options.interesting.as_ref()?;
     let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
-    asked.like(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    known.like(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
 /// Returns the words of a function's interesting paths, if it has any.
@@ -86,15 +86,15 @@ pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>>
 /// The paths belong to a different function, or their numbering is wrong.
 pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), Error> {
     let name = planned.function.name();
-    let Some(asked) = interesting_of(unit, &name, &planned.cfg).cloned() else {
+    let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {
         let reason = "its shape differs from that of the function with this name whose paths are interesting".into();
         unit.map.instead.push(Skipped { name, reason });
         return Ok(());
     };
-    let ids: Vec<u64> = asked.known.iter().map(|(id, _)| *id).collect();
+    let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
     let (dag, numbering) =
-        Plan::cut_as(&planned.graph, &asked.cuts, entries, asked.paths).ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
+        Plan::cut_as(&planned.graph, &known.cuts, entries, known.paths).ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
     let excluded = planned.cfg.excluded();
     let scheme = match unit.options.experiment.scheme() {
         ExperimentScheme::Interesting(scheme) => Some(scheme),

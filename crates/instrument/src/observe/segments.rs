@@ -81,12 +81,12 @@ impl Observer for SegmentCounts {
                 name_for_others(unit.module, &unit.map.source.clone(), on.planned.function);
             }
         }
-        let made = supergraph.inline(machine)?;
+        let summary = supergraph.inline(machine)?;
         self.context_words.iter().for_each(|words| words.clear_where_calls_return_twice(unit.module));
-        for (on, made) in on_paths.into_iter().zip(made) {
-            let codes: Vec<Value> = made.copies.iter().copied().chain([on.planned.function]).collect();
+        for (on, summary) in on_paths.into_iter().zip(summary) {
+            let codes: Vec<Value> = summary.copies.iter().copied().chain([on.planned.function]).collect();
             unit.finish_code(&codes);
-            let words = SegmentWords { inlined: made.inlined, duplicated: made.duplicated, ..on.segments.words };
+            let words = SegmentWords { inlined: summary.inlined, duplicated: summary.duplicated, ..on.segments.words };
             unit.add_function_with_storage(on.planned, Storage::Segments(words));
         }
         Ok(())

@@ -93,18 +93,18 @@ impl Observer for PathStream {
 /// Plans the program that writes a function's events: its graph has additional edges for calls, and the function's own
 /// cuts.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
-    let besides = cfg.edges_missing_in(&own.cfg);
-    if besides.is_empty() && cfg.blocks == own.cfg.blocks {
+    let extra_edges = cfg.extra_edges(&own.cfg);
+    if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {
         return Ok(PlannedFunction { cfg, ..own });
     }
     let graph = graph_of(own.function, &cfg)?;
     let (frequencies, measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
-    let edges: Vec<Edge> = graph.edges().filter(|edge| besides.binary_search_by_key(edge, |call| call.0).is_err()).collect();
+    let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
     let (dag, numbering) = Plan::cut_at(&graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
     let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
     let program = ProbeProgram::from_plan(&graph, &plan);
-    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, besides }));
+    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, extra_edges }));
     Ok(PlannedFunction { cfg, graph, program, frequencies, measured, counted, ..own })
 }

@@ -106,8 +106,8 @@ impl ProbeCode<'_> {
         let none = builder.equal(number.value, module.constant(number.first));
         let some = Value(llvm!(LLVMBuildNot(builder.raw(), none.0, c"".as_ptr())));
         let choose = || {
-            let (without, with) = (self.add_increment(builder, entered, partial), self.add_increment(builder, start, partial));
-            builder.select(some, self.value(with), self.value(without))
+            let (entry_value, start_value) = (self.add_increment(builder, entered, partial), self.add_increment(builder, start, partial));
+            builder.select(some, self.value(start_value), self.value(entry_value))
         };
         if self.counters.flushing == Flushing::Branch {
             let choice = choose();
@@ -127,7 +127,7 @@ impl ProbeCode<'_> {
     pub(super) fn emit_flush(&self, flush: TripCountFlush) {
         let (module, TripCountFlush { choice, none, number, entered, start, increment }) = (self.context.module, flush);
         let block = choice.block();
-        let (with, without) = (choice.operand(1), choice.operand(2));
+        let (start_value, entry_value) = (choice.operand(1), choice.operand(2));
         // The counter's phi node may have been replaced meanwhile.
         let number = Counter { value: none.operand(0), ..number };
         let rest = move_rest_to_new_block(module, choice);
@@ -142,7 +142,7 @@ impl ProbeCode<'_> {
         self.count(&builder, start, increment, number.minus(&builder, 1));
         builder.jump(rest);
         let register = Builder::phi_at_top(module, rest, module.i64(), self.location);
-        register.add_incoming(&[(without, block), (with, counting)]);
+        register.add_incoming(&[(entry_value, block), (start_value, counting)]);
         choice.replace_uses(register);
         // SAFETY: all uses were replaced by the phi node, and `flush` is consumed here.
         unsafe { choice.erase() };

@@ -34,8 +34,8 @@ fn freeze_induction_variables(module: Module, head: Block) {
     for &phi in &heads {
         for (value, _) in phi.incoming() {
             if value != phi && !frozen.contains_key(&value) && is_step_of(value, phi) {
-                let behind = value.next().expect("an addition is no terminator");
-                let builder = Builder::before(module, behind, value.location());
+                let after = value.next().expect("an addition is no terminator");
+                let builder = Builder::before(module, after, value.location());
                 frozen.insert(value, builder.freeze(value));
             }
         }

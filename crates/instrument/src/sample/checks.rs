@@ -203,12 +203,12 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
     for &node in dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
-        let advances = |e: &&Edge| dag.cut(**e).is_none() && cfg.edges[e.index()].kind != EdgeKind::Reach;
+        let continues = |e: &&Edge| dag.cut(**e).is_none() && cfg.edges[e.index()].kind != EdgeKind::Reach;
         let (mut far, mut jumps) = (work(cfg, node), 0.0);
-        for edge in graph.out(node).iter().filter(advances) {
-            let (share, behind) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
-            far += share * behind.0;
-            jumps += share * behind.1;
+        for edge in graph.out(node).iter().filter(continues) {
+            let (share, next_node) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
+            far += share * next_node.0;
+            jumps += share * next_node.1;
         }
         let is_jump = cfg.block(node).is_some_and(|b| jumping_blocks.contains(&b));
         ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
@@ -324,8 +324,8 @@ pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, 
         if calls.iter().any(is_last) || (!calls.is_empty() && loops.iter().any(|l| l.body.contains(&node))) {
             return false;
         }
-        let behind = graph.out(node).iter().filter(|e| dag.cut(**e).is_none()).map(|e| max_calls[graph.to(*e).index()]);
-        max_calls[node.index()] = calls.len() + behind.max().unwrap_or(0);
+        let next_node = graph.out(node).iter().filter(|e| dag.cut(**e).is_none()).map(|e| max_calls[graph.to(*e).index()]);
+        max_calls[node.index()] = calls.len() + next_node.max().unwrap_or(0);
     }
     max_calls.into_iter().all(|calls| calls <= 1)
 }

@@ -89,9 +89,9 @@ impl DispatchTables {
 
     /// Gives the copied blocks tables of their own.
     pub fn retarget_copies(&self, module: Module, function: Value, copies: &Copies) {
-        let mut made = IndexMap::<Value, Value>::new();
+        let mut copied_tables = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
-            let table = *made.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
+            let table = *copied_tables.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
             llvm!(LLVMSetOperand(copies.value(*user).0, *operand, table.0));
         }
     }

@@ -66,7 +66,7 @@ pub struct CountedPaths {
     /// The program of the counting build.
     pub program: ProbeProgram,
     /// The additional edges of the graph of events, with their source nodes.
-    pub besides: Vec<(Edge, Node)>,
+    pub extra_edges: Vec<(Edge, Node)>,
 }
 
 /// The sampling tier's decisions for a unit.

@@ -115,9 +115,9 @@ impl ValueFlow {
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Arbitrary) else { return };
         let phis = self.solve(&live, &defined);
         let kind = definitions[0].kind();
-        let mut made = IndexMap::new();
+        let mut created = IndexMap::new();
         for &block in &phis {
-            made.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
+            created.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
         }
         let poison = Value(llvm!(LLVMGetPoison(kind)));
         let value = |flow: &ValueFlow, block: usize, at_end: bool| {
@@ -127,14 +127,14 @@ impl ValueFlow {
             };
             match arrival {
                 Arrival::Definition(definition) => definitions[definition],
-                Arrival::Phi(block) => made[&block],
+                Arrival::Phi(block) => created[&block],
                 // The block is unreachable.
                 Arrival::Unknown => poison,
             }
         };
         for &block in &phis {
             let incoming: Vec<_> = self.predecessors[block].iter().map(|&from| (value(self, from, true), self.blocks[from])).collect();
-            made[&block].add_incoming(&incoming);
+            created[&block].add_incoming(&incoming);
         }
         for Use { user, operand, block, at_end } in uses {
             llvm!(LLVMSetOperand(user.0, operand, value(self, block, at_end).0));
@@ -149,13 +149,13 @@ impl ValueFlow {
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Arbitrary) else { return };
         self.solve(&live, &defined);
         let source: IndexMap<Value, Rematerialisation> = definitions.iter().copied().zip(sources.iter().copied()).collect();
-        let mut made = IndexMap::<(Value, usize, bool), Value>::new();
+        let mut created = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = user.operand(operand);
             let value = match self.arrival(block) {
                 Arrival::Definition(definition) => definitions[definition],
                 Arrival::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
-                Arrival::Phi(_) => *made.entry((definition, block, at_end)).or_insert_with(|| {
+                Arrival::Phi(_) => *created.entry((definition, block, at_end)).or_insert_with(|| {
                     let mut others = self.blocks[block].instructions();
                     let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
                     self.rematerialise(definition, source[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
@@ -232,8 +232,8 @@ impl ValueFlow {
             }
             let mut new = Arrival::Unknown;
             for &from in &self.predecessors[block] {
-                let brings = defined.get(&from).map_or_else(|| self.arrival(from), |d| Arrival::Definition(*d));
-                new = match (new, brings) {
+                let incoming = defined.get(&from).map_or_else(|| self.arrival(from), |d| Arrival::Definition(*d));
+                new = match (new, incoming) {
                     (one, Arrival::Unknown) => one,
                     (Arrival::Unknown, one) => one,
                     (one, other) if one == other => one,
@@ -325,10 +325,10 @@ fn uses_value(instruction: Value, value: Value) -> bool {
 
 /// Returns all blocks in reverse postorder, those reachable from the first block first. Iterative, because functions
 /// may be deep.
-fn reverse_postorder(behind: &[Vec<usize>]) -> Vec<usize> {
-    let (mut seen, mut order) = (vec![false; behind.len()], Vec::with_capacity(behind.len()));
-    for root in 0..behind.len() {
-        order.extend(postorder(root, &mut seen, |block| behind[block].iter().copied()).into_iter().rev());
+fn reverse_postorder(successors: &[Vec<usize>]) -> Vec<usize> {
+    let (mut seen, mut order) = (vec![false; successors.len()], Vec::with_capacity(successors.len()));
+    for root in 0..successors.len() {
+        order.extend(postorder(root, &mut seen, |block| successors[block].iter().copied()).into_iter().rev());
     }
     order
 }

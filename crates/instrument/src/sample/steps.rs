@@ -27,19 +27,19 @@ pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
 /// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter
 /// by a constant. Empty if there is no such counter, or no other update.
 pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
-    let brings = |counter: Value| {
-        let (merged, description_of_copies) = strip_constant_offsets(counter.incoming_from(latch)?);
-        (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, description_of_copies))
+    let update_of = |counter: Value| {
+        let (merged, has_offset) = strip_constant_offsets(counter.incoming_from(latch)?);
+        (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, has_offset))
     };
-    let advances = |counter: Value, value: Value, from: Block, description_of_copies: bool| {
-        let origins = Origins::from(counter, vec![(value, from, description_of_copies)]);
+    let advances = |counter: Value, value: Value, from: Block, has_offset: bool| {
+        let origins = Origins::from(counter, vec![(value, from, has_offset)]);
         origins.advances && origins.jumps.is_empty()
     };
     let can_be_led_elsewhere = |b: &Block| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch);
-    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(brings);
-    let mut found = counters.map(|(counter, merged, description_of_copies)| {
+    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(update_of);
+    let mut found = counters.map(|(counter, merged, has_offset)| {
         let (on, other): (Vec<_>, Vec<_>) =
-            merged.incoming().into_iter().partition(|(value, from)| advances(counter, *value, *from, description_of_copies));
+            merged.incoming().into_iter().partition(|(value, from)| advances(counter, *value, *from, has_offset));
         let on: Vec<Block> = on.into_iter().map(|(_, from)| from).collect();
         if other.is_empty() || !on.iter().all(can_be_led_elsewhere) { Vec::new() } else { on }
     });
@@ -87,17 +87,17 @@ impl Origins {
     fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
         let mut seen = IndexSet::from([counter]);
-        while let Some((value, from, description_of_copies)) = stack.pop() {
+        while let Some((value, from, has_offset)) = stack.pop() {
             let (root, further) = strip_constant_offsets(value);
-            let description_of_copies = description_of_copies || further;
+            let has_offset = has_offset || further;
             if root == counter {
-                origins.advances |= description_of_copies;
+                origins.advances |= has_offset;
             } else if is(root, LLVMOpcode::LLVMPHI) {
                 if seen.insert(root) {
-                    stack.extend(root.incoming().into_iter().map(|(value, from)| (value, from, description_of_copies)));
+                    stack.extend(root.incoming().into_iter().map(|(value, from)| (value, from, has_offset)));
                 }
             } else if is(root, LLVMOpcode::LLVMSelect) {
-                stack.extend([1, 2].map(|i| (root.operand(i), from, description_of_copies)));
+                stack.extend([1, 2].map(|i| (root.operand(i), from, has_offset)));
             } else {
                 origins.jumps.push(from);
             }

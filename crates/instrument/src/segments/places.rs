@@ -209,9 +209,9 @@ impl Places {
                 let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
                 // In a narrow table, the value for "none" may equal an uninteresting key, which is harmless: the slot's
                 // word is the shared one.
-                let noted = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
+                let expected = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
                 let word = tables.entry(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
-                builder.select(builder.equal(noted, key), word, others)
+                builder.select(builder.equal(expected, key), word, others)
             }
             _ => here.into_iter().flatten().fold(others, |otherwise, run| run.word(builder, key, otherwise)),
         }

@@ -16,7 +16,7 @@ use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::{PathCopy, SplitWeights};
 
 /// Copies the blocks if that is possible; returns whether they were copied.
-pub fn carry_out(place: Place, copy: &PathCopy) -> bool {
+pub fn copy_blocks(place: Place, copy: &PathCopy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
@@ -31,7 +31,7 @@ pub fn carry_out(place: Place, copy: &PathCopy) -> bool {
     let back = redirect_back_edges(&blocks, &copies);
     successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
     extend_successor_phis(place.module, &blocks, &copies, &back);
-    forget(place.module, &blocks, &copies);
+    remove_stale_entries(place.module, &blocks, &copies);
     merge_values(place, &blocks, &copies);
     weigh(place, &copies, &copy.weights);
     true
@@ -107,7 +107,7 @@ fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out:
 }
 
 /// Removes entries of phi nodes whose block is no longer a predecessor: in copies, and in the first original.
-fn forget(module: Module, blocks: &[Block], copies: &Copies) {
+fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: IndexMap<Block, usize> = IndexMap::new();
         predecessors(block).into_iter().for_each(|b| *left.entry(b).or_default() += 1);

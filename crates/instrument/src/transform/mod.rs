@@ -48,7 +48,7 @@ pub fn apply(
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.of(&source, &function.name(), shape(&cfg.blocks, &cfg.edges));
-        carry_out(Place { module, machine, function, cfg: &cfg }, found)?;
+        apply_to_function(Place { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
 }
@@ -62,13 +62,13 @@ struct Place<'a> {
     cfg: &'a FunctionCfg,
 }
 
-fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
+fn apply_to_function(place: Place, plan: &[Transformation]) -> Result<(), Error> {
     // Before copying, because copies get weights of their own.
     plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
     let mut copied = false;
     for direction in plan {
         if let Transformation::Copy(copy) = direction {
-            copied |= copy::carry_out(place, copy);
+            copied |= copy::copy_blocks(place, copy);
         }
     }
     let loops: Vec<_> =

@@ -122,7 +122,7 @@ fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u6
     EventWords {
         first_word,
         words: numbering.paths(),
-        calls: counted.besides.clone(),
+        calls: counted.extra_edges.clone(),
         up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
         dag: dag.edges().to_vec(),
         values: numbering.values().to_vec(),
