@@ -21,7 +21,7 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
         unoptimised::add_to_word(builder, address, by, atomic);
         return;
     }
-    add_plainly(builder, address, by, atomic);
+    emit_add(builder, address, by, atomic);
 }
 
 /// Adds like [`add_to_word`], but never by a call, where that would be mistaken for a call of the program or charged to
@@ -31,10 +31,10 @@ pub fn add_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
         builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
         return;
     }
-    add_plainly(builder, address, by, atomic);
+    emit_add(builder, address, by, atomic);
 }
 
-fn add_plainly(builder: &Builder, address: Value, by: Value, atomic: bool) {
+fn emit_add(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if atomic {
         let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
         llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));

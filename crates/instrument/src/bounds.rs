@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::sync::Once;
 
 /// A limit, with its higher value.
-pub struct Bound {
+pub struct RaisedLimit {
     name: &'static str,
     raised: &'static CStr,
     once: Once,
@@ -19,15 +19,16 @@ pub struct Bound {
 /// Maximum number of predecessors of an indirect branch that is still duplicated into each of them: as many as
 /// `dispatch::MAX_COPIED_LANDINGS` of the sample tier allows an interpreter. It only matters where values are merged at such
 /// branches.
-pub static COPIED_JUMPS: Bound = Bound { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
+pub static DUPLICATED_BRANCHES: RaisedLimit =
+    RaisedLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
 
 /// Maximum number of attempts to coalesce a value with more than a hundred definitions into another's register, so that
 /// it need not be moved. At the default, every instruction of an interpreter moves its values before it jumps, which
 /// was 8 % of the instructions in one case. The default bounds compile time, which the higher value did not change.
-pub static VALUES_TOGETHER: Bound =
-    Bound { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
+pub static COALESCED_VALUES: RaisedLimit =
+    RaisedLimit { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
 
-impl Bound {
+impl RaisedLimit {
     /// Raises the limit, unless the user has set it.
     pub fn raise(&self) {
         self.once.call_once(|| {

@@ -18,18 +18,18 @@ const DEPTH: u32 = 4;
 pub fn digest(blocks: &[Block]) -> u64 {
     let arguments = blocks.first().map(|first| first.function().parameters()).unwrap_or_default();
     let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
-    let mut code = Code { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
+    let mut code = DigestInput { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
     blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.instruction(i));
     trodden_unit::digest(&code.words)
 }
 
 /// The input of the digest, while it is assembled.
-struct Code {
+struct DigestInput {
     numbers: HandleMap<Value, u64>,
     words: Vec<u8>,
 }
 
-impl Code {
+impl DigestInput {
     fn word(&mut self, tag: u8, word: u64) {
         self.words.push(tag);
         self.words.extend(word.to_le_bytes());

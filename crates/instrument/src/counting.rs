@@ -10,7 +10,7 @@ use crate::additions::{add_inline, add_to_word};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
-use crate::weights::{mark_unlikely, weigh_successors};
+use crate::weights::{mark_unlikely, set_edge_weights};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMIntPredicate};
@@ -171,7 +171,7 @@ impl CountEmitter<'_> {
         let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_after(self.module, self.rest));
         let branch = self.at_end(block).branch(holds, same, other);
-        weigh_successors(self.module, branch, &DOMINANT_WEIGHTS);
+        set_edge_weights(self.module, branch, &DOMINANT_WEIGHTS);
         let Some(choice) = in_register else { return vec![(same, self.module.constant(number)), (other, path)] };
         let more = choice.operand(1);
         llvm!(LLVMInstructionRemoveFromParent(more.0));

@@ -22,7 +22,7 @@ pub fn split(module: Module, function: Value) {
         for (successor, other) in call.terminator().successors().into_iter().enumerate() {
             let same_calls = || predecessors(other).into_iter().collect::<IndexSet<Block>>() == from;
             if other != block && block.phis().any(|phi| other.phis().any(|duplicate| are_identical(phi, duplicate))) && same_calls() {
-                detour(module, call, successor, other);
+                split_edge(module, call, successor, other);
             }
         }
     }
@@ -45,7 +45,7 @@ fn are_identical(a: Value, b: Value) -> bool {
 }
 
 /// Splits one edge of a terminator.
-fn detour(module: Module, call: Block, successor: usize, to: Block) {
+fn split_edge(module: Module, call: Block, successor: usize, to: Block) {
     let between = new_block_after(module, call);
     let terminator = call.terminator();
     let builder = Builder::at_end(module, between, terminator.location());

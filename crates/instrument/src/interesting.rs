@@ -154,7 +154,7 @@ impl<'a> Words<'a> {
     /// Emits the condition that the table has this number for a word.
     fn is_in_table(&self, builder: &Builder, word: Value, number: Value) -> Value {
         let (table, entry) = self.table.expect("such an ending has a table");
-        builder.equal(builder.widen(builder.load(entry, builder.offset(entry, table, word))), number)
+        builder.equal(builder.zero_extend(builder.load(entry, builder.offset(entry, table, word))), number)
     }
 }
 

@@ -32,7 +32,7 @@ impl NoReturnAnalysis {
         if all {
             return known;
         }
-        let mut new: Vec<Value> = module.functions().filter(|f| is_definition(*f) && known.has_call_without_return(*f)).collect();
+        let mut new: Vec<Value> = module.functions().filter(|f| is_definition(*f) && known.may_leave_without_return(*f)).collect();
         known.suspicious.extend(new.iter().copied());
         // Propagate from callees to callers; each function is inserted once.
         while let Some(callee) = new.pop() {
@@ -50,7 +50,7 @@ impl NoReturnAnalysis {
         NoReturnAnalysis { defined, ..self }
     }
 
-    fn has_call_without_return(&self, function: Value) -> bool {
+    fn may_leave_without_return(&self, function: Value) -> bool {
         let gives_up =
             |i: &Value| i.is(LLVMOpcode::LLVMResume) || (i.is_call() && (self.may_not_return(*i) || i.call_has_attribute("noreturn")));
         function.blocks().any(|b| b.instructions().any(|i| gives_up(&i)))

@@ -32,7 +32,7 @@ use trodden_unit::{
 /// Size of a counter in bytes.
 const COUNTER_BYTES: i64 = 8;
 /// Named metadata node of modules whose counters trodden may remove.
-const MARK: &str = "trodden.edge.counters";
+const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 
 /// Reasons why LLVM's counters cannot become placeholders.
 #[derive(Debug, thiserror::Error)]
@@ -115,13 +115,13 @@ pub fn insert(module: Module) {
     if !has_placeholders(module) {
         let node = llvm!(LLVMMDNodeInContext2(module.context(), std::ptr::null_mut(), 0));
         let node = llvm!(LLVMMetadataAsValue(module.context(), node));
-        llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(MARK).as_ptr(), node));
+        llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(PLACEHOLDER_MARK).as_ptr(), node));
     }
 }
 
 /// Returns true if a module's counters are placeholders.
 pub fn has_placeholders(module: Module) -> bool {
-    !llvm!(LLVMGetNamedMetadata(module.raw, MARK.as_ptr().cast(), MARK.len())).is_null()
+    !llvm!(LLVMGetNamedMetadata(module.raw, PLACEHOLDER_MARK.as_ptr().cast(), PLACEHOLDER_MARK.len())).is_null()
 }
 
 impl Placeholders {
@@ -181,7 +181,7 @@ impl Placeholders {
                 };
                 Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
             } else {
-                for function in values::tables_behind(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                for function in values::reachable_tables(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
                     whole.entry(function).or_insert_with(|| self.count_all_values(function, next));
                 }
                 None
@@ -440,12 +440,12 @@ impl Placeholders {
 
 /// Checks that a unit has the requested counters. A unit without functions has none of either kind.
 fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
-    const OF_EDGES: u64 = 1 << 56;
+    const EDGE_COUNTERS_FLAG: u64 = 1 << 56;
     let names = |kind| match kind {
         CounterKind::Coverage => ("coverage counters", "--coverage"),
         CounterKind::Edges | CounterKind::Discarded => ("edge counters", "--pgo"),
     };
-    let found = if tables.version & OF_EDGES == 0 { CounterKind::Coverage } else { CounterKind::Edges };
+    let found = if tables.version & EDGE_COUNTERS_FLAG == 0 { CounterKind::Coverage } else { CounterKind::Edges };
     if tables.functions.is_empty() || expected == found || expected == CounterKind::Discarded {
         return Ok(());
     }

@@ -85,9 +85,9 @@ fn size(block: Block) -> u32 {
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
-/// Returns true if a block has no side effects visible to other threads or callees: it calls nothing but intrinsics.
+/// Returns true if no other code runs in the middle of a block: it contains no calls except of intrinsics, and no unwinding.
 /// Blocks that end with an indirect branch never qualify: tail duplication copies them into their predecessors, which
-/// interpreters depend on, and code in them would interfere.
+/// interpreters depend on, and additional code would interfere.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
@@ -113,7 +113,7 @@ impl Places {
         let code = vec![None; graph.edge_count()];
         let mut places = Places { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
-            places.note_arrival(cfg, edge);
+            places.record_arrival(cfg, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
         let mut renames = Renames::new();
@@ -166,7 +166,7 @@ impl Places {
         self.replaced
     }
 
-    fn note_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
+    fn record_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
         let flow = &cfg.edges[edge.index()];
         // If the edge has its own block, control arrives from there.
         let own = match &cfg.sites[edge.index()] {

@@ -127,7 +127,7 @@ fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProg
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
     if entries > 0 && !weights::has_entries(module, function) {
-        weights::weigh_function(module, function, entries);
+        weights::set_entry_count(module, function, entries);
     }
     for node in graph.nodes().filter(|n| *n != graph.exit()) {
         let Some(block) = cfg.nodes[node.index()] else { continue };
@@ -138,7 +138,7 @@ fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProg
                 successors.iter().for_each(|at| taken[*at] = each);
             }
         }
-        weights::weigh_successors(module, block.terminator(), &taken);
+        weights::set_edge_weights(module, block.terminator(), &taken);
     }
 }
 
@@ -179,7 +179,7 @@ impl VersionBuilder<'_> {
     fn build(&mut self, function: Value) -> FunctionCfg {
         let landings = split_landings(self.module, &landings(function), &mut self.cfg);
         if !landings.is_empty() {
-            bounds::VALUES_TOGETHER.raise();
+            bounds::COALESCED_VALUES.raise();
         }
         let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {

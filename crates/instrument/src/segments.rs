@@ -447,7 +447,7 @@ fn local_function(module: Module, unit: &str, name: &str) -> Value {
 }
 
 /// Lets other units compare pointers with a local function of this one.
-pub fn name_for_others(module: Module, unit: &str, function: Value) {
+pub fn export_local_name(module: Module, unit: &str, function: Value) {
     let name = c_string(&name_of_local(unit, &function.name()));
     let alias = llvm!(LLVMAddAlias2(module.raw, llvm!(LLVMGlobalGetValueType(function.0)), 0, function.0, name.as_ptr()));
     llvm!(LLVMSetLinkage(alias, LLVMLinkage::LLVMWeakAnyLinkage));

@@ -2,8 +2,8 @@
 //!
 //! 1. A call that returns twice must end its block, because control re-enters the function after it.
 //! 2. A block that is the target of both indirect branches and other edges is split: the indirect branches get an empty
-//! landing block, which keeps the address. Edges of indirect branches cannot carry code, since their targets are
-//! addresses in data.
+//!    landing block, which keeps the address. Edges of indirect branches cannot carry code, since their targets are
+//!    addresses in data.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::no_return::returns_twice;

@@ -16,22 +16,22 @@ const MAX_ENUMERATED_ITERATIONS: u64 = 1 << 20;
 
 /// An integer of `bits` bits, at most 64.
 #[derive(Clone, Copy)]
-struct Number {
+struct Integer {
     bits: u32,
     value: u64,
 }
 
-impl Number {
-    fn from_value(value: Value) -> Option<Number> {
+impl Integer {
+    fn from_value(value: Value) -> Option<Integer> {
         if llvm!(LLVMIsAConstantInt(value.0)).is_null() {
             return None;
         }
         let bits = llvm!(LLVMGetIntTypeWidth(LLVMTypeOf(value.0)));
-        (bits <= 64).then(|| Number { bits, value: llvm!(LLVMConstIntGetZExtValue(value.0)) })
+        (bits <= 64).then(|| Integer { bits, value: llvm!(LLVMConstIntGetZExtValue(value.0)) })
     }
 
-    fn plus(self, other: Number) -> Number {
-        Number { bits: self.bits, value: self.value.wrapping_add(other.value) & (u64::MAX >> (64 - self.bits)) }
+    fn plus(self, other: Integer) -> Integer {
+        Integer { bits: self.bits, value: self.value.wrapping_add(other.value) & (u64::MAX >> (64 - self.bits)) }
     }
 
     fn signed(self) -> i64 {
@@ -39,7 +39,7 @@ impl Number {
         ((self.value << unused) as i64) >> unused
     }
 
-    fn is(self, how: LLVMIntPredicate, other: Number) -> bool {
+    fn is(self, how: LLVMIntPredicate, other: Integer) -> bool {
         let (a, b, c, d) = (self.value, other.value, self.signed(), other.signed());
         match how {
             LLVMIntEQ => a == b,
@@ -69,7 +69,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     if llvm!(LLVMIsAICmpInst(compared.0)).is_null() {
         return None;
     }
-    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Number::from_value(compared.operand(1))?);
+    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Integer::from_value(compared.operand(1))?);
     let (phi, first, step) = counted(compared.operand(0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
@@ -132,7 +132,7 @@ pub fn counter(latch: Block, head: Block) -> Option<Counter> {
 }
 
 /// If `value` is an induction variable of `head` or its next value, returns the phi node, its first value and its step.
-fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Number)> {
+fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Integer, Integer)> {
     head.phis().find_map(|phi| {
         let next = phi.incoming_from(latch)?;
         let (first, step) = progression(phi, latch).filter(|_| value == phi || value == next)?;
@@ -141,14 +141,14 @@ fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Nu
 }
 
 /// Returns a phi node's constant first value and step, if it has both.
-fn progression(phi: Value, latch: Block) -> Option<(Number, Number)> {
+fn progression(phi: Value, latch: Block) -> Option<(Integer, Integer)> {
     let next = phi.incoming_from(latch)?;
     if !is_sum(next) || next.operand(0) != phi {
         return None;
     }
-    let step = Number::from_value(next.operand(1))?;
+    let step = Integer::from_value(next.operand(1))?;
     let outside = phi.incoming().into_iter().filter(|(_, from)| *from != latch);
-    let mut begins = outside.map(|(value, _)| Number::from_value(value));
+    let mut begins = outside.map(|(value, _)| Integer::from_value(value));
     let first = begins.next()??;
     begins.all(|other| other.is_some_and(|o| o.value == first.value)).then_some((first, step))
 }

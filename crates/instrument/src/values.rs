@@ -32,7 +32,7 @@ pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16
 }
 
 /// Returns the tables that an address may belong to, looking through phi nodes and other instructions.
-pub fn tables_behind(address: Value) -> Vec<Value> {
+pub fn reachable_tables(address: Value) -> Vec<Value> {
     let (mut tables, mut seen, mut stack) = (Vec::new(), IndexSet::from([address]), vec![address]);
     while let Some(value) = stack.pop() {
         match value.is_instruction() {
@@ -48,7 +48,7 @@ pub fn tables_behind(address: Value) -> Vec<Value> {
 pub fn computed_first(builder: &Builder, call: Value) -> Value {
     let begin = builder.pointer_to_int(call.operand(1));
     let each = builder.constant(ProfiledValueKind::Target.counters().into());
-    builder.add(begin, builder.multiply(builder.widen(call.operand(2)), each))
+    builder.add(begin, builder.multiply(builder.zero_extend(call.operand(2)), each))
 }
 
 /// Returns the counters of a site to increment for a value, each with its increment.

@@ -23,7 +23,7 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
 }
 
 /// Sets a block's weight relative to the other headers of an irreducible loop. Other blocks ignore it.
-pub fn weigh_head(module: Module, block: Block, weight: i64) {
+pub fn set_header_weight(module: Module, block: Block, weight: i64) {
     let node = list(module, "loop_header_weight", [module.constant(weight)]);
     block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
 }
@@ -44,7 +44,7 @@ pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTree
 }
 
 /// Sets the weights of a terminator's edges from their execution counts, unless all are 0.
-pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
+pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
     // LLVM's weights have 32 bits. A limit of 2^10 makes no difference for three programs
     // (docs/benchmarks/constants.md).
     const MAX_WEIGHT: u64 = 1 << 30;
@@ -59,7 +59,7 @@ pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
 
 /// Sets the weights of a terminator's edges from the execution counts of its targets, if all are known. Several edges
 /// of a switch to one target share its count in proportion to their old weights.
-pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
+pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
     let before = read(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
@@ -73,11 +73,11 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
         let part = if sum > 0.0 { before[successor] / sum } else { 1.0 / successors };
         (counts[successor] as f64 * part) as u64
     };
-    weigh_successors(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
+    set_edge_weights(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
 }
 
 /// Sets the entry count of a function.
-pub fn weigh_function(module: Module, function: Value, entries: u64) {
+pub fn set_entry_count(module: Module, function: Value, entries: u64) {
     let node = list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
     llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
 }

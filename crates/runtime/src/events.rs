@@ -326,7 +326,7 @@ extern "C" fn lost(thread: &mut EventThread) {
 
 /// Prints that a thread has no counter any more.
 pub fn report_lost() {
-    text::say_line(
+    text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
             events are not counted from here on\
 ",

@@ -17,8 +17,8 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 const PAGE: u64 = 4096;
 /// Minimum number of the descriptor that stays open, if possible, out of the subject's way.
 const MIN_DESCRIPTOR: i32 = 200;
-const CHOOSE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
-const WRITABLE: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
+const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
+const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
 /// An open raw file of this image with a complete header.
 pub struct RawFile {
@@ -57,7 +57,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
             }
             // Other processes lost their counts.
             let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
-            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_given_up(&descriptor))?;
+            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
@@ -69,7 +69,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
 /// Opens an absolute path folder by folder, creating missing ones (if requested) with access for the user only.
 /// Symbolic links are followed only in folders that the user spelled out.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
-    let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
+    let cannot = |error| Failure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
     let mut start = 1;
@@ -80,7 +80,7 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
             path.set(end, 0);
             let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
             path.set(end, b'/');
-            folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, WRITABLE))?;
+            folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
         }
         start = end + 1;
     }
@@ -105,15 +105,15 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
 
 /// Rejects files that another user may have planted; returns the size.
 fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
-    let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE))?;
+    let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
-        return Err(Failure::new(b"it is not a regular file", CHOOSE));
+        return Err(Failure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
     }
     if stat.uid != system::effective_user() {
-        return Err(Failure::new(b"it belongs to another user", CHOOSE));
+        return Err(Failure::new(b"it belongs to another user", CHOOSE_OTHER_FILE));
     }
     if stat.nlink > 1 {
-        return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE));
+        return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE_OTHER_FILE));
     }
     Ok(stat.size as u64)
 }
@@ -154,7 +154,7 @@ fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure>
     // SAFETY: a RawHeader consists of integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
     bytes.fill(0);
-    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))
+    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE_OTHER_FILE))
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
@@ -166,12 +166,12 @@ fn refusal(header: &RawHeader) -> Failure {
     match FileHead::read(&header.head) {
         Err(HeadError::Earlier) => OTHER_VERSION,
         Err(HeadError::Checksum) => DAMAGED,
-        _ => Failure::new(b"it is not a raw profile", CHOOSE),
+        _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
 
-const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE);
-const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE);
+const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE_OTHER_FILE);
+const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
     if header.head != *image.file_head() {
@@ -267,7 +267,7 @@ fn bytes_of<T: Copy>(value: &T) -> &[u8] {
 pub fn cannot_write(error: Errno) -> Failure {
     match error {
         system::ENOSPC | system::EDQUOT => NO_ROOM,
-        _ => Failure::system(b"it cannot be written", error, WRITABLE),
+        _ => Failure::system(b"it cannot be written", error, USE_WRITABLE_FOLDER),
     }
 }
 
@@ -296,7 +296,7 @@ pub fn make_room(file: &Descriptor, start: u64, length: u64) -> Result<(), Failu
 }
 
 /// Marks a file whose header found no space, which needs no space itself. The caller holds the header's lock.
-fn mark_given_up(file: &Descriptor) {
+fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_GIVEN_UP {
         let _ = system::resize(file, 0);
         let _ = system::resize(file, RAW_GIVEN_UP);

@@ -40,7 +40,7 @@ pub extern "C" fn enter_shared() -> i64 {
 /// Discards the thread's counts, because the state is not accessible.
 fn enter_without_state() -> i64 {
     state::UNREPORTED_LOSSES.fetch_add(1, SeqCst);
-    text::say_line(b"trodden: a forking thread blocks the runtime: what another thread runs from here on is not counted\n");
+    text::print_line(b"trodden: a forking thread blocks the runtime: what another thread runs from here on is not counted\n");
     let image = Image::from_linker();
     let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
     state::bias_to(&region, &image)

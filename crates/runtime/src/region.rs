@@ -126,7 +126,7 @@ fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure>
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {
         unlock(raw, index);
-        Failure::system(b"it cannot be mapped", error, LOCAL)
+        Failure::system(b"it cannot be mapped", error, USE_LOCAL_FILE)
     })
 }
 
@@ -137,10 +137,10 @@ fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
     }
 }
 
-const LOCAL: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
+const USE_LOCAL_FILE: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
 
 fn cannot_lock(error: Errno) -> Failure {
-    Failure::system(b"it cannot be locked", error, LOCAL)
+    Failure::system(b"it cannot be locked", error, USE_LOCAL_FILE)
 }
 
 fn unlock(raw: &RawFile, index: u64) {

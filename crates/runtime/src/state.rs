@@ -133,7 +133,7 @@ impl State {
     /// Prints why nothing is written from now on.
     fn disable_output(&mut self, failure: &Failure) -> Source {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
-        text::say(subject, failure, &mut self.scratch);
+        text::print_failure(subject, failure, &mut self.scratch);
         self.lost = Some(failure.lost);
         Source::Anonymous
     }
@@ -285,7 +285,7 @@ impl State {
             Err(failure) => {
                 // Retried for each chunk, but reported once; lost events are counted.
                 if !IS_GROWTH_REFUSED.swap(true, SeqCst) {
-                    text::say(self.path.bytes(), &failure, &mut self.scratch);
+                    text::print_failure(self.path.bytes(), &failure, &mut self.scratch);
                 }
                 return None;
             }
@@ -355,7 +355,7 @@ impl State {
         }
         let Some(kept) = kept::check(&mut self.kept) else { return };
         if system::map_page_to_read(&kept.raw.descriptor, kept.raw.switch_offset, image.switch).is_err() {
-            text::say_line(b"trodden: cannot map the sampling switch: nothing is sampled in this process\n");
+            text::print_line(b"trodden: cannot map the sampling switch: nothing is sampled in this process\n");
         }
     }
 

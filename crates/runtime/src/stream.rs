@@ -52,7 +52,7 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
         _ => Some(DEFAULT_LAST),
     };
     let last = last.filter(|n| (1..=MOST_LAST).contains(n)).unwrap_or_else(|| {
-        text::say_line(
+        text::print_line(
             b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175000: keeping the last 1000 events \
               of each thread\
 ",

@@ -117,15 +117,15 @@ pub fn remember_stderr() {
 }
 
 /// Prints one line: `trodden: SUBJECT: reason (error): remedy; ...`. `scratch` is overwritten.
-pub fn say(subject: &[u8], failure: &Failure, scratch: &mut Text) {
+pub fn print_failure(subject: &[u8], failure: &Failure, scratch: &mut Text) {
     scratch.clear();
     let _ = compose(subject, failure, scratch);
     scratch.set(scratch.bytes().len(), b'\n');
-    say_line(scratch.with_nul(0));
+    print_line(scratch.with_nul(0));
 }
 
 /// Writes a line to standard error, if that is still the same file.
-pub fn say_line(line: &[u8]) {
+pub fn print_line(line: &[u8]) {
     let [device, inode] = stderr_now();
     let same = STDERR.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
     if same && inode != 0 {

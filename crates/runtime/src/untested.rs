@@ -33,13 +33,13 @@ static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
 /// Whether vector registers wider than 128 bits have to be saved: 0 not known yet, 1 no, 2 yes.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
-const UNKNOWN_WORD: Failure =
+const UNKNOWN_ACTION: Failure =
     Failure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
 const NO_CALLBACK: Failure = Failure::new(b"there is no function trodden_untested", b"untested paths are only counted");
 const UNREADABLE: Failure =
     Failure::new(b"it cannot be read", b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known");
 const NOT_OF_IMAGE: Failure = Failure::new(b"it holds no known paths of this program", MAKE_AGAIN);
-const OLD: Failure = Failure::new(b"another version of trodden made it", MAKE_AGAIN);
+const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", MAKE_AGAIN);
 const DAMAGED: Failure = Failure::new(b"it is damaged", MAKE_AGAIN);
 const NO_MEMORY: Failure = Failure::new(b"there is no memory for it", b"allow the program more; what was known to the build is known");
 const MAKE_AGAIN: &[u8] = b"make it again with `trodden export known --for PROGRAM`; what was known to the build is known";
@@ -78,7 +78,7 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
         }
         b"count" | b"" => COUNT,
         _ => {
-            describe(text, &UNKNOWN_WORD, scratch);
+            describe(text, &UNKNOWN_ACTION, scratch);
             COUNT
         }
     }
@@ -91,7 +91,7 @@ fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
         [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.remedy];
     let _ = parts.iter().try_for_each(|part| line.extend(part));
     let _ = line.push(b'\n');
-    text::say_line(line.bytes());
+    text::print_line(line.bytes());
 }
 
 /// Loads a file of further known paths of this image; returns the address of the bitmap.
@@ -116,9 +116,9 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
 fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
     match FileHead::read(bytes) {
         Ok(head) if head.kind != FileKind::MORE_KNOWN => return Err(&NOT_OF_IMAGE),
-        Ok(head) if head.version != KNOWN_VERSION => return Err(&OLD),
+        Ok(head) if head.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
         Ok(_) => {}
-        Err(HeadError::Earlier) => return Err(&OLD),
+        Err(HeadError::Earlier) => return Err(&OTHER_VERSION),
         Err(HeadError::Foreign) => return Err(&NOT_OF_IMAGE),
         Err(HeadError::Short | HeadError::Checksum) => return Err(&DAMAGED),
     }
@@ -217,7 +217,7 @@ fn report(name: usize, path: u64) {
     if let Some(end) = line.get_mut(length) {
         *end = b'\n';
     }
-    text::say_line(line.get(..=length).unwrap_or(&[]));
+    text::print_line(line.get(..=length).unwrap_or(&[]));
 }
 
 /// Returns the address of the subject's callback; 0 if it has none.

@@ -121,7 +121,7 @@ impl Builder {
     }
 
     /// Zero-extends an integer to 64 bits.
-    pub fn widen(&self, number: Value) -> Value {
+    pub fn zero_extend(&self, number: Value) -> Value {
         Value(llvm!(LLVMBuildZExt(self.raw, number.0, self.module.i64(), c"".as_ptr())))
     }
 

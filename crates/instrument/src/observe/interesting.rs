@@ -110,7 +110,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     // With the same cuts, paths keep their numbers. If they are too many for an array, the first plan's numbers are
     // used.
     let few = numbering.paths() <= unit.options.plan.max_paths;
-    let elsewhere = (!few).then(|| cut_elsewhere(unit, numbering.paths()));
+    let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
     let in_full = few.then(|| all_paths(&request, dag.clone(), numbering.clone()));
     let reason = match scheme.map(|_| plan(&request, dag, numbering)) {
         Some(Ok(program)) => {
@@ -130,7 +130,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
 }
 
 /// Explains that a function's paths do not have the numbers by which the interesting ones are given.
-fn cut_elsewhere(unit: &Unit, paths: u64) -> String {
+fn explain_different_cuts(unit: &Unit, paths: u64) -> String {
     format!(
         "it has {paths} paths but max-paths is {}, so they are cut into shorter ones, whose numbers differ from those of \
              the interesting paths",

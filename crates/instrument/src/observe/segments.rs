@@ -13,7 +13,7 @@ use crate::places;
 use crate::probes;
 use crate::sample::PlannedFunction;
 use crate::segments::hand_over::ContextWords;
-use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
+use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, export_local_name};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
 use crate::unit::{COUNT_AT_PATH_ENDS, Unit, verify_plan};
@@ -78,7 +78,7 @@ impl Observer for SegmentCounts {
             }
             let reads_word = supergraph.of_function(at).next().is_some_and(|own| own.context_source == ContextSource::Word);
             if set.functions()[on.number as usize].local && on.segments.words.words > 0 && reads_word {
-                name_for_others(unit.module, &unit.map.source.clone(), on.planned.function);
+                export_local_name(unit.module, &unit.map.source.clone(), on.planned.function);
             }
         }
         let summary = supergraph.inline(machine)?;

@@ -119,6 +119,6 @@ pub fn fixed_bits(update: Value) -> Option<(Value, Vec<u32>)> {
 pub fn computed_word(builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
     let byte = builder.subtract(builder.pointer_to_int(update.operand(0)), builder.pointer_to_int(counters));
     let of_byte = builder.multiply(byte, builder.constant(8));
-    let bit = builder.count_zeros("llvm.cttz", builder.widen(update.operand(1)));
+    let bit = builder.count_zeros("llvm.cttz", builder.zero_extend(update.operand(1)));
     builder.add(builder.add(of_byte, bit), builder.constant(first))
 }

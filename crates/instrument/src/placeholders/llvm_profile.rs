@@ -172,14 +172,14 @@ fn call_of_invoke(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
     let kind = llvm!(LLVMGetCalledFunctionType(invoke.0));
     let call = builder.call_as(kind, invoke.callee(), &invoke.arguments().collect::<Vec<_>>());
-    invoke_nothing(module, invoke);
+    insert_empty_invoke(module, invoke);
     // SAFETY: the caller keeps only the call.
     unsafe { invoke.erase() };
     call
 }
 
 /// Inserts an `invoke` of `llvm.donothing` with the same destinations before an `invoke`.
-fn invoke_nothing(module: Module, invoke: Value) {
+fn insert_empty_invoke(module: Module, invoke: Value) {
     let nothing = module.intrinsic("llvm.donothing", &mut []).0;
     let kind = llvm!(LLVMGlobalGetValueType(nothing));
     let builder = Builder::before(module, invoke, invoke.location());

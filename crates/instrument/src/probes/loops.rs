@@ -116,7 +116,7 @@ impl ProbeCode<'_> {
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return Register::Computed(choice);
         }
-        let first = builder.widen(some);
+        let first = builder.zero_extend(some);
         self.count(builder, entered, counted_loop.increment, first);
         let others = builder.subtract(number.minus(builder, 0), first);
         self.count(builder, start, counted_loop.increment, others);

@@ -271,7 +271,7 @@ fn is_call(instruction: Value) -> bool {
 
 /// Returns the functions that leave the check to their callers: a set of candidates without recursion among them.
 /// `calls` has the direct calls among the candidates.
-pub fn without_entry_check(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
+pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         Open,

@@ -13,7 +13,7 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
 /// Maximum number of landing blocks for which the indirect branch is duplicated; also the value of
-/// [`COPIED_JUMPS`](crate::bounds::COPIED_JUMPS). Interpreters with 77 and 83 landing blocks execute 0.3 and 7 % fewer
+/// [`DUPLICATED_BRANCHES`](crate::bounds::COPIED_JUMPS). Interpreters with 77 and 83 landing blocks execute 0.3 and 7 % fewer
 /// instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
 pub const MAX_COPIED_LANDINGS: usize = 128;
 

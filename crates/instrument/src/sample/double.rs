@@ -89,7 +89,7 @@ impl DoubledFunction<'_> {
         // With an entry count, code generation trusts the weights, and moves instrumented code out of the fast code's
         // loops. In a module with a real profile, an invented count would make the function hot.
         if !weights::has_entries(module, function) && !weights::is_profiled(module) {
-            weights::weigh_function(module, function, ASSUMED_ENTRIES);
+            weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
         if is_interpreter {
             work.weigh(&heads);
@@ -233,8 +233,8 @@ impl DoubledFunction<'_> {
     /// and keep values in the stack frame that the checking code has in registers.
     fn weigh(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
-            weights::weigh_head(self.module, fast, FAST_HEAD_WEIGHT);
-            weights::weigh_head(self.module, counted, 1);
+            weights::set_header_weight(self.module, fast, FAST_HEAD_WEIGHT);
+            weights::set_header_weight(self.module, counted, 1);
         }
     }
 
@@ -251,7 +251,7 @@ impl DoubledFunction<'_> {
 fn tables(function: Value) -> Option<DispatchTables> {
     let tables = DispatchTables::from_function(function)?;
     if landings(function).len() <= dispatch::MAX_COPIED_LANDINGS {
-        bounds::COPIED_JUMPS.raise();
+        bounds::DUPLICATED_BRANCHES.raise();
     }
     Some(tables)
 }

@@ -100,9 +100,9 @@ impl SampleTier {
         for planned in two.iter().filter(|f| checks::recurses_at_most_once(f.function, &f.cfg, &f.graph, f.program.dag())) {
             calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
         }
-        let without_entry_check = checks::without_entry_check(&candidates, &calls);
+        let functions_without_check = checks::functions_without_check(&candidates, &calls);
         let counted: IndexMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(context.module, f.function))).collect();
-        let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry_check.contains(f)).collect();
+        let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| functions_without_check.contains(f)).collect();
         SampleTier { context, switch, counted, left_to_callers, sites, iterations }
     }
 

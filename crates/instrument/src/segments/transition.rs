@@ -42,7 +42,7 @@ impl TransitionTables {
     /// Emits a table entry, zero-extended to 64 bits.
     pub fn entry(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
         let (table, kind) = self.table(which, builder, name, entries);
-        builder.widen(builder.load(kind, builder.offset(kind, table, at)))
+        builder.zero_extend(builder.load(kind, builder.offset(kind, table, at)))
     }
 }
 

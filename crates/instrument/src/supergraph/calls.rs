@@ -25,7 +25,7 @@ pub struct CallRedirection {
 }
 
 /// Attributes of calls that do not hold for versions.
-const DROPPED: [&str; 2] = ["memory", "noinline"];
+const DROPPED_ATTRIBUTES: [&str; 2] = ["memory", "noinline"];
 
 /// Returns true if a direct or indirect call can be redirected to a version of a function.
 pub fn can_pass(call: Value, function: Value) -> bool {
@@ -142,7 +142,7 @@ fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     for index in (0..count).chain([LLVMAttributeFunctionIndex]) {
         attributes::of_call(call, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(new.0, index, a)));
     }
-    DROPPED.iter().for_each(|name| attributes::remove_from_call(new, name));
+    DROPPED_ATTRIBUTES.iter().for_each(|name| attributes::remove_from_call(new, name));
     // Branch weights of an `invoke` still hold.
     if let Some(weights) = call.metadata("prof").filter(|_| call.is(LLVMOpcode::LLVMInvoke)) {
         llvm!(LLVMSetMetadata(new.0, metadata_kind(builder.module.context(), "prof"), weights.0));

@@ -4,19 +4,19 @@
 //! gets a copy that only that edge leads to. The copy comprises the blocks from the edge to the branch; their other edges lead to the
 //! originals. Invariant: the copy is only entered by that edge, which therefore dominates it; the rest of the function is unchanged.
 
-use super::Place;
+use super::TransformedFunction;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, ValueFlow};
 use crate::shape::predecessors;
-use crate::weights::weigh_targets;
+use crate::weights::set_target_weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::{PathCopy, SplitWeights};
 
 /// Copies the blocks if that is possible; returns whether they were copied.
-pub fn copy_blocks(place: Place, copy: &PathCopy) -> bool {
+pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
@@ -38,7 +38,7 @@ pub fn copy_blocks(place: Place, copy: &PathCopy) -> bool {
 }
 
 /// Returns the edge's source and the blocks; `None` if the plan does not fit the function.
-fn read(place: Place, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
+fn read(place: TransformedFunction, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.edges.get(copy.entry.index())?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
@@ -120,7 +120,7 @@ fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
 }
 
 /// Repairs values that have two definitions now.
-fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
+fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
     let mut flow = ValueFlow::new(place.module, place.function, &IndexSet::new());
@@ -130,7 +130,7 @@ fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
 }
 
 /// Weights the branches of originals and copies by the counts of the paths.
-fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
+fn weigh(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.edges.get(split.edge.index()) else { continue };
@@ -146,7 +146,7 @@ fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
         let of = |to: Block, count: fn(&SplitWeights) -> u64| {
             successors.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, split)| count(split))
         };
-        weigh_targets(place.module, block.terminator(), |to| of(to, |p| p.kept));
-        weigh_targets(place.module, copy.terminator(), |to| of(to, |p| p.copied));
+        set_target_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));
+        set_target_weights(place.module, copy.terminator(), |to| of(to, |p| p.copied));
     }
 }

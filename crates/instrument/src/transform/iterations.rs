@@ -6,7 +6,7 @@
 //! the last iteration. A loop that is reduced to one path can then be distributed and vectorised. All other loops are marked as already
 //! split.
 
-use super::Place;
+use super::TransformedFunction;
 use crate::error::Error;
 use crate::llvm::{Value, llvm};
 use crate::passes::run_on_function;
@@ -18,44 +18,44 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::transformations::LastIterations;
 
 /// LLVM's mark of loops that it split, or created by splitting.
-const SPLIT: &str = "loop_constrainer.loop.clone";
+const SPLIT_MARK: &str = "loop_constrainer.loop.clone";
 /// trodden's mark of the latches of chosen loops.
-const TO_SPLIT: &str = "trodden.iterations";
-const PART: &str = "loop-simplify,lcssa,irce";
+const TO_SPLIT_MARK: &str = "trodden.iterations";
+const SPLIT_PASSES: &str = "loop-simplify,lcssa,irce";
 /// Passes that may improve a loop with only one path.
-const BEHIND: &str = "instcombine<no-verify-fixpoint>,simplifycfg,loop-simplify,lcssa,loop-distribute,loop-vectorize,\
+const AFTER_SPLIT_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg,loop-simplify,lcssa,loop-distribute,loop-vectorize,\
     instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),instcombine<no-verify-fixpoint>,simplifycfg";
 /// Passes to run if no loop was split.
-const CLEAN: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
+const CLEANUP_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the latches of the chosen loops; returns whether there are any.
-pub fn mark(place: Place, loops: &[&LastIterations]) -> bool {
+pub fn mark(place: TransformedFunction, loops: &[&LastIterations]) -> bool {
     let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.cfg.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
-    latches.iter().for_each(|t| attach(place, *t, TO_SPLIT, Some(empty(place))));
+    latches.iter().for_each(|t| attach(place, *t, TO_SPLIT_MARK, Some(empty(place))));
     !latches.is_empty()
 }
 
 /// Splits off the last iterations of the marked loops.
-pub fn split(place: Place) -> Result<(), Error> {
-    let ends = |place: Place| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
-    let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT).is_none());
-    others.for_each(|t| attach(place, t, SPLIT, Some(empty(place))));
-    run_on_function(place.function, place.machine, PART)?;
+pub fn split(place: TransformedFunction) -> Result<(), Error> {
+    let ends = |place: TransformedFunction| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
+    let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
+    others.for_each(|t| attach(place, t, SPLIT_MARK, Some(empty(place))));
+    run_on_function(place.function, place.machine, SPLIT_PASSES)?;
     // Only copies have both marks: loops that were not chosen have LLVM's only, and loops that could not be split
     // trodden's only.
-    let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT).is_some() && t.metadata(SPLIT).is_some());
+    let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT_MARK).is_some() && t.metadata(SPLIT_MARK).is_some());
     for end in ends(place) {
-        if was_split && end.metadata(TO_SPLIT).is_some() && end.metadata(SPLIT).is_none() {
+        if was_split && end.metadata(TO_SPLIT_MARK).is_some() && end.metadata(SPLIT_MARK).is_none() {
             distribute(place, end);
         }
-        [TO_SPLIT, SPLIT].into_iter().for_each(|kind| attach(place, end, kind, None));
+        [TO_SPLIT_MARK, SPLIT_MARK].into_iter().for_each(|kind| attach(place, end, kind, None));
     }
-    run_on_function(place.function, place.machine, if was_split { BEHIND } else { CLEAN })
+    run_on_function(place.function, place.machine, if was_split { AFTER_SPLIT_PASSES } else { CLEANUP_PASSES })
 }
 
 /// Requests distribution of the loop with this latch, keeping its other metadata.
-fn distribute(place: Place, end: Value) {
+fn distribute(place: TransformedFunction, end: Value) {
     let context = place.module.context();
     let yes = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(context)), 1, 0));
     let name = "llvm.loop.distribute.enable";
@@ -71,11 +71,11 @@ fn distribute(place: Place, end: Value) {
     attach(place, end, "llvm.loop", Some(node));
 }
 
-fn empty(place: Place) -> LLVMMetadataRef {
+fn empty(place: TransformedFunction) -> LLVMMetadataRef {
     llvm!(LLVMMDNodeInContext2(place.module.context(), std::ptr::null_mut(), 0))
 }
 
 /// Attaches metadata to an instruction; `None` removes it.
-fn attach(place: Place, instruction: Value, kind: &str, node: Option<LLVMMetadataRef>) {
+fn attach(place: TransformedFunction, instruction: Value, kind: &str, node: Option<LLVMMetadataRef>) {
     instruction.set_metadata(place.module.context(), kind, node);
 }

@@ -16,14 +16,14 @@ use crate::llvm::{Block, Module, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::passes::{run_on_function, verify};
 use crate::shape::prepare;
-use crate::weights::{weigh_function, weigh_targets};
+use crate::weights::{set_entry_count, set_target_weights};
 use indexmap::IndexMap;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::transformations::Weighed;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 
 /// Passes that remove what copies make redundant: tests whose outcome the edge to the copy implies, and repeated loads.
-const FOLD: &str =
+const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
 /// Applies the plan to a module's functions.
@@ -48,21 +48,21 @@ pub fn apply(
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.of(&source, &function.name(), shape(&cfg.blocks, &cfg.edges));
-        apply_to_function(Place { module, machine, function, cfg: &cfg }, found)?;
+        apply_to_function(TransformedFunction { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
 }
 
 /// A function to transform.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct TransformedFunction<'a> {
     module: Module,
     machine: LLVMTargetMachineRef,
     function: Value,
     cfg: &'a FunctionCfg,
 }
 
-fn apply_to_function(place: Place, plan: &[Transformation]) -> Result<(), Error> {
+fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Result<(), Error> {
     // Before copying, because copies get weights of their own.
     plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
     let mut copied = false;
@@ -76,7 +76,7 @@ fn apply_to_function(place: Place, plan: &[Transformation]) -> Result<(), Error>
     let marked = iterations::mark(place, &loops);
     if copied {
         verify(place.function)?;
-        run_on_function(place.function, place.machine, FOLD)?;
+        run_on_function(place.function, place.machine, FOLD_PASSES)?;
     }
     if marked {
         iterations::split(place)?;
@@ -91,13 +91,15 @@ fn apply_to_function(place: Place, plan: &[Transformation]) -> Result<(), Error>
 /// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers.
 /// After optimisation, the weights of an earlier profile are only estimates wherever code was inlined, copied or
 /// threaded; these counts are for the code as it is now.
-fn weigh(place: Place, weights: &Weighed) {
+fn weigh(place: TransformedFunction, weights: &Weighed) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
             successors.entry(from).or_default().insert(to, *count);
         }
     }
-    successors.iter().for_each(|(block, successors)| weigh_targets(place.module, block.terminator(), |to| successors.get(&to).copied()));
-    weigh_function(place.module, place.function, weights.entries);
+    successors
+        .iter()
+        .for_each(|(block, successors)| set_target_weights(place.module, block.terminator(), |to| successors.get(&to).copied()));
+    set_entry_count(place.module, place.function, weights.entries);
 }

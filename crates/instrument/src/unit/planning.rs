@@ -44,7 +44,7 @@ impl Unit {
         let PlannedFunction { program, measured, .. } = planned;
         let choices = self.options.choices;
         if self.options.counts_in_table(program.paths().numbering.paths()) {
-            // With a table, counting at a loop's exit edge would count an iteration that the table has not seen.
+            // Counting at a loop's exit would insert paths that were not taken into the table.
             return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
