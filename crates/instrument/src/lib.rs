@@ -2,7 +2,7 @@
 //! generation.
 //!
 //! [`module::instrument`] shows the order of work. This is the only crate that knows LLVM. It uses the LLVM-C API, whose functions resolve
-//! at load time against the libLLVM that clang has loaded, so building the crate needs no LLVM. It takes no decisions about paths: it
+//! at load time against the libLLVM that clang has loaded, so building the crate needs no LLVM. It makes no decisions about paths: it
 //! turns functions into [`trodden_flow::Graph`]s ([`describe`]) and inserts the probes of [`trodden_flow::Plan`]s ([`probes`]). Errors end
 //! the compilation with a message; no unit is silently left uninstrumented.
 

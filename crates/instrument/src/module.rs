@@ -45,7 +45,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
         unasked::strip(module);
         return Ok(UnitOutcome::Code);
     }
-    // For traced programs (here and for block addresses) lines come from the debug information in the executable.
+    // Traced programs (here and for block addresses) keep their debug information, in which lines are looked up.
     if let Observation::TraceSleds(_) = options.experiment.observation() {
         sleds::insert(module, choose(module).0);
         return Ok(UnitOutcome::Code);

@@ -108,7 +108,7 @@ fn tail_call(cfg: &FunctionCfg, graph: &Graph, edge: Edge) -> Option<Value> {
 
 impl Places {
     /// Determines the insertion point of every edge that needs code, splitting edges where necessary.
-    pub fn make(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
+    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
         let mut places = Places { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };

@@ -64,7 +64,7 @@ pub fn insert(
     counters: Counters,
 ) -> Vec<(Value, Value)> {
     let (graph, location) = (program.graph(), crate::debug::no_line(context.module, function));
-    let places = Places::make(context.module, cfg, program, location);
+    let places = Places::new(context.module, cfg, program, location);
     let mut work = ProbeCode {
         context,
         cfg,

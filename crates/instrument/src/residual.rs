@@ -187,7 +187,7 @@ impl VersionBuilder<'_> {
                 copied.entry(place.version).or_default().push(block);
             }
         }
-        let created = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
+        let created = copied.iter().map(|(v, blocks)| (*v, Copies::new(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
         self.copies = created.collect();
         let mut arriving = self.phis();
         self.redirect_terminators(&landings);

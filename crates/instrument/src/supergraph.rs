@@ -97,7 +97,7 @@ impl Supergraph {
         for version in &self.versions {
             // It counts now, so it writes memory; otherwise inlined calls might be considered dead.
             version.code.remove_attribute("memory");
-            version.make_calls(module);
+            version.redirect_calls(module);
         }
         let mut summaries: Vec<VersionSummary> = self.of_function.iter().map(|_| VersionSummary::default()).collect();
         let copies = self.of_function.iter().enumerate().flat_map(|(f, versions)| versions.iter().map(move |v| (f, *v)));
@@ -259,5 +259,5 @@ fn declare(module: Module, function: Value, number: usize, kind: VersionKind) ->
 fn copy(module: Module, function: Value, code: Value) -> Copies {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
-    Copies::make(module, &blocks, code, &known, Lines::Drop)
+    Copies::new(module, &blocks, code, &known, Lines::Drop)
 }

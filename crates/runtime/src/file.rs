@@ -32,7 +32,7 @@ pub struct RawFile {
 /// What [`open`] does if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MissingFile {
-    Make,
+    Create,
     Refuse,
 }
 
@@ -86,14 +86,14 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
     }
     // O_NONBLOCK: a pipe with that name must not block the subject.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
-    let flags = if missing == MissingFile::Make { flags | system::O_CREAT } else { flags };
+    let flags = if missing == MissingFile::Create { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o600).map_err(cannot)
 }
 
 fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFile) -> Result<Descriptor, Errno> {
     match system::open_at(folder, name, flags, 0) {
-        Err(system::ENOENT) if missing == MissingFile::Make => {
-            match system::make_folder_at(folder, name, 0o700) {
+        Err(system::ENOENT) if missing == MissingFile::Create => {
+            match system::create_folder_at(folder, name, 0o700) {
                 Ok(()) | Err(system::EEXIST) => {}
                 Err(error) => return Err(error),
             }
@@ -203,7 +203,7 @@ fn write_header(
 ) -> Result<(), Failure> {
     find_path(image.address(), scratch);
     fill_header(header, image, identity, lost, scratch.bytes());
-    check_room(file, header.regions_offset, header.regions_offset)?;
+    check_space(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
     write(bytes_of(header), 0)?;
     let mut offset = header.units_offset;
@@ -213,7 +213,7 @@ fn write_header(
     }
     write(scratch.bytes(), header.path_offset)?;
     // Including the page of the switch, which other processes write.
-    make_room(file, 0, header.regions_offset)?;
+    reserve_space(file, 0, header.regions_offset)?;
     if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
         write(&[1], header.switch_offset)?;
     }
@@ -266,28 +266,29 @@ fn bytes_of<T: Copy>(value: &T) -> &[u8] {
 /// Describes a failed write.
 pub fn cannot_write(error: Errno) -> Failure {
     match error {
-        system::ENOSPC | system::EDQUOT => NO_ROOM,
+        system::ENOSPC | system::EDQUOT => NO_SPACE,
         _ => Failure::system(b"it cannot be written", error, USE_WRITABLE_FOLDER),
     }
 }
 
-const NO_ROOM: Failure = Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
-    .because(LostReason::NoSpace);
+const NO_SPACE: Failure =
+    Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
+        .because(LostReason::NoSpace);
 
 /// Checks that the disk and the file size limit allow extending the file to `size` bytes, `added` of them new. A page
 /// that cannot be stored later would kill the subject.
-pub fn check_room(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
+pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
     if system::file_size_limit() < size {
         let failure = Failure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
         return Err(failure.because(LostReason::SizeLimit));
     }
     let free = system::free_space(file).map_err(cannot_write)?;
-    if free < added { Err(NO_ROOM) } else { Ok(()) }
+    if free < added { Err(NO_SPACE) } else { Ok(()) }
 }
 
 /// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that
 /// cannot reserve, the subject may be killed later if the disk fills up.
-pub fn make_room(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
+pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
         other => other,

@@ -180,9 +180,9 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     let start = raw.regions_offset + index * raw.region_stride;
     // Locked before it becomes visible, so that no other process takes it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(cannot_lock)?;
-    file::check_room(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
+    file::check_space(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
     // Reserved completely, because a disk that fills up later would kill the subject.
-    file::make_room(&raw.descriptor, start, raw.region_stride)?;
+    file::reserve_space(&raw.descriptor, start, raw.region_stride)?;
     Ok(index)
 }
 

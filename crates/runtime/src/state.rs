@@ -261,7 +261,7 @@ impl State {
 
     fn acquire(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
         let State { search, pattern, path, scratch, kept, process, .. } = self;
-        let mut open = || file::open(image, pattern, MissingFile::Make, path, scratch);
+        let mut open = || file::open(image, pattern, MissingFile::Create, path, scratch);
         if let Some(kept) = kept::check(kept) {
             return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
         }
@@ -369,7 +369,7 @@ impl State {
             return;
         }
         let per_process = output::is_per_process(pattern);
-        let missing = if per_process { MissingFile::Make } else { MissingFile::Refuse };
+        let missing = if per_process { MissingFile::Create } else { MissingFile::Refuse };
         let own = file::open(image, pattern, missing, path, scratch).ok().and_then(KeptFile::new);
         *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {

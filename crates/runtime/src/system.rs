@@ -140,7 +140,7 @@ pub fn open_at(folder: &Descriptor, name: &[u8], flags: i32, mode: u32) -> Resul
     }
 }
 
-pub fn make_folder_at(folder: &Descriptor, name: &[u8], mode: u32) -> Result<(), Errno> {
+pub fn create_folder_at(folder: &Descriptor, name: &[u8], mode: u32) -> Result<(), Errno> {
     system!(258, folder.number as isize, name.as_ptr(), mode).map(drop)
 }
 

@@ -31,7 +31,7 @@ pub enum Lines {
 impl Copies {
     /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to what copies refer to
     /// instead.
-    pub fn make(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
+    pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
         let mut copies = Copies { values: known.clone(), ..Copies::default() };
         for &block in blocks {
             let copy = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));

@@ -3,7 +3,7 @@
 //! not be checked where such jumps arrive, except where much work follows ([`super::checks::long_landings`]). This requires that all
 //! addresses come from tables that hold nothing but block addresses of the function and have no other use; other functions share one
 //! landing block per target. Merged values would keep code generation from duplicating the dispatch per instruction, so a limit is
-//! [raised](crate::bounds::COPIED_JUMPS). Invariant: no address is live where versions change, or one version would jump into the other.
+//! [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no address is live where versions change, or one version would jump into the other.
 
 use super::copies::Copies;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -13,7 +13,7 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
 /// Maximum number of landing blocks for which the indirect branch is duplicated; also the value of
-/// [`DUPLICATED_BRANCHES`](crate::bounds::COPIED_JUMPS). Interpreters with 77 and 83 landing blocks execute 0.3 and 7 % fewer
+/// [`DUPLICATED_BRANCHES`](crate::bounds::DUPLICATED_BRANCHES). Interpreters with 77 and 83 landing blocks execute 0.3 and 7 % fewer
 /// instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
 pub const MAX_COPIED_LANDINGS: usize = 128;
 

@@ -61,7 +61,7 @@ impl DoubledFunction<'_> {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
         }
         let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
-        let mut copies = Copies::make(module, &fast, function, &tier.left_to_callers, Lines::Keep);
+        let mut copies = Copies::new(module, &fast, function, &tier.left_to_callers, Lines::Keep);
         match &tables {
             Some(tables) => tables.retarget_copies(module, function, &copies),
             None => work.join_landings(&landings, &copies),

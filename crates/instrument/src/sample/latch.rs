@@ -22,7 +22,7 @@ pub fn split(module: Module, function: Value, latch: Block, head: Block) -> Vec<
     if on.is_empty() {
         return Vec::new();
     }
-    let copies = Copies::make(module, &[latch], function, &IndexMap::new(), Lines::Keep);
+    let copies = Copies::new(module, &[latch], function, &IndexMap::new(), Lines::Keep);
     let without_check = copies.block(latch);
     for phi in head.phis() {
         let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_check)).collect();

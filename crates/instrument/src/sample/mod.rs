@@ -144,7 +144,7 @@ impl SampleTier {
         let mut known = self.left_to_callers.clone();
         known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));
         let blocks: Vec<Block> = planned.function.blocks().collect();
-        let copies = Copies::make(self.context.module, &blocks, counted, &known, Lines::Drop);
+        let copies = Copies::new(self.context.module, &blocks, counted, &known, Lines::Drop);
         let cfg = description_of_copies(&planned.cfg, &copies);
         // Instrumented callers guarantee that the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);

@@ -44,7 +44,7 @@ pub fn unroll(
 ) -> Unrolled {
     let function = head.function();
     let latch_values: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
-    let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
+    let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::new(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
     extend_exit_phis(&body, check, &copies);
     let original = Copies::default();
     for at in 0..copies.len() {

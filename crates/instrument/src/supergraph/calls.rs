@@ -40,7 +40,7 @@ pub fn can_pass(call: Value, function: Value) -> bool {
 }
 
 /// Redirects the calls.
-pub fn make(module: Module, redirections: &[CallRedirection]) {
+pub fn redirect(module: Module, redirections: &[CallRedirection]) {
     let mut by_call: IndexMap<Value, Vec<CallRedirection>> = IndexMap::new();
     redirections.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));
     // Phi nodes that were rebuilt; a context may be one of them.

@@ -59,7 +59,7 @@ impl SegmentVersion {
     }
 
     /// Redirects the recorded calls.
-    pub fn make_calls(&self, module: Module) {
-        calls::make(module, &self.redirections.take());
+    pub fn redirect_calls(&self, module: Module) {
+        calls::redirect(module, &self.redirections.take());
     }
 }

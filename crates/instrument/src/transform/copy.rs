@@ -27,7 +27,7 @@ pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
     if !leads_there || alone || blocks.contains(&from) {
         return false;
     }
-    let copies = Copies::make(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
+    let copies = Copies::new(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
     let back = redirect_back_edges(&blocks, &copies);
     successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
     extend_successor_phis(place.module, &blocks, &copies, &back);
