@@ -1,10 +1,10 @@
 //! Builds the runtime as a relocatable object, `trodden_rt.o`, with rustc, GNU ld and objcopy, and the entry point of programs without
 //! libc, `trodden_start.o`.
 //!
-//! Build scripts and tests of crates beside `crates/runtime` include this file by `#[path]`. rustc compiles `trodden-wire` and the
-//! runtime as a static library (`--cfg trodden_object`); `ld -r --gc-sections` links what is reachable from the entry symbols, next to
-//! nothing of Rust's core; objcopy makes all other symbols local and strips them, so that nothing clashes with the subject, even in Rust
-//! programs. Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of them weak.
+//! Build scripts and tests of crates beside `crates/runtime` include this file by `#[path]`. rustc compiles `trodden-wire` and the runtime
+//! as a static library (`--cfg trodden_object`); `ld -r --gc-sections` links what is reachable from the entry symbols, next to nothing of
+//! Rust's core; objcopy makes all other symbols local and strips them, so that nothing clashes with the subject, even in Rust programs.
+//! Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of them weak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,8 +20,7 @@ const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_stream_enter",
 ];
 
-/// Symbols that the object may refer to: bounds that linkers define, definitions of units, and functions of libc if
-/// there is one.
+/// Symbols that the object may refer to: bounds that linkers define, definitions of units, and functions of libc if there is one.
 pub const MAY_BE_UNDEFINED: [&str; 21] = [
     "__start_trodden_units",
     "__stop_trodden_units",
@@ -48,8 +47,7 @@ pub const MAY_BE_UNDEFINED: [&str; 21] = [
 
 const BINUTILS: &str = "GNU binutils (Debian: apt install binutils)";
 
-/// Builds the object at `out`; intermediate files beside it have other extensions. Errors name the failed step and what
-/// to install.
+/// Builds the object at `out`; intermediate files beside it have other extensions. Errors name the failed step and what to install.
 pub fn build(out: &Path) -> Result<(), String> {
     let crates = crates_folder();
     let stem = |extension: &str| out.with_extension(extension);

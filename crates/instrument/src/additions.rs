@@ -7,8 +7,8 @@ use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
 
 /// Adds to a word in memory in one instruction.
 const ADD: &str = "addq $1, $0";
-/// The word, and an immediate or register operand. The clobbers omit FPU status and direction flag, which do not
-/// change: naming them accounts for most of the compile time of this code.
+/// The word, and an immediate or register operand. The clobbers omit FPU status and direction flag, which do not change: naming them
+/// accounts for most of the compile time of this code.
 const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
 
 const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
@@ -24,8 +24,7 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     emit_add(builder, address, by, atomic);
 }
 
-/// Adds like [`add_to_word`], but never by a call, where that would be mistaken for a call of the program or charged to
-/// its paths.
+/// Adds like [`add_to_word`], but never by a call, where that would be mistaken for a call of the program or charged to its paths.
 pub fn add_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if !atomic && unoptimised::is_unoptimised(function_of(builder)) {
         builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
@@ -45,8 +44,8 @@ fn emit_add(builder: &Builder, address: Value, by: Value, atomic: bool) {
     builder.store(new, address);
 }
 
-/// Adds to a 128-bit number in memory. A signal handler that adds to it between the two instructions does no harm: the
-/// carry is in the flags, which are restored when the handler returns.
+/// Adds to a 128-bit number in memory. A signal handler that adds to it between the two instructions does no harm: the carry is in the
+/// flags, which are restored when the handler returns.
 pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 2]) {
     let upper = builder.offset(builder.module.i64(), address, builder.constant(1));
     builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);

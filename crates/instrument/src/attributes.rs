@@ -21,13 +21,11 @@ pub fn of_call(call: Value, index: u32) -> Vec<LLVMAttributeRef> {
     attributes
 }
 
-/// Removes an attribute from a call site.
 pub fn remove_from_call(call: Value, name: &str) {
     llvm!(LLVMRemoveCallSiteEnumAttribute(call.0, LLVMAttributeFunctionIndex, attribute_kind(name)));
 }
 
-/// Declares an internal function of type `kind` with the attributes, calling convention, personality and GC of
-/// `function`.
+/// Declares an internal function of type `kind` with the attributes, calling convention, personality and GC of `function`.
 pub fn declare_like(module: Module, function: Value, name: &str, kind: LLVMTypeRef) -> Value {
     let new = module.add_function(name, kind);
     llvm!(LLVMSetLinkage(new.0, LLVMLinkage::LLVMInternalLinkage));

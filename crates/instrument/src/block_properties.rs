@@ -38,7 +38,6 @@ pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut po
     }
 }
 
-/// Collects the properties of one function.
 struct Collector<'a> {
     values: Vec<ValueProperties>,
     numbers: IndexMap<Value, ValueId>,

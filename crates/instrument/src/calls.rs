@@ -1,9 +1,8 @@
-//! The functions that a module calls directly, with the number of call sites. Partitioned path profiling uses them to
-//! decide which procedures may be partitioned.
+//! The functions that a module calls directly, with the number of call sites. Partitioned path profiling uses them to decide which
+//! procedures may be partitioned.
 //!
-//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. As there, indirect
-//! calls have no known callee. Only the unit that defines an alias knows its target, so aliases are recorded alongside
-//! the calls.
+//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. As there, indirect calls have no known
+//! callee. Only the unit that defines an alias knows its target, so aliases are recorded alongside the calls.
 
 use crate::llvm::{Block, Module, Value, llvm};
 use llvm_sys::core::*;
@@ -42,7 +41,6 @@ pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
     found
 }
 
-/// Returns the aliases of functions.
 pub fn aliases(module: Module) -> Vec<Alias> {
     all_aliases(module).filter_map(|alias| Some(Alias { name: alias.name(), of: resolve_alias(alias)?.name() })).collect()
 }
@@ -52,8 +50,7 @@ fn all_aliases(module: Module) -> impl Iterator<Item = Value> {
     std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))))
 }
 
-/// Resolves an alias, or a chain of aliases, to its function; `None` if the target is no function. LLVM rules out
-/// cycles.
+/// Resolves an alias, or a chain of aliases, to its function; `None` if the target is no function. LLVM rules out cycles.
 pub fn resolve_alias(alias: Value) -> Option<Value> {
     let mut value = alias;
     while is_alias(value) {

@@ -1,8 +1,8 @@
 //! A digest of a function's code, to find out whether two functions with the same graph do the same.
 //!
-//! It covers the instructions with their operands, constants and callees. It leaves out what can change without an edit
-//! to the function: numbers and names that the compiler assigns, source positions, and the file names and line numbers
-//! that assertions pass on. A function that only moved within its file, or whose file moved, keeps its digest.
+//! It covers the instructions with their operands, constants and callees. It leaves out what can change without an edit to the function:
+//! numbers and names that the compiler assigns, source positions, and the file names and line numbers that assertions pass on. A function
+//! that only moved within its file, or whose file moved, keeps its digest.
 
 use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Value, llvm, owned};
@@ -14,7 +14,6 @@ use llvm_sys::debuginfo::LLVMDILocationGetLine;
 /// Maximum depth to which nested constants are hashed.
 const DEPTH: u32 = 4;
 
-/// Computes the digest of prepared blocks.
 pub fn digest(blocks: &[Block]) -> u64 {
     let arguments = blocks.first().map(|first| first.function().parameters()).unwrap_or_default();
     let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));

@@ -20,19 +20,19 @@ use trodden_unit::CountTable;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: i64 = 8;
 
-/// Maximum number of cells probed for a path, because a full table would cost too much. With 256, one of three programs
-/// executes 4.6 % more instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
+/// Maximum number of cells probed for a path, because a full table would cost too much. With 256, one of three programs executes 4.6 %
+/// more instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
 const MAX_PROBES: u64 = 32;
 
-/// Branch weights of the dominant iteration and of all others. With 1, three programs are within 0.1 %; with 15, -2.8
-/// to +1 % (docs/benchmarks/constants.md).
+/// Branch weights of the dominant iteration and of all others. With 1, three programs are within 0.1 %; with 15, -2.8 to +1 %
+/// (docs/benchmarks/constants.md).
 const DOMINANT_WEIGHTS: [u64; 2] = [3, 1];
 
 /// Name of the placeholder function that marks a deferred count.
 const PLACEHOLDER: &str = "__trodden_place_of_a_count";
 
-/// Jumps to the runtime's counting function and back. Not a call, because a function without other calls would need a
-/// stack frame for it, on known paths too.
+/// Jumps to the runtime's counting function and back. Not a call, because a function without other calls would need a stack frame for it,
+/// on known paths too.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 /// Operands (the counter's address, the function) and clobbers.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
@@ -48,7 +48,6 @@ pub struct Counters<'a> {
     pub atomic: bool,
     /// How the iterations of loops are counted.
     pub flushing: Flushing,
-    /// The action at the end of a path.
     pub at_end: PathEnd<'a>,
 }
 
@@ -67,8 +66,8 @@ impl Counters<'_> {
         Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEnd::Word }
     }
 
-    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a
-    /// word of one thread.
+    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a word of one
+    /// thread.
     pub fn may_count_split(&self) -> bool {
         self.at_end.may_count_split() && !self.atomic
     }
@@ -98,7 +97,6 @@ pub struct DeferredCount {
 struct DominantPath {
     /// The comparison that is true for this path.
     holds: Value,
-    /// The path's number.
     number: i64,
     /// If its executions are accumulated in a register: the new value of the register, selected by the comparison.
     in_register: Option<Value>,
@@ -120,14 +118,13 @@ impl DeferredCount {
         DeferredCount { place, path, by, lookup, dominant: None }
     }
 
-    /// Names the path that is usually counted, and the comparison that is true for it. It gets an increment of its own,
-    /// or, with a register, `in_register` is the `select` between its value plus one and its old value.
+    /// Names the path that is usually counted, and the comparison that is true for it. It gets an increment of its own, or, with a
+    /// register, `in_register` is the `select` between its value plus one and its old value.
     pub fn with_dominant_path(self, holds: Value, number: i64, in_register: Option<Value>) -> DeferredCount {
         DeferredCount { dominant: Some(DominantPath { holds, number, in_register }), ..self }
     }
 }
 
-/// Emits the deferred counts.
 pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
     for count in waiting {
         let block = count.place.block();
@@ -164,8 +161,8 @@ impl CountEmitter<'_> {
         self.module.constant(value as i64)
     }
 
-    /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets a block of its own,
-    /// unless it is accumulated in a register.
+    /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets a block of its own, unless it is
+    /// accumulated in a register.
     fn split(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
         let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
@@ -181,8 +178,8 @@ impl CountEmitter<'_> {
         vec![(other, path)]
     }
 
-    /// Replaces the `select` of a register by a phi node: plus one if control comes from the comparison, unchanged if
-    /// it comes from a count.
+    /// Replaces the `select` of a register by a phi node: plus one if control comes from the comparison, unchanged if it comes from a
+    /// count.
     fn update_register(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| choice.operand(i));
@@ -344,8 +341,8 @@ impl CountEmitter<'_> {
         }
     }
 
-    /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire it at the
-    /// same time. Returns whether the cell has the key now.
+    /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire it at the same time. Returns
+    /// whether the cell has the key now.
     fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         let free = self.constant(0);

@@ -1,8 +1,7 @@
 //! Source positions from debug information: files, functions, chains of inlining.
 //!
-//! LLVM-C has no accessors for the names of debug scopes, so they are read from the operands of the metadata nodes.
-//! Operand order is that of LLVM's `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file,
-//! scope, ...).
+//! LLVM-C has no accessors for the names of debug scopes, so they are read from the operands of the metadata nodes. Operand order is that
+//! of LLVM's `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
 
 use crate::handle_map::HandleMap;
 use crate::llvm::{Module, Value, file_name, llvm};
@@ -40,8 +39,7 @@ impl Positions {
         }
     }
 
-    /// Returns the source position of an instruction; `None` without debug information, and for compiler-generated code
-    /// (line 0).
+    /// Returns the source position of an instruction; `None` without debug information, and for compiler-generated code (line 0).
     pub fn of(&mut self, instruction: Value) -> Option<Position> {
         let position = self.at(instruction.location()?)?;
         (position.line != 0).then_some(position)
@@ -124,8 +122,7 @@ pub fn path_of(file: LLVMMetadataRef) -> String {
     }
 }
 
-/// Normalises a path: removes `.`, and `..` if the result is the same file. Units refer to a header by whichever path
-/// they included it.
+/// Normalises a path: removes `.`, and `..` if the result is the same file. Units refer to a header by whichever path they included it.
 fn normalise(path: &str) -> String {
     let (mut short, mut goes_up) = (PathBuf::new(), false);
     for component in Path::new(path).components() {

@@ -1,9 +1,8 @@
 //! Describes an LLVM function as a graph, and says when each edge is taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has
-//! indirect branches, then the exit. Parallel edges between two blocks are merged, since a path is a sequence of
-//! blocks. Every block that ends the function has an edge to the exit, and so has every block with a call that may not
-//! return ([`EdgeKind::Reach`]).
+//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches, then
+//! the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the function has an
+//! edge to the exit, and so has every block with a call that may not return ([`EdgeKind::Reach`]).
 
 use crate::calls;
 use crate::code;
@@ -55,7 +54,6 @@ pub enum EdgeSite {
     Head,
 }
 
-/// Returns true for a `musttail` call.
 pub fn is_must_tail(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail
 }
@@ -66,14 +64,13 @@ impl FunctionCfg {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// For each edge, returns true if it is a `Reach` edge. Paths that end with one are prefixes of the paths that
-    /// continue.
+    /// For each edge, returns true if it is a `Reach` edge. Paths that end with one are prefixes of the paths that continue.
     pub fn excluded(&self) -> Vec<bool> {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }
 
-    /// Returns the edges of this graph that are missing from another description of the same function, which considered
-    /// fewer calls as possibly not returning; each with the node it starts from.
+    /// Returns the edges of this graph that are missing from another description of the same function, which considered fewer calls as
+    /// possibly not returning; each with the node it starts from.
     pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.edges.iter().peekable();
         let extra_edges = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
@@ -221,8 +218,7 @@ fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>>
     times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
 }
 
-/// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not
-/// end it.
+/// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end it.
 fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
@@ -238,7 +234,6 @@ pub fn ending_call(block: Block) -> Option<Value> {
     end_of(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
 }
 
-/// Returns the calls of a block that may not return to it, in order.
 pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
     let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !has_return_edge(*i);
     block.instructions().filter(suspicious).collect()
@@ -258,8 +253,7 @@ pub fn only_returns(block: Block) -> bool {
     })
 }
 
-/// Returns a block's final tail call if its successor only returns the call's result. Code generation turns the call
-/// into a jump.
+/// Returns a block's final tail call if its successor only returns the call's result. Code generation turns the call into a jump.
 pub fn tail_call_before_return(block: Block) -> Option<Value> {
     let jump = block.terminator();
     let [to] = jump.successors().try_into().ok()?;
@@ -274,8 +268,8 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
 }
 
-/// Returns how a returning block ends, and the instruction before which the path ends. A tail call comes after the
-/// count, so that it can still become a jump.
+/// Returns how a returning block ends, and the instruction before which the path ends. A tail call comes after the count, so that it can
+/// still become a jump.
 fn return_end(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
@@ -294,8 +288,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
     }
 }
 
-/// Returns true if a call in tail position may become a jump: a call of a real function, unless tail calls are disabled
-/// for the caller.
+/// Returns true if a call in tail position may become a jump: a call of a real function, unless tail calls are disabled for the caller.
 fn is_tail_call(call: Value) -> bool {
     if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || call.calls_intrinsic() {
         return false;

@@ -1,9 +1,8 @@
 //! Sections of the object file besides code: counters, unit record, frame.
 //!
-//! All three are emitted as module-level assembly: an LLVM global in a custom section would store its zeros in the
-//! file, cannot be in a section that is not loaded, and is dropped by the linker unless `llvm.used` lists it. The
-//! record has the flag `R` so that `--gc-sections` keeps it. It refers to the counters by distance and needs no
-//! relocation at start-up.
+//! All three are emitted as module-level assembly: an LLVM global in a custom section would store its zeros in the file, cannot be in a
+//! section that is not loaded, and is dropped by the linker unless `llvm.used` lists it. The record has the flag `R` so that
+//! `--gc-sections` keeps it. It refers to the counters by distance and needs no relocation at start-up.
 
 use crate::llvm::{Module, Value, attribute_kind, llvm};
 use llvm_sys::LLVMVisibility;
@@ -29,7 +28,6 @@ pub fn declare_counters(module: Module) -> Value {
     module.add_hidden_global(COUNTERS_SYMBOL, module.i64())
 }
 
-/// Declares the thread-local bias.
 pub fn declare_bias(module: Module) -> Value {
     module.add_thread_local(BIAS_SYMBOL)
 }
@@ -60,21 +58,19 @@ pub fn declare_preserving(module: Module, name: &str, kind: LLVMTypeRef) -> Valu
     function
 }
 
-/// Returns the bias of counts that residual code makes itself, declaring it if necessary; [`define_direct_bias`]
-/// defines it.
+/// Returns the bias of counts that residual code makes itself, declaring it if necessary; [`define_direct_bias`] defines it.
 pub fn direct_bias(module: Module) -> Value {
     module.global(DIRECT_BIAS_SYMBOL).unwrap_or_else(|| module.add_thread_local(DIRECT_BIAS_SYMBOL))
 }
 
-/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier define them;
-/// linkers keep one.
+/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier define them; linkers keep one.
 pub fn define_direct_bias(module: Module) {
     thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
 
-/// Defines a zeroed thread-local object of `size` bytes, and a function `place` that returns the address of the calling
-/// thread's instance, in a section group of which linkers keep one. The function is written as machine code, because
-/// the module's assembly may use either syntax:
+/// Defines a zeroed thread-local object of `size` bytes, and a function `place` that returns the address of the calling thread's instance,
+/// in a section group of which linkers keep one. The function is written as machine code, because the module's assembly may use either
+/// syntax:
 ///
 /// ```text
 /// movq SYMBOL@GOTTPOFF(%rip), %rax
@@ -125,8 +121,8 @@ fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
     ));
 }
 
-/// Removes declarations without uses. The assembler would turn them into undefined symbols without a type, which
-/// linkers reject if the definition has one.
+/// Removes declarations without uses. The assembler would turn them into undefined symbols without a type, which linkers reject if the
+/// definition has one.
 pub fn remove_unused(declared: &[Value]) {
     for value in declared.iter().filter(|v| v.users().next().is_none()) {
         match value.is_function() {
@@ -146,14 +142,13 @@ pub fn declare_switch(module: Module) -> Value {
     module.add_hidden_global(SWITCH_SYMBOL, module.i8())
 }
 
-/// Defines the image's switch: a page of its own, over which the runtime maps another. All units define it; linkers
-/// keep one.
+/// Defines the image's switch: a page of its own, over which the runtime maps another. All units define it; linkers keep one.
 pub fn switch(module: Module) {
     zeros(module, SWITCH_SYMBOL, 12);
 }
 
-/// Emits the unit's counters, its record, and its frame, which is included from the file `frame`. With `several` cells
-/// per path the counters are aligned so that no path's cells straddle two cache lines.
+/// Emits the unit's counters, its record, and its frame, which is included from the file `frame`. With `several` cells per path the
+/// counters are aligned so that no path's cells straddle two cache lines.
 pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
     let path = quoted(frame);
@@ -188,8 +183,8 @@ fn quoted(path: &Path) -> String {
 
 /// Emits a record of each function, from which the runtime derives a counter's function and where its time is recorded.
 pub fn functions(module: Module, map: &UnitMap) {
-    // Hidden here, because the runtime does not declare them hidden: if there are none, gold would give them its own
-    // address. If no unit has such a function, there is no section, and a reference to hidden bounds would not link.
+    // Hidden here, because the runtime does not declare them hidden: if there are none, gold would give them its own address. If no unit
+    // has such a function, there is no section, and a reference to hidden bounds would not link.
     if map.functions.iter().all(|f| f.counters == 0) {
         return;
     }

@@ -1,7 +1,7 @@
 //! Function entry: the address of the thread's counters, and the check whether the thread has a region.
 //!
-//! A thread that counts for the first time has no region yet; a cold path calls the runtime to acquire one. Functions
-//! that only instrumented functions call need no check.
+//! A thread that counts for the first time has no region yet; a cold path calls the runtime to acquire one. Functions that only
+//! instrumented functions call need no check.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
@@ -11,8 +11,8 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
-/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. `may_be_first`: the
-/// thread may not have a region yet, so check.
+/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. `may_be_first`: the thread may not have a
+/// region yet, so check.
 pub fn thread_counters(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_lack_region: bool) -> Value {
     let module = context.module;
     if !may_lack_region {
@@ -26,8 +26,8 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
     base
 }
 
-/// Emits, at function entry, the address for counts that residual code makes itself: the thread's copy, or the template
-/// while the runtime has to see each count (the template's counters then stay 0). The thread has a region afterwards.
+/// Emits, at function entry, the address for counts that residual code makes itself: the thread's copy, or the template while the runtime
+/// has to see each count (the template's counters then stay 0). The thread has a region afterwards.
 pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
     let module = context.module;
     let (check, entry) = new_entry(module, function);
@@ -46,8 +46,8 @@ pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
     (new, old)
 }
 
-/// Emits the same address, with the check, at the end of a block without terminator. Returns it and the block where
-/// code continues, which has no terminator either.
+/// Emits the same address, with the check, at the end of a block without terminator. Returns it and the block where code continues, which
+/// has no terminator either.
 pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
     let module = context.module;
     let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));
@@ -64,7 +64,6 @@ pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMe
     (builder.offset(module.i8(), context.counters, known), end)
 }
 
-/// Moves the static allocas of a block to the end of another.
 pub fn move_static_allocas(module: Module, from: Block, to: Block) {
     let builder = Builder::at_end(module, to, None);
     for alloca in from.instructions().filter(is_static_alloca).collect::<Vec<_>>() {

@@ -9,7 +9,6 @@ use trodden_unit::cache::CACHE_VARIABLE;
 /// An error that prevents a unit from being instrumented.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Invalid options.
     #[error(transparent)]
     Option(#[from] BadOption),
     /// LLVM's edge counters cannot be removed from the unit.
@@ -20,26 +19,13 @@ pub enum Error {
     NoCacheFolder,
     /// The unit cache cannot be written.
     #[error("cannot write the unit cache {folder} ({source}): set {CACHE_VARIABLE} to a writable folder")]
-    CacheWrite {
-        /// The cache's folder.
-        folder: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    CacheWrite { folder: PathBuf, source: std::io::Error },
     /// The file of block properties cannot be written.
     #[error("cannot write the block properties {file} ({source}): set TMPDIR to a writable folder")]
-    PropertiesWrite {
-        file: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    PropertiesWrite { file: PathBuf, source: std::io::Error },
     /// A function's graph cannot be built.
     #[error("function `{function}`: {source}; please report it with the source file")]
-    Graph {
-        function: String,
-        /// The cause.
-        source: GraphError,
-    },
+    Graph { function: String, source: GraphError },
     /// A stream needs a number for each partial path up to a call, and the function has too many.
     #[error("function `{0}` has too many partial paths (up to calls) to stream: build with a smaller max-paths=N in TRODDEN_INSTRUMENT")]
     TooManyEvents(String),
@@ -48,18 +34,12 @@ pub enum Error {
     ForeignAssembler,
     /// The sample tier cannot insert the function's probes.
     #[error("function `{function}`: {what}; please report it with the source file")]
-    Probes {
-        function: String,
-        /// The cause.
-        what: String,
-    },
-    /// The file of known paths belongs to a different graph.
+    Probes { function: String, what: String },
     #[error(
         "function `{0}` has other paths than the file of known paths, or numbers them differently: record the runs again with a \
              program built with default parameters"
     )]
     KnownPathsMismatch(String),
-    /// The verifier rejects a path numbering.
     #[error(
         "function `{function}`: the numbering of its paths is wrong ({what}); nothing was written. Please report it with the source \
              file"
@@ -75,9 +55,7 @@ pub enum Error {
     /// LLVM refuses to run passes.
     #[error("function `{function}`: LLVM refused to run the passes {passes} ({what}); please report it with the version of clang")]
     Passes {
-        /// Function or module.
         function: String,
-        /// Names of the passes.
         passes: &'static str,
         /// LLVM's message.
         what: String,

@@ -1,9 +1,9 @@
 //! Sums of events per path: an event counter is read at function entry and where paths end, and the difference is added to the path's sum.
 //! A path is only charged its own events, without those charged to paths of callees. That needs no stack of activations: each thread keeps
 //! a sum `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With
-//! `start = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own;
-//! spent += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next
-//! path that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
+//! `start = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own *
+//! own; spent += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the
+//! next path that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
 use crate::additions::{add_inline, add_to_two_words};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
@@ -19,7 +19,6 @@ use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 /// The symbols that a unit's code refers to for events.
 #[derive(Clone, Copy)]
 pub struct Events {
-    /// The thread's [`EventThread`].
     thread: Value,
     /// The image's [`EventCost`].
     cost: Value,
@@ -45,8 +44,7 @@ impl Events {
         Events { thread, cost, now: declare_reading(module, source) }
     }
 
-    /// Reads the counter at the start of a function. `entry` is the block that was the entry before the check for a
-    /// region was inserted.
+    /// Reads the counter at the start of a function. `entry` is the block that was the entry before the check for a region was inserted.
     pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> EventActivation {
         let builder = Builder::before(module, entry.after_allocas(), location);
         let now = self.read(&builder);
@@ -66,7 +64,6 @@ impl Events {
         builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
-    /// `spent += events`
     fn spend(self, builder: &Builder, events: Value) {
         add_inline(builder, self.thread, events, false);
     }
@@ -101,9 +98,8 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
     declare_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
 }
 
-/// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state.
-/// All units of an image define them in a section group named after the event. If two units use different events, the
-/// linker reports duplicate symbols.
+/// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
+/// image define them in a section group named after the event. If two units use different events, the linker reports duplicate symbols.
 fn define(module: Module, source: EventSource) {
     let (kind, config) = source.kernel();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));

@@ -1,7 +1,7 @@
 //! Maps keyed by LLVM handles, with a cheap hash.
 //!
-//! Every instruction of a unit is looked up several times, and the standard library's hash, which resists attackers,
-//! would dominate the cost.
+//! Every instruction of a unit is looked up several times, and the standard library's hash, which resists attackers, would dominate the
+//! cost.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -25,8 +25,7 @@ impl Hasher for HandleHasher {
     }
 
     fn finish(&self) -> u64 {
-        // Addresses are multiples of at least 8, so the lowest bits of the product are zero, but tables index by the
-        // lowest bits.
+        // Addresses are multiples of at least 8, so the lowest bits of the product are zero, but tables index by the lowest bits.
         self.0.rotate_left(26)
     }
 }

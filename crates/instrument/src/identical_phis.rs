@@ -12,8 +12,8 @@ use crate::shape::{new_block_after, predecessors};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 
-/// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in another
-/// successor of the same calls.
+/// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in another successor of the
+/// same calls.
 pub fn split(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {

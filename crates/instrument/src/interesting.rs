@@ -22,18 +22,16 @@ use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
 
-/// Number of random orders of out-edges that preferential numbering tries, for a small range of numbers. With 0 or 128,
-/// three programs are within 0.4 % (docs/benchmarks/constants.md).
+/// Number of random orders of out-edges that preferential numbering tries, for a small range of numbers. With 0 or 128, three programs are
+/// within 0.4 % (docs/benchmarks/constants.md).
 pub const RESTARTS: u32 = 16;
 
 /// The interesting paths of a function, and how to count them.
 pub struct InterestingRequest<'a> {
     pub graph: &'a Graph,
-    /// Edge frequencies.
     pub frequencies: &'a Frequencies,
     /// The scheme, the paths, and the edges that are not part of the flow.
     pub wish: Wish<'a>,
-    /// Planning options.
     pub options: &'a PlanOptions,
     /// Time limit of the optimal scheme, in seconds.
     pub time_limit_s: u64,
@@ -54,8 +52,7 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
-/// Plans a program that counts the unknown paths of an acyclic graph; known ones are recognised by preferential
-/// numbering.
+/// Plans a program that counts the unknown paths of an acyclic graph; known ones are recognised by preferential numbering.
 ///
 /// # Errors
 /// The numbering is wrong, or the numbers do not fit.
@@ -162,8 +159,8 @@ fn plus(builder: &Builder, register: Value, by: i64) -> Value {
     if by == 0 { register } else { builder.add(register, builder.module.constant(by)) }
 }
 
-/// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` stands for "none", and becomes the
-/// maximum of the chosen width.
+/// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` stands for "none", and becomes the maximum of the
+/// chosen width.
 pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
     const NONE: u64 = u64::MAX;
     let max = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);

@@ -84,8 +84,7 @@ pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
     }
 }
 
-/// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to
-/// generate.
+/// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| module::instrument(llvm::Module::new(module), machine.cast()));
     let message = match outcome {

@@ -1,7 +1,7 @@
 //! Line graphs: functions as the front end emitted them ([`trodden_unit::line_graphs`]).
 //!
-//! The plugin only sees a module after optimisation. `clang -fembed-bitcode` embeds the front end's module as a constant, which is
-//! removed here. Its graphs are kept in a metadata node, which stays in the bitcode that variants are built from.
+//! The plugin only sees a module after optimisation. `clang -fembed-bitcode` embeds the front end's module as a constant, which is removed
+//! here. Its graphs are kept in a metadata node, which stays in the bitcode that variants are built from.
 
 use crate::debug::{path_of, subprogram};
 use crate::error::Error;
@@ -42,7 +42,6 @@ pub fn take(module: Module) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the line graphs that are kept with a module.
 pub fn of(module: Module) -> LineGraphs {
     let mut all = LineGraphs::default();
     let count = llvm!(LLVMGetNamedMetadataNumOperands(module.raw, c_string(NODE).as_ptr()));
@@ -108,7 +107,6 @@ fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
     function.blocks().map(block).collect()
 }
 
-/// Adds the line of an instruction to its block.
 fn add_line(block: &mut LineBlock, instruction: Value, line: u32) {
     if !block.lines.contains(&line) {
         let is_jump = instruction.is(LLVMOpcode::LLVMBr) && instruction.successors().len() == 1;

@@ -1,9 +1,8 @@
 //! Thin wrappers for the parts of LLVM-C that the plugin uses.
 //!
-//! Handles are copies of pointers into the module that clang passed in. The module outlives the plugin's call, and no
-//! handle is kept beyond it. During the call nothing is deleted unless the code says so: deleting an instruction
-//! ([`Value::erase`]) is unsafe, and the few places that delete a function or a global have just created it, or have
-//! replaced all its uses, and drop the handle.
+//! Handles are copies of pointers into the module that clang passed in. The module outlives the plugin's call, and no handle is kept
+//! beyond it. During the call nothing is deleted unless the code says so: deleting an instruction ([`Value::erase`]) is unsafe, and the
+//! few places that delete a function or a global have just created it, or have replaced all its uses, and drop the handle.
 
 mod builder;
 mod module;
@@ -20,11 +19,10 @@ pub use module::Module;
 
 /// Calls a function of LLVM-C, which requires of its arguments:
 ///
-/// - *Handles are live.* They come from LLVM, for the module being compiled, and safe code deletes nothing of which it
-///   keeps a copy (see the module's documentation). LLVM's passes do delete values; they run only on modules of which
-///   no handle is kept (`passes.rs`).
-/// - *Values have the kind that the function expects.* The caller has checked (`is`, `opcode`, `LLVMIsA...`), or has
-///   created the value itself. LLVM builds with assertions abort on a violation.
+/// - *Handles are live.* They come from LLVM, for the module being compiled, and safe code deletes nothing of which it keeps a copy (see
+///   the module's documentation). LLVM's passes do delete values; they run only on modules of which no handle is kept (`passes.rs`).
+/// - *Values have the kind that the function expects.* The caller has checked (`is`, `opcode`, `LLVMIsA...`), or has created the value
+///   itself. LLVM builds with assertions abort on a violation.
 ///
 /// Pointers to arrays come with their lengths and live until the call returns.
 macro_rules! llvm {
@@ -35,7 +33,6 @@ macro_rules! llvm {
 }
 pub(crate) use llvm;
 
-/// A basic block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Block(pub LLVMBasicBlockRef);
 
@@ -66,18 +63,15 @@ pub fn c_string(text: &str) -> CString {
 }
 
 impl Block {
-    /// Returns the instructions in order.
     pub fn instructions(self) -> impl Iterator<Item = Value> {
         let first = llvm!(LLVMGetFirstInstruction(self.0));
         std::iter::successors(Value::some(first), |i| i.next())
     }
 
-    /// Returns the phi nodes.
     pub fn phis(self) -> impl Iterator<Item = Value> {
         self.instructions().take_while(|i| i.is(LLVMOpcode::LLVMPHI))
     }
 
-    /// Returns the function that contains the block.
     pub fn function(self) -> Value {
         Value(llvm!(LLVMGetBasicBlockParent(self.0)))
     }
@@ -116,19 +110,16 @@ impl Value {
         (!raw.is_null()).then_some(Value(raw))
     }
 
-    /// Returns the name of a function or global.
     pub fn name(self) -> String {
         let mut length = 0;
         let pointer = llvm!(LLVMGetValueName2(self.0, &mut length));
         text(pointer, length)
     }
 
-    /// Returns the entry block of a function definition.
     pub fn entry(self) -> Block {
         Block(llvm!(LLVMGetEntryBasicBlock(self.0)))
     }
 
-    /// Returns the blocks of a function.
     pub fn blocks(self) -> impl Iterator<Item = Block> {
         let first = llvm!(LLVMGetFirstBasicBlock(self.0));
         std::iter::successors((!first.is_null()).then_some(Block(first)), |b| {
@@ -137,12 +128,10 @@ impl Value {
         })
     }
 
-    /// Returns the next instruction of the block.
     pub fn next(self) -> Option<Value> {
         Value::some(llvm!(LLVMGetNextInstruction(self.0)))
     }
 
-    /// Returns the block that contains an instruction.
     pub fn block(self) -> Block {
         Block(llvm!(LLVMGetInstructionParent(self.0)))
     }
@@ -155,7 +144,6 @@ impl Value {
         llvm!(LLVMGetInstructionOpcode(self.0))
     }
 
-    /// Returns true if the value is an instruction with this opcode.
     pub fn is(self, opcode: LLVMOpcode) -> bool {
         self.opcode() == opcode
     }
@@ -165,12 +153,10 @@ impl Value {
         matches!(self.opcode(), LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr)
     }
 
-    /// Returns true if a call's callee is an intrinsic.
     pub fn calls_intrinsic(self) -> bool {
         self.callee().is_function() && self.callee().intrinsic() != 0
     }
 
-    /// Returns the callee of a call.
     pub fn callee(self) -> Value {
         Value(llvm!(LLVMGetCalledValue(self.0)))
     }
@@ -179,7 +165,6 @@ impl Value {
         !llvm!(LLVMIsAFunction(self.0)).is_null()
     }
 
-    /// Returns the parameters of a function.
     pub fn parameters(self) -> Vec<Value> {
         (0..llvm!(LLVMCountParams(self.0))).map(|i| Value(llvm!(LLVMGetParam(self.0, i)))).collect()
     }
@@ -201,7 +186,6 @@ impl Value {
         !llvm!(LLVMIsAInlineAsm(self.0)).is_null()
     }
 
-    /// Returns the text of inline assembly.
     pub fn assembly_text(self) -> String {
         let mut length = 0;
         let pointer = llvm!(LLVMGetInlineAsmAsmString(self.0, &mut length));
@@ -213,7 +197,6 @@ impl Value {
         llvm!(LLVMGetIntrinsicID(self.0))
     }
 
-    /// Returns the type of the value.
     pub fn kind(self) -> LLVMTypeRef {
         llvm!(LLVMTypeOf(self.0))
     }
@@ -240,7 +223,6 @@ impl Value {
         (0..self.operand_count()).map(move |index| self.operand(index))
     }
 
-    /// Returns the arguments of a call.
     pub fn arguments(self) -> impl Iterator<Item = Value> {
         (0..llvm!(LLVMGetNumArgOperands(self.0))).map(move |index| self.operand(index))
     }
@@ -251,7 +233,6 @@ impl Value {
         (0..count).map(|i| Block(llvm!(LLVMGetSuccessor(self.0, i)))).collect()
     }
 
-    /// Changes one successor of a terminator.
     pub fn set_successor(self, index: usize, to: Block) {
         llvm!(LLVMSetSuccessor(self.0, index as c_uint, to.0));
     }
@@ -285,9 +266,8 @@ impl Value {
     /// Deletes an instruction without uses.
     ///
     /// # Safety
-    /// No copy of the handle may be passed to LLVM afterwards. Copies may still be compared with each other. An
-    /// instruction that is created later may get the same address, so compare with it only if a false match is
-    /// harmless.
+    /// No copy of the handle may be passed to LLVM afterwards. Copies may still be compared with each other. An instruction that is
+    /// created later may get the same address, so compare with it only if a false match is harmless.
     pub unsafe fn erase(self) {
         llvm!(LLVMInstructionEraseFromParent(self.0));
     }
@@ -335,12 +315,10 @@ impl Value {
         operands.into_iter().map(Value::some).collect()
     }
 
-    /// Returns a metadata string as text.
     pub fn metadata_text(self) -> Option<String> {
         Some(String::from_utf8_lossy(&self.metadata_bytes()?).into_owned())
     }
 
-    /// Returns the bytes of a metadata string.
     pub fn metadata_bytes(self) -> Option<Vec<u8>> {
         let mut length = 0;
         let pointer = llvm!(LLVMGetMDString(self.0, &mut length));
@@ -357,8 +335,7 @@ impl Value {
         (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec())
     }
 
-    /// Returns the value of a constant integer, sign-extended. `None` for other values and for integers wider than 64
-    /// bits.
+    /// Returns the value of a constant integer, sign-extended. `None` for other values and for integers wider than 64 bits.
     pub fn as_integer(self) -> Option<i64> {
         let constant = llvm!(LLVMIsAConstantInt(self.0));
         if constant.is_null() || llvm!(LLVMGetIntTypeWidth(llvm!(LLVMTypeOf(constant)))) > 64 {
@@ -373,13 +350,11 @@ impl Value {
         (llvm!(LLVMGetTypeKind(kind)) == LLVMTypeKind::LLVMIntegerTypeKind).then(|| llvm!(LLVMGetIntTypeWidth(kind)))
     }
 
-    /// Returns true if a function itself has the attribute.
     pub fn has_attribute(self, name: &str) -> bool {
         let kind = attribute_kind(name);
         !llvm!(LLVMGetEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, kind)).is_null()
     }
 
-    /// Removes an attribute from a function.
     pub fn remove_attribute(self, name: &str) {
         llvm!(LLVMRemoveEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, attribute_kind(name)));
     }
@@ -391,7 +366,6 @@ impl Value {
         !here.is_null() || (self.callee().is_function() && self.callee().has_attribute(name))
     }
 
-    /// Returns the debug location of an instruction.
     pub fn location(self) -> Option<LLVMMetadataRef> {
         let location = llvm!(LLVMInstructionGetDebugLoc(self.0));
         (!location.is_null()).then_some(location)
@@ -409,8 +383,7 @@ pub fn metadata_kind(context: LLVMContextRef, name: &str) -> c_uint {
 }
 
 thread_local! {
-    /// Cache of attribute kinds, because LLVM finds a kind by comparing the name with all others, and several are
-    /// looked up per call.
+    /// Cache of attribute kinds, because LLVM finds a kind by comparing the name with all others, and several are looked up per call.
     static ATTRIBUTE_KINDS: RefCell<Vec<(String, c_uint)>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -23,7 +23,6 @@ use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 /// What LLVM has to do after the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitOutcome {
-    /// Generate code.
     Code,
     /// Nothing: no code is wanted.
     NoCode,
@@ -74,7 +73,6 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     Ok(UnitOutcome::Code)
 }
 
-/// Creates the unit and its observer.
 fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), Error> {
     let counters = emit::declare_counters(module);
     let (bias, enter) = match options.experiment.threads() {

@@ -1,10 +1,9 @@
 //! Analysis of calls that may not return, and of calls that return twice.
 //!
-//! A call that exits the program, throws or jumps away leaves its callers' paths unfinished. Where that can happen, the
-//! path counts as having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so
-//! calls that provably return are exempt: callees that LLVM knows to return and not to throw, and functions of the
-//! module that contain no such call themselves. A signal that ends the program inside a callee is ignored unless the
-//! user asks for it (`reach=all`).
+//! A call that exits the program, throws or jumps away leaves its callers' paths unfinished. Where that can happen, the path counts as
+//! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls that provably return are
+//! exempt: callees that LLVM knows to return and not to throw, and functions of the module that contain no such call themselves. A signal
+//! that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
 
 use crate::llvm::{Module, Value, llvm};
 use indexmap::IndexSet;
@@ -56,7 +55,6 @@ impl NoReturnAnalysis {
         function.blocks().any(|b| b.instructions().any(|i| gives_up(&i)))
     }
 
-    /// Returns true if control may not return from a call.
     pub fn may_not_return(&self, call: Value) -> bool {
         let callee = call.callee();
         if callee.is_assembly() {
@@ -106,8 +104,8 @@ fn assembly_transfers_control(assembly: Value) -> bool {
         .any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
 }
 
-/// Returns true if a call may return twice: `setjmp` and similar functions by their attribute, and calls that duplicate
-/// the process, which return once in each process.
+/// Returns true if a call may return twice: `setjmp` and similar functions by their attribute, and calls that duplicate the process, which
+/// return once in each process.
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();
     let vfork = |name: &str| matches!(name, "vfork" | "__vfork");

@@ -1,8 +1,7 @@
-//! Options of the plugin: the request that `TRODDEN_EXPERIMENT` names, and the contents of the files of earlier
-//! profiles that its experiment refers to by their hash.
+//! Options of the plugin: the request that `TRODDEN_EXPERIMENT` names, and the contents of the files of earlier profiles that its
+//! experiment refers to by their hash.
 //!
-//! clang passes plugins no command line, hence the environment variable. [`Experiment`] has already rejected invalid
-//! combinations.
+//! clang passes plugins no command line, hence the environment variable. [`Experiment`] has already rejected invalid combinations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,8 +18,8 @@ use trodden_unit::{Experiment, FunctionParts, Identity, KnownPaths, SegmentSet, 
 
 pub use trodden_unit::experiment::{ExperimentScheme, Threads};
 
-/// Maximum number of paths of one function that counts in a table. A function with more is cut, so that one number
-/// space covers all paths of a program.
+/// Maximum number of paths of one function that counts in a table. A function with more is cut, so that one number space covers all paths
+/// of a program.
 const MAX_PATHS_PER_TABLE: u64 = 1 << 52;
 /// Maximum number of paths in all tables of a unit.
 const MAX_PATHS_IN_TABLES: u64 = 1 << 56;
@@ -34,8 +33,8 @@ pub struct PluginOptions {
     pub plan: PlanOptions,
     /// Options of the placement passes.
     pub choices: Choices,
-    /// Count the arrival at every call, not only at calls that may not return. Callers' paths are then known even if a
-    /// signal ends the program.
+    /// Count the arrival at every call, not only at calls that may not return. Callers' paths are then known even if a signal ends the
+    /// program.
     pub reach_all: bool,
     /// Count the arrival at calls of functions that the unit defines, too.
     pub reach_calls: bool,
@@ -61,8 +60,8 @@ pub struct PluginOptions {
     pub properties: Option<PathBuf>,
     /// Transform the code according to this plan instead of instrumenting it.
     pub apply: Option<Rc<TransformationPlan>>,
-    /// Slots of each table, for functions with more than [`PluginOptions::array_paths`] paths. 0: there are no tables,
-    /// and such functions are cut.
+    /// Slots of each table, for functions with more than [`PluginOptions::array_paths`] paths. 0: there are no tables, and such functions
+    /// are cut.
     pub table_slots: u64,
     /// Maximum number of paths of a function that counts in an array, if there are tables.
     pub array_paths: u64,
@@ -87,19 +86,14 @@ pub enum BadOption {
     Input(#[from] InputError),
     /// A file that the request names has invalid content.
     #[error("{file}: {source}", file = file.display())]
-    Content {
-        file: PathBuf,
-        /// The cause.
-        source: Box<dyn std::error::Error>,
-    },
+    Content { file: PathBuf, source: Box<dyn std::error::Error> },
 }
 
 impl PluginOptions {
     /// Reads the options that the environment names. `variable` is a look-up function such as `std::env::var_os`.
     ///
     /// # Errors
-    /// The request, or a file that it names, cannot be read or has invalid content, or there are only unresolved
-    /// settings.
+    /// The request, or a file that it names, cannot be read or has invalid content, or there are only unresolved settings.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         match (set(EXPERIMENT_VARIABLE), set(SETTINGS_VARIABLE)) {
@@ -167,7 +161,6 @@ impl PluginOptions {
         }
     }
 
-    /// Returns true if a function with `paths` paths counts in a table.
     pub fn counts_in_table(&self, paths: u64) -> bool {
         self.table_slots > 0 && paths > self.array_paths
     }

@@ -1,5 +1,5 @@
-//! The actions at the end of a path, one variant per way of counting. A kind of observation chooses one
-//! ([`crate::observe`]). [`crate::probes`] emits the code, or [`crate::counting`] does later where it needs new blocks.
+//! The actions at the end of a path, one variant per way of counting. A kind of observation chooses one ([`crate::observe`]).
+//! [`crate::probes`] emits the code, or [`crate::counting`] does later where it needs new blocks.
 
 use crate::events::EventActivation;
 use crate::interesting::Words;
@@ -8,7 +8,6 @@ use crate::segments::SegmentCode;
 use crate::stream::StreamCode;
 use trodden_unit::CountTable;
 
-/// The action at the end of a path.
 #[derive(Clone, Copy)]
 pub enum PathEnd<'a> {
     /// Increment the path's word in an array.
@@ -19,20 +18,16 @@ pub enum PathEnd<'a> {
     Sums(EventActivation),
     /// Increment the word of an interesting path, or the one shared by all others, and add the events if there are any.
     Interesting(Words<'a>, Option<EventActivation>),
-    /// Count the path if it is unknown.
     Unknown(UnknownPaths<'a>),
-    /// Append the path to a stream.
     Stream(StreamCode),
     /// Pass the context on to callees, and count the segment that ends here.
     Segment(SegmentCode<'a>),
-    /// Increment the path's word in an array. With hits: the first of the unit's two words that count executions of
-    /// probes.
+    /// Increment the path's word in an array. With hits: the first of the unit's two words that count executions of probes.
     Part(Option<u64>),
 }
 
 impl PathEnd<'_> {
-    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a
-    /// word.
+    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a word.
     pub fn may_count_split(&self) -> bool {
         !matches!(self, PathEnd::Table(_) | PathEnd::Sums(_) | PathEnd::Interesting(..))
     }
@@ -42,7 +37,6 @@ impl PathEnd<'_> {
         matches!(self, PathEnd::Sums(_) | PathEnd::Interesting(_, Some(_)))
     }
 
-    /// Returns the stream.
     pub fn stream(&self) -> StreamCode {
         match self {
             PathEnd::Stream(stream) => *stream,

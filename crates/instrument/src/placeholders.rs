@@ -29,7 +29,6 @@ use trodden_unit::{
     ReachedCall, ValueCounters,
 };
 
-/// Size of a counter in bytes.
 const COUNTER_BYTES: i64 = 8;
 /// Named metadata node of modules whose counters trodden may remove.
 const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
@@ -48,12 +47,10 @@ pub enum PlaceholderError {
     Kind {
         /// The unit's counters.
         found: &'static str,
-        /// The requested counters.
         expected: &'static str,
         /// The option of `trodden build` that inserts them.
         option: &'static str,
     },
-    /// A counter is used in an unsupported way.
     #[error(
         "function `{function}` uses one of LLVM's counters in an unsupported way (`{instruction}`): build this file without `--pgo` \
             and `--coverage`, and please report it"
@@ -102,8 +99,7 @@ struct FixedUpdate {
     amount: i64,
 }
 
-/// A call that records a value, and the first of the unit's counters for its site; `None` if that depends on its
-/// arguments.
+/// A call that records a value, and the first of the unit's counters for its site; `None` if that depends on its arguments.
 struct ValueNote {
     call: Value,
     kind: ProfiledValueKind,
@@ -125,8 +121,7 @@ pub fn has_placeholders(module: Module) -> bool {
 }
 
 impl Placeholders {
-    /// Removes LLVM's counters from a module. Updates that have to be counted get counters of the unit, from index
-    /// `next` on.
+    /// Removes LLVM's counters from a module. Updates that have to be counted get counters of the unit, from index `next` on.
     pub fn take(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, options.kind)?;
@@ -162,9 +157,9 @@ impl Placeholders {
         Ok(placeholders)
     }
 
-    /// Assigns counters to every site that records a value. If the optimiser merged calls that differ only in their
-    /// site, the site is computed: then all sites of the functions involved get counters, in order, and a number that
-    /// replaces the function's table says where they start.
+    /// Assigns counters to every site that records a value. If the optimiser merged calls that differ only in their site, the site is
+    /// computed: then all sites of the functions involved get counters, in order, and a number that replaces the function's table says
+    /// where they start.
     fn count_value_sites(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
@@ -211,8 +206,8 @@ impl Placeholders {
         first
     }
 
-    /// Removes the bitmaps of decisions; returns the updates of constant bits, which remain for now. Counters of
-    /// computed bits are contiguous, so that the word follows from the address alone.
+    /// Removes the bitmaps of decisions; returns the updates of constant bits, which remain for now. Counters of computed bits are
+    /// contiguous, so that the word follows from the address alone.
     fn remove_bitmaps(
         &mut self,
         tables: &[llvm_profile::CounterTable],
@@ -254,8 +249,8 @@ impl Placeholders {
         Ok(known)
     }
 
-    /// Sorts updates into computed ones and those that become placeholders, which are deleted. Updates of constant bits
-    /// are among the latter.
+    /// Sorts updates into computed ones and those that become placeholders, which are deleted. Updates of constant bits are among the
+    /// latter.
     fn sort_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
@@ -276,8 +271,7 @@ impl Placeholders {
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
         for update in erased {
-            // SAFETY: no placeholder refers to a deleted instruction (`first_after`), and `computed` has only the
-            // others.
+            // SAFETY: no placeholder refers to a deleted instruction (`first_after`), and `computed` has only the others.
             unsafe { update.erase() };
         }
         functions.into_iter().for_each(fall_through::restore);
@@ -294,8 +288,7 @@ impl Placeholders {
         Value(llvm!(LLVMConstGEP2(self.module.i64(), counters.0, at.as_mut_ptr(), 1)))
     }
 
-    /// Emits counts for a function's computed updates and values. [`Placeholders::resolve`] supplies the counters'
-    /// address later.
+    /// Emits counts for a function's computed updates and values. [`Placeholders::resolve`] supplies the counters' address later.
     pub fn count_computed(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -358,8 +351,8 @@ impl Placeholders {
         }
     }
 
-    /// Records a function's calls that may not return. Counts the returns of a call if another such call follows in its
-    /// block, on another line or after code of another line.
+    /// Records a function's calls that may not return. Counts the returns of a call if another such call follows in its block, on another
+    /// line or after code of another line.
     pub fn record_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
         for (block, calls) in cfg.reached.iter().enumerate() {
             let known = &cfg.blocks[block].positions;
@@ -463,8 +456,8 @@ fn first_after(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
-/// Returns the position of a placeholder, which is before `before`, among the calls of its block that may not return;
-/// `None` if paths do not tell whether it was passed.
+/// Returns the position of a placeholder, which is before `before`, among the calls of its block that may not return; `None` if paths do
+/// not tell whether it was passed.
 fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_may_not_return(block, no_return);

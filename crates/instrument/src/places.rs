@@ -1,10 +1,9 @@
 //! Insertion points for the code of edges.
 //!
-//! Code for an edge goes to the end of its tail, or to the head if no other edge leads there; otherwise the edge is
-//! split. An unwind edge is split by giving it a landing pad of its own, because calls must unwind to a landing pad.
-//! The remaining edges to the old pad share another. A block that only returns, and has an incoming edge from a tail
-//! call, is counted on its incoming edges, before the call. Code in the block itself would keep code generation from
-//! turning the call into a jump, so the stack would grow.
+//! Code for an edge goes to the end of its tail, or to the head if no other edge leads there; otherwise the edge is split. An unwind edge
+//! is split by giving it a landing pad of its own, because calls must unwind to a landing pad. The remaining edges to the old pad share
+//! another. A block that only returns, and has an incoming edge from a tail call, is counted on its incoming edges, before the call. Code
+//! in the block itself would keep code generation from turning the call into a jump, so the stack would grow.
 
 use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
 use crate::handle_map::HandleMap;
@@ -22,11 +21,9 @@ use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
-/// An insertion point. The instruction is looked up on use, because other code may have been inserted before it
-/// meanwhile.
+/// An insertion point. The instruction is looked up on use, because other code may have been inserted before it meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub enum InsertionPlace {
-    /// Before this instruction.
     Before(Value),
     /// At the beginning of this block, after phi nodes and landing pad.
     Top(Block),
@@ -85,9 +82,9 @@ fn size(block: Block) -> u32 {
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
-/// Returns true if no other code runs in the middle of a block: it contains no calls except of intrinsics, and no unwinding.
-/// Blocks that end with an indirect branch never qualify: tail duplication copies them into their predecessors, which
-/// interpreters depend on, and additional code would interfere.
+/// Returns true if no other code runs in the middle of a block: it contains no calls except of intrinsics, and no unwinding. Blocks that
+/// end with an indirect branch never qualify: tail duplication copies them into their predecessors, which interpreters depend on, and
+/// additional code would interfere.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;

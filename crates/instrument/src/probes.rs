@@ -31,9 +31,7 @@ use trodden_unit::EdgeKind;
 /// The path register's value at some point of the function.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Register {
-    /// A constant.
     Constant(i64),
-    /// A value computed at run time.
     Computed(Value),
 }
 
@@ -198,8 +196,7 @@ impl ProbeCode<'_> {
         Register::Computed(phi)
     }
 
-    /// Returns the register that arrives from a block: the edge's value, or the merged value of the edges that share a
-    /// landing pad.
+    /// Returns the register that arrives from a block: the edge's value, or the merged value of the edges that share a landing pad.
     fn incoming_register(&self, from: Block, to: Block) -> Register {
         if let Some(edge) = self.places.arrival(from, to) {
             return self.leaving[edge.index()];
@@ -218,7 +215,6 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Emits the code of an edge.
     fn emit_edge(&mut self, edge: Edge, arriving: Register) {
         if self.program.is_dead(edge) {
             return;
@@ -290,7 +286,6 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Adds an increment to the register.
     fn add_increment(&self, builder: &Builder, register: Register, increment: i64) -> Register {
         match register {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
@@ -321,8 +316,8 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Emits `count[register + increment] += 1`, with a fast path for the usual case `count[dominant]`. Returns the
-    /// number of dominant iterations that are accumulated in a register afterwards.
+    /// Emits `count[register + increment] += 1`, with a fast path for the usual case `count[dominant]`. Returns the number of dominant
+    /// iterations that are accumulated in a register afterwards.
     fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
@@ -347,8 +342,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Returns the number of dominant iterations accumulated in a register at the start of a node; `None` where there
-    /// cannot be any.
+    /// Returns the number of dominant iterations accumulated in a register at the start of a node; `None` where there cannot be any.
     fn in_register_at(&mut self, node: Node) -> Option<Value> {
         let mut loops = self.program.dominant().iter().filter_map(|u| u.in_register.as_ref());
         let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_split())?;

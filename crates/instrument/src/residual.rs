@@ -84,8 +84,8 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
     dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// Handles a function that keeps one version: it cannot have two, none of its paths is known, or known paths are
-/// recognised by their numbers. Every path is looked up where it ends, or counted without look-up.
+/// Handles a function that keeps one version: it cannot have two, none of its paths is known, or known paths are recognised by their
+/// numbers. Every path is looked up where it ends, or counted without look-up.
 fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     let PlannedFunction { function, cfg, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
@@ -120,9 +120,9 @@ fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
     outer_headers
 }
 
-/// Sets edge weights by how often the known paths take each edge of each version; edges that they never reach keep
-/// their weights. Also sets the entry count, without which LLVM does not trust the weights, and does not move cold
-/// blocks (such as the instrumented code) out of loops.
+/// Sets edge weights by how often the known paths take each edge of each version; edges that they never reach keep their weights. Also
+/// sets the entry count, without which LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
+/// of loops.
 fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
@@ -154,7 +154,6 @@ fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>
     Some(KnownTest::Bytes(module.add_bytes(&format!("{}.known", planned.function.name()), &bytes)))
 }
 
-/// Builds the versions of a function.
 struct VersionBuilder<'a> {
     module: Module,
     program: &'a ProbeProgram,
@@ -269,10 +268,9 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions: indirect branches, because the
-    /// phi nodes of their targets must list all of them; and blocks with `musttail` calls, which must be followed by a
-    /// return. A terminator that defines a value (an `invoke`) still has versions in the copies, which may reach
-    /// original blocks, so a placeholder replaces it everywhere.
+    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions: indirect branches, because the phi nodes of their
+    /// targets must list all of them; and blocks with `musttail` calls, which must be followed by a return. A terminator that defines a
+    /// value (an `invoke`) still has versions in the copies, which may reach original blocks, so a placeholder replaces it everywhere.
     fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
         let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
@@ -299,8 +297,7 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Appends a new terminator to a block, and returns what replaces the old one: a value of its type if it has a
-    /// result.
+    /// Appends a new terminator to a block, and returns what replaces the old one: a value of its type if it has a result.
     fn placeholder(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
@@ -362,7 +359,6 @@ impl VersionBuilder<'_> {
         all.keys().copied().filter(meets).collect()
     }
 
-    /// Returns the description of all versions.
     fn description(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
         let copies: BTreeMap<CodeVersion, FunctionCfg> =

@@ -82,7 +82,6 @@ pub struct CallOfCallee {
     pub call: Value,
     /// The callee's number in the set.
     pub callee: u32,
-    /// The call is indirect.
     pub is_indirect: bool,
     /// The call is a tail call, so the path ends before it.
     pub ends_function: bool,
@@ -103,7 +102,6 @@ pub struct SegmentCode<'a> {
 /// A function that segments run through.
 pub struct FunctionOnSegments<'a> {
     pub module: Module,
-    /// Source file of its unit.
     pub source: &'a str,
     pub set: &'a Rc<SegmentSet>,
     /// The function's number in the set.
@@ -112,9 +110,7 @@ pub struct FunctionOnSegments<'a> {
     pub graph: &'a Graph,
     /// Its program for all paths, after the passes.
     pub program: &'a ProbeProgram,
-    /// Edge frequencies.
     pub frequencies: &'a Frequencies,
-    /// The set's identity.
     pub identity: Identity,
     pub numbering: SegmentNumbering,
     /// The preferential numbering that its program uses, if any.
@@ -212,7 +208,6 @@ impl SegmentPlan {
         }
     }
 
-    /// Returns the calls on segments.
     pub fn calls(&self) -> impl Iterator<Item = CallOfCallee> {
         self.calls.values().flatten().flat_map(move |at| {
             let CallOnSegment { call, is_indirect, ends_function, executions, .. } = *at;
@@ -247,9 +242,8 @@ impl SegmentPlan {
 }
 
 impl SegmentCode<'_> {
-    /// Emits the code where a path ends at an edge or reaches calls. `known` is the path's number if it is constant.
-    /// Returns the address of the word to count in, relative to `base`, the address of the unit's counters; `None` if
-    /// the path is not counted.
+    /// Emits the code where a path ends at an edge or reaches calls. `known` is the path's number if it is constant. Returns the address
+    /// of the word to count in, relative to `base`, the address of the unit's counters; `None` if the path is not counted.
     pub fn path_ends(
         &self,
         builder: &Builder,
@@ -272,7 +266,6 @@ impl SegmentCode<'_> {
         Some(builder.offset(i64, first, word))
     }
 
-    /// Passes a context to a callee.
     fn pass_context(
         &self,
         builder: &Builder,
@@ -283,7 +276,7 @@ impl SegmentCode<'_> {
         let context = |transition: usize| {
             let transition = &self.plan.transitions[transition];
             match known {
-                Some(number) => builder.constant(transition.constant_word(number as u64).into()),
+                Some(number) => builder.constant(transition.constant_context(number as u64).into()),
                 None => transition.look_up(builder, self.version.code, number),
             }
         };
@@ -343,8 +336,7 @@ impl Places {
 }
 
 impl FunctionOnSegments<'_> {
-    /// Returns the final value of the path register on a relevant path: its number, or the sum of its labels, which no
-    /// other path has.
+    /// Returns the final value of the path register on a relevant path: its number, or the sum of its labels, which no other path has.
     fn sum_of(&self, path: u64) -> u64 {
         let paths = self.program.paths();
         match self.program.cells() {

@@ -49,8 +49,7 @@ fn split_after(module: Module, instruction: Value) -> Block {
     rest
 }
 
-/// Moves everything after a block's phi nodes to a new block, which is returned. The old block is left without a
-/// terminator.
+/// Moves everything after a block's phi nodes to a new block, which is returned. The old block is left without a terminator.
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
     move_from(module, block, Some(block.first_insertion_point()))
 }
@@ -93,8 +92,8 @@ pub fn predecessors(block: Block) -> Vec<Block> {
     terminators.map(|t| t.block()).collect()
 }
 
-/// If a block is the target of both indirect branches and other edges, moves its content to a new block, which is
-/// returned. The old block remains as the target of the indirect branches.
+/// If a block is the target of both indirect branches and other edges, moves its content to a new block, which is returned. The old block
+/// remains as the target of the indirect branches.
 fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
     let (jumps, direct) = sources(landing);
     if jumps.is_empty() || direct.is_empty() {
@@ -116,8 +115,7 @@ fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }
 
-/// Splits a phi node: the values from indirect branches are merged in `landing`, and the result with all others in
-/// `body`.
+/// Splits a phi node: the values from indirect branches are merged in `landing`, and the result with all others in `body`.
 fn split_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");

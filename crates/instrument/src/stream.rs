@@ -29,8 +29,8 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     }
 }
 
-/// Returns true if control may return to a function whose callees' frames were discarded: it catches exceptions, or
-/// calls a function that returns twice.
+/// Returns true if control may return to a function whose callees' frames were discarded: it catches exceptions, or calls a function that
+/// returns twice.
 pub fn catches(function: Value) -> bool {
     // A landing pad with clean-ups only continues unwinding.
     let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
@@ -68,8 +68,7 @@ impl Streams {
         emit::remove_unused(&[self.next_chunk, self.next_slot]);
     }
 
-    /// Takes a slot for the function's frame and writes the event of its entry. `first` is its first counter in the
-    /// template.
+    /// Takes a slot for the function's frame and writes the event of its entry. `first` is its first counter in the template.
     pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<LLVMMetadataRef>) -> StreamCode {
         let builder = Builder::before(self.module, function.entry().after_allocas(), location);
         let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
@@ -103,8 +102,8 @@ impl Streams {
 }
 
 impl StreamCode {
-    /// Writes the event of a path, whose counter in the template is at `counter`. `call_ends`: the function's
-    /// activation ends with it. Returns the event's word.
+    /// Writes the event of a path, whose counter in the template is at `counter`. `call_ends`: the function's activation ends with it.
+    /// Returns the event's word.
     pub fn path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
         let tag = if call_ends { TAG_EXIT } else { TAG_PATH };
         let word = self.streams.word(builder, counter, tag);

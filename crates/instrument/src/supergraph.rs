@@ -87,8 +87,8 @@ impl Supergraph {
         self.of_function[function].iter().map(|at| &self.versions[*at])
     }
 
-    /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies,
-    /// the number of inlined calls, and the number of calls of copies.
+    /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
+    /// inlined calls, and the number of calls of copies.
     ///
     /// # Errors
     /// LLVM refuses to run the inliner.
@@ -172,8 +172,8 @@ impl Sites {
         sites
     }
 
-    /// Returns the functions that read their context from the thread-local word: those called by another unit, or by a
-    /// version that does not call a copy.
+    /// Returns the functions that read their context from the thread-local word: those called by another unit, or by a version that does
+    /// not call a copy.
     fn by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
@@ -231,7 +231,6 @@ fn defines_label(callee: Value) -> bool {
     callee.is_assembly() && callee.assembly_text().contains(':')
 }
 
-/// Returns the number of instructions of a module.
 fn size_of(module: Module) -> u64 {
     module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
 }

@@ -1,17 +1,17 @@
 //! Trip counts of loops, from the comparison that controls the latch.
 //!
-//! Recognises loops with a constant trip count, such as `for (i = 0; i < 16; i++)` after optimisation: the latch
-//! compares a constant with a phi node of the header, or with the phi node plus a constant. The phi node starts with a
-//! constant and is incremented by a constant. It takes the same values whenever the loop is entered, so they are
-//! enumerated. Other exits of the loop are not examined; callers must check that there are none.
+//! Recognises loops with a constant trip count, such as `for (i = 0; i < 16; i++)` after optimisation: the latch compares a constant with
+//! a phi node of the header, or with the phi node plus a constant. The phi node starts with a constant and is incremented by a constant.
+//! It takes the same values whenever the loop is entered, so they are enumerated. Other exits of the loop are not examined; callers must
+//! check that there are none.
 
 use crate::llvm::{Block, Builder, Value, llvm};
 use llvm_sys::LLVMIntPredicate::{self, *};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Maximum number of iterations to enumerate, to bound compile time. With 16, one of three programs executes 0.2 % more
-/// instructions; 2^24 changes nothing (docs/benchmarks/constants.md).
+/// Maximum number of iterations to enumerate, to bound compile time. With 16, one of three programs executes 0.2 % more instructions; 2^24
+/// changes nothing (docs/benchmarks/constants.md).
 const MAX_ENUMERATED_ITERATIONS: u64 = 1 << 20;
 
 /// An integer of `bits` bits, at most 64.
@@ -56,8 +56,8 @@ impl Integer {
     }
 }
 
-/// Returns how often the back edge from `latch` to `head` is taken each time the loop is entered, provided the loop
-/// exits at the latch; `None` if that is not a known constant.
+/// Returns how often the back edge from `latch` to `head` is taken each time the loop is entered, provided the loop exits at the latch;
+/// `None` if that is not a known constant.
 pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     let branch = latch.terminator();
     let is_conditional = branch.is(LLVMOpcode::LLVMBr) && llvm!(LLVMIsConditional(branch.0)) != 0;
@@ -87,9 +87,8 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     }
 }
 
-/// Maximum step of a counter, as a power of two. A counter with a larger step wraps around too early to distinguish all
-/// iterations; this one allows 2^52. With 3 or 24, three programs execute as many instructions
-/// (docs/benchmarks/constants.md).
+/// Maximum step of a counter, as a power of two. A counter with a larger step wraps around too early to distinguish all iterations; this
+/// one allows 2^52. With 3 or 24, three programs execute as many instructions (docs/benchmarks/constants.md).
 const MAX_STEP_SHIFT: u32 = 12;
 
 /// An induction variable that counts the iterations of a loop.
@@ -117,8 +116,8 @@ impl Counter {
     }
 }
 
-/// Returns an existing induction variable of the header that counts how often the back edge was taken: one that starts
-/// with a constant and grows by the same power of two. Creating another one would cost a register.
+/// Returns an existing induction variable of the header that counts how often the back edge was taken: one that starts with a constant and
+/// grows by the same power of two. Creating another one would cost a register.
 pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;

@@ -48,11 +48,9 @@ pub struct Unit {
     pub positions: Positions,
     /// Globals and runtime functions that inserted code refers to.
     pub context: ModuleContext,
-    /// The functions to observe.
     pub chosen: IndexSet<Value>,
     /// Functions whose code was changed or generated.
     changed: Vec<Value>,
-    /// The map so far.
     pub map: UnitMap,
     /// Paths of all functions so far that count in tables.
     paths_in_tables: u64,

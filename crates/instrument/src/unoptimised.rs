@@ -2,8 +2,8 @@
 //!
 //! LLVM selects the instructions of such code one at a time (FastISel). Inline assembly, thread-local variables and calls that preserve
 //! all registers fall back to the instruction selection of optimised code, which is slow; ordinary calls do not. So a unit defines
-//! functions that add to a word and one that returns the address of the thread's counters, and unoptimised code calls them. An addition
-//! is one instruction, so that a signal handler that counts the same path in between loses nothing.
+//! functions that add to a word and one that returns the address of the thread's counters, and unoptimised code calls them. An addition is
+//! one instruction, so that a signal handler that counts the same path in between loses nothing.
 
 use crate::emit::{COUNTERS_SYMBOL, add_attribute};
 use crate::flags::code_generation_flags;
@@ -59,8 +59,8 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool
     builder.call(function, &arguments);
 }
 
-/// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. It follows
-/// the stores of the parameters, which then need not be preserved across the call.
+/// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. It follows the stores of the
+/// parameters, which then need not be preserved across the call.
 pub fn thread_counters(module: Module, function: Value, location: Option<LLVMMetadataRef>) -> Value {
     let parameters = function.parameters();
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
@@ -78,8 +78,7 @@ fn declare(module: Module, name: &str, result: LLVMTypeRef, mut parameters: Vec<
     function
 }
 
-/// Defines the called functions, local to the object file, in the section `.text`, so that most calls need no
-/// relocation.
+/// Defines the called functions, local to the object file, in the section `.text`, so that most calls need no relocation.
 pub fn define(context: ModuleContext, threads: Threads) {
     let module = context.module;
     for addition in ADDITIONS.iter().filter(|a| module.function(a.name).is_some()) {
@@ -97,8 +96,8 @@ fn define_function(module: Module, name: &str, code: &str) {
     ));
 }
 
-/// Returns the code that computes the address of the thread's counters: the thread's bias (loaded by an instruction
-/// that linkers can relax), or that of a region acquired now, plus the address of the template:
+/// Returns the code that computes the address of the thread's counters: the thread's bias (loaded by an instruction that linkers can
+/// relax), or that of a region acquired now, plus the address of the template:
 ///
 /// ```text
 /// movq __trodden_bias@GOTTPOFF(%rip), %rax; movq %fs:(%rax), %rax      or      movq __trodden_shared_bias(%rip), %rax

@@ -1,7 +1,7 @@
 //! Value profiling: targets of indirect calls, and sizes of memory operations.
 //!
-//! LLVM keeps a list per site, which its runtime searches and extends. Here a site has a few plain counters among the
-//! unit's, so that threads and runs can be added. [`ProfiledValueKind`] describes their meaning.
+//! LLVM keeps a list per site, which its runtime searches and extends. Here a site has a few plain counters among the unit's, so that
+//! threads and runs can be added. [`ProfiledValueKind`] describes their meaning.
 
 use crate::llvm::{Builder, Module, Value, llvm};
 use indexmap::IndexSet;
@@ -21,8 +21,7 @@ pub fn kind(call: Value) -> ProfiledValueKind {
     if call.callee().name().ends_with("_memop") { ProfiledValueKind::Size } else { ProfiledValueKind::Target }
 }
 
-/// Converts LLVM's running site number over all kinds to a number within `kind`, given the number of sites of each
-/// kind.
+/// Converts LLVM's running site number over all kinds to a number within `kind`, given the number of sites of each kind.
 pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
     let number = u16::try_from(number).ok()?;
     match kind {

@@ -10,8 +10,7 @@ use std::collections::BTreeSet;
 const PROFILE: &str = "prof";
 const BRANCH_WEIGHTS: &str = "branch_weights";
 
-/// Reads a branch's weights: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. `None` if there are none, or
-/// all are 0.
+/// Reads a branch's weights: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. `None` if there are none, or all are 0.
 pub fn read(terminator: Value) -> Option<Vec<f64>> {
     let operands = terminator.metadata(PROFILE)?.metadata_operands();
     let mut operands = operands.into_iter().flatten();
@@ -45,8 +44,7 @@ pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTree
 
 /// Sets the weights of a terminator's edges from their execution counts, unless all are 0.
 pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
-    // LLVM's weights have 32 bits. A limit of 2^10 makes no difference for three programs
-    // (docs/benchmarks/constants.md).
+    // LLVM's weights have 32 bits. A limit of 2^10 makes no difference for three programs (docs/benchmarks/constants.md).
     const MAX_WEIGHT: u64 = 1 << 30;
     let max = executions.iter().copied().max().unwrap_or_default();
     if max == 0 || executions.len() < 2 || !has_weights(terminator) {
@@ -57,8 +55,8 @@ pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
     set_weights(module, terminator, executions.iter().map(weight));
 }
 
-/// Sets the weights of a terminator's edges from the execution counts of its targets, if all are known. Several edges
-/// of a switch to one target share its count in proportion to their old weights.
+/// Sets the weights of a terminator's edges from the execution counts of its targets, if all are known. Several edges of a switch to one
+/// target share its count in proportion to their old weights.
 pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
@@ -76,7 +74,6 @@ pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn
     set_edge_weights(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
 }
 
-/// Sets the entry count of a function.
 pub fn set_entry_count(module: Module, function: Value, entries: u64) {
     let node = list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
     llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
@@ -88,7 +85,6 @@ pub fn is_profiled(module: Module) -> bool {
     !llvm!(LLVMGetModuleFlag(module.raw, SUMMARY.as_ptr().cast(), SUMMARY.len())).is_null()
 }
 
-/// Returns true if a function has an entry count.
 pub fn has_entries(module: Module, function: Value) -> bool {
     let mut count = 0;
     let entries = llvm!(LLVMGlobalCopyAllMetadata(function.0, &raw mut count));

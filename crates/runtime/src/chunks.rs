@@ -13,8 +13,7 @@ use crate::wire::stream::{
 };
 
 const CHUNK: usize = CHUNK_BYTES as usize;
-/// Maximum number of a signal handler's events to keep if it runs between the end of a chunk and the runtime. More are
-/// lost, and counted.
+/// Maximum number of a signal handler's events to keep if it runs between the end of a chunk and the runtime. More are lost, and counted.
 const MAX_HANDLER_EVENTS: usize = 256;
 
 /// A thread has waited in vain, and no chunk was released since.
@@ -75,13 +74,12 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
 
 /// Returns the stream's state, at the start of the calling thread's first region.
 fn stream_state(base: usize) -> &'static mut RegionStream {
-    // SAFETY: regions of stream images start so; only this thread uses it, with signals blocked, one function at a
-    // time.
+    // SAFETY: regions of stream images start so; only this thread uses it, with signals blocked, one function at a time.
     unsafe { &mut *(base as *mut RegionStream) }
 }
 
-/// Finds room for an event in the stream of the calling thread, whose first region is at `base` and whose cursor
-/// stopped at `stopped`. Returns its address.
+/// Finds room for an event in the stream of the calling thread, whose first region is at `base` and whose cursor stopped at `stopped`.
+/// Returns its address.
 pub fn find_room(base: usize, stopped: usize) -> usize {
     let Some(thread) = thread_stream() else { return discarding_slot() };
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
@@ -127,8 +125,8 @@ pub fn discarding_slot() -> usize {
     DISCARDED.as_ptr() as usize
 }
 
-/// Finishes the current chunk and starts another; returns the address of its first event. `None` if there is no room
-/// even for the first chunk.
+/// Finishes the current chunk and starts another; returns the address of its first event. `None` if there is no room even for the first
+/// chunk.
 fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
@@ -216,8 +214,8 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     Some(chunk)
 }
 
-/// Adds a region after the current one and returns its first free chunk. `None` if there is no region, or if all its
-/// chunks, filled by a thread that has ended, are still unread. It joins the ring in any case.
+/// Adds a region after the current one and returns its first free chunk. `None` if there is no region, or if all its chunks, filled by a
+/// thread that has ended, are still unread. It joins the ring in any case.
 fn new_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
     finish_chunks(new);
@@ -248,8 +246,7 @@ fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
     if base == first_region(stream) {
         return stream.next;
     }
-    // SAFETY: regions of stream images start so, and are mapped while their thread lives. This one is not the one that
-    // `stream` is in.
+    // SAFETY: regions of stream images start so, and are mapped while their thread lives. This one is not the one that `stream` is in.
     unsafe { (&raw const (*(base as *const RegionStream)).next).read_volatile() }
 }
 

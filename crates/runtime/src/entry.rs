@@ -1,9 +1,9 @@
-//! The runtime's interface to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries in the
-//! arrays of constructors and destructors, and the handlers of `fork`.
+//! The runtime's interface to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries in the arrays
+//! of constructors and destructors, and the handlers of `fork`.
 //!
 //! Invariants: `__trodden_enter` changes rax and r11 only, and needs up to 2.2 KiB of stack (about 1 KiB without an output file).
-//! `__trodden_count` is jumped to, with the return address in r11, and changes r10, r11 and flags only. libc is only called by
-//! constructor and destructor, without holding the lock or blocking signals.
+//! `__trodden_count` is jumped to, with the return address in r11, and changes r10, r11 and flags only. libc is only called by constructor
+//! and destructor, without holding the lock or blocking signals.
 
 use crate::image::{Image, address_of};
 use crate::life;
@@ -40,8 +40,8 @@ stub!("__trodden_enter", life::enter);
 stub!("__trodden_enter_shared", life::enter_shared);
 
 global_asm!(
-    // Jumped to with the counter's address in rdi and the return address in r11, so callers need no frame. Changes r10
-    // and flags. The red zone below rsp belongs to the caller.
+    // Jumped to with the counter's address in rdi and the return address in r11, so callers need no frame. Changes r10 and flags. The red
+    // zone below rsp belongs to the caller.
     stub::begin!("__trodden_count"),
     ".cfi_def_cfa rsp, 0",
     ".cfi_register rip, r11",
@@ -129,8 +129,8 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
-    // `__trodden_switch` and the bounds of `trodden_functions` are missing here: if undefined, gold would give hidden
-    // symbols its own address. Where they are defined, they are hidden.
+    // `__trodden_switch` and the bounds of `trodden_functions` are missing here: if undefined, gold would give hidden symbols its own
+    // address. Where they are defined, they are hidden.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
@@ -168,8 +168,8 @@ extern "C" fn after_fork_in_child() {
     life::after_fork_in_child();
 }
 
-/// Registers the handlers with libc, if there is one. glibc's own function comes first, because its handlers are
-/// removed with the library's handle.
+/// Registers the handlers with libc, if there is one. glibc's own function comes first, because its handlers are removed with the
+/// library's handle.
 fn register_fork_handlers() {
     let glibc = address_of!("__register_atfork");
     let posix = address_of!("pthread_atfork");

@@ -3,8 +3,8 @@
 //!
 //! The time-stamp counter is read by instrumented code. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
 //! read by `rdpmc` if the kernel's page permits it, otherwise by read(2), like software events. Counters are pinned: they count all the
-//! time, or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's readings
-//! never decrease, even when it gets a new counter (after `fork`) or loses its counter.
+//! time, or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's readings never
+//! decrease, even when it gets a new counter (after `fork`) or loses its counter.
 
 use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
@@ -16,10 +16,9 @@ use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// Instrumented code calls this at function entry and at path ends: reads the calling thread's counter into rax, and
-// changes rax and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48
-// (linux/perf_event.h explains their use). In a child of `fork`, which the fork page identifies, the page is no longer
-// mapped.
+// Instrumented code calls this at function entry and at path ends: reads the calling thread's counter into rax, and changes rax and r11
+// only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains their
+// use). In a child of `fork`, which the fork page identifies, the page is no longer mapped.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),
@@ -133,7 +132,6 @@ const PAGE: usize = 4096;
 /// True if the cost of reading is known.
 static CALIBRATED: AtomicBool = AtomicBool::new(false);
 
-/// The image's event.
 #[derive(Clone, Copy)]
 pub struct Events {
     kind: u32,
@@ -151,8 +149,8 @@ pub fn of_image() -> Option<Events> {
 /// Returns the calling thread's state; only for images with an event.
 fn thread() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
-    // SAFETY: units that define the record also define this function with this type. It returns the address of
-    // thread-local memory, and callers do not keep a reference while creating another.
+    // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, and
+    // callers do not keep a reference while creating another.
     unsafe {
         let find = core::mem::transmute::<usize, extern "C" fn() -> *mut EventThread>(find);
         &mut *find()
@@ -160,8 +158,8 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl Events {
-    /// Opens a counter for the calling thread, which continues where an earlier one stopped, and calibrates once.
-    /// Returns the argument of [`close`].
+    /// Opens a counter for the calling thread, which continues where an earlier one stopped, and calibrates once. Returns the argument of
+    /// [`close`].
     pub fn begin(self) -> Result<u64, Failure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
@@ -217,8 +215,8 @@ impl Events {
             least.end = least.end.min(self.trial(end));
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: units that define the record also define this one; it is only written here, once. Code that reads it
-        // meanwhile sees the old or the new value.
+        // SAFETY: units that define the record also define this one; it is only written here, once. Code that reads it meanwhile sees the
+        // old or the new value.
         unsafe { cost.write_volatile(least) };
     }
 
@@ -269,8 +267,7 @@ fn store(cell: &mut i64, value: i64) {
     unsafe { (&raw mut *cell).write_volatile(value) }
 }
 
-/// Maps the page through which the program may read a counter itself; `None` if that is not permitted. The mapping
-/// keeps the counter open.
+/// Maps the page through which the program may read a counter itself; `None` if that is not permitted. The mapping keeps the counter open.
 fn readable_page(file: &Descriptor) -> Option<usize> {
     const CAPABILITIES: usize = 40;
     const USER_RDPMC: u64 = 1 << 2;

@@ -1,7 +1,7 @@
 //! Opening a raw file safely, and writing its header. `trodden_wire` defines the layout.
 //!
-//! Invariants: nothing is written before the file is known to be a regular file of the effective user with one name, and empty or begun
-//! by a runtime; the checksum of the file's head is written last, with the header locked.
+//! Invariants: nothing is written before the file is known to be a regular file of the effective user with one name, and empty or begun by
+//! a runtime; the checksum of the file's head is written last, with the header locked.
 
 use crate::image::Image;
 use crate::output;
@@ -66,8 +66,8 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Opens an absolute path folder by folder, creating missing ones (if requested) with access for the user only.
-/// Symbolic links are followed only in folders that the user spelled out.
+/// Opens an absolute path folder by folder, creating missing ones (if requested) with access for the user only. Symbolic links are
+/// followed only in folders that the user spelled out.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
@@ -251,7 +251,6 @@ fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: 
     header.checksum = checksum(header, image, path);
 }
 
-/// Computes [`RawHeader::checksum`].
 fn checksum(header: &RawHeader, image: &Image, path: &[u8]) -> u64 {
     let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
@@ -275,8 +274,8 @@ const NO_SPACE: Failure =
     Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
         .because(LostReason::NoSpace);
 
-/// Checks that the disk and the file size limit allow extending the file to `size` bytes, `added` of them new. A page
-/// that cannot be stored later would kill the subject.
+/// Checks that the disk and the file size limit allow extending the file to `size` bytes, `added` of them new. A page that cannot be
+/// stored later would kill the subject.
 pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
     if system::file_size_limit() < size {
         let failure = Failure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
@@ -286,8 +285,8 @@ pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failu
     if free < added { Err(NO_SPACE) } else { Ok(()) }
 }
 
-/// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that
-/// cannot reserve, the subject may be killed later if the disk fills up.
+/// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that cannot reserve, the
+/// subject may be killed later if the disk fills up.
 pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
@@ -322,8 +321,7 @@ pub fn add_lost(address: usize, reason: LostReason) {
     let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).and(reason).0));
 }
 
-/// Stores in `path` the name of the file that is mapped at `address`, from `/proc/self/maps` (proc(5)); empty if
-/// unknown.
+/// Stores in `path` the name of the file that is mapped at `address`, from `/proc/self/maps` (proc(5)); empty if unknown.
 pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
     let flags = system::O_RDONLY | system::O_CLOEXEC;

@@ -21,8 +21,7 @@ pub struct Image {
     records: &'static [UnitRecord],
 }
 
-/// The address of a symbol, or 0 if it is undefined. Read from the global offset table, where linkers put 0 in every
-/// kind of image.
+/// The address of a symbol, or 0 if it is undefined. Read from the global offset table, where linkers put 0 in every kind of image.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: usize;
@@ -120,8 +119,7 @@ fn function_records() -> &'static [FunctionRecord] {
 /// Returns the records of a section; empty if there is no section.
 ///
 /// # Safety
-/// The section between the addresses contains such records without gaps, is never written, and lives as long as this
-/// code.
+/// The section between the addresses contains such records without gaps, is never written, and lives as long as this code.
 unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
     match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<T>() } {
         0 => &[],

@@ -12,8 +12,8 @@ compile_error!("the runtime is written for x86-64 Linux; subjects on other platf
 //
 // - Counts are exact. No two threads or processes use a region at the same time, so increments need not be atomic. When a thread or
 //   process ends, in whatever way, its region is reused by a later one.
-// - Counts survive `_exit`, `abort`, fatal signals and SIGKILL, because they are in the page cache immediately. They do not survive a crash
-//   of the machine.
+// - Counts survive `_exit`, `abort`, fatal signals and SIGKILL, because they are in the page cache immediately. They do not survive a
+//   crash of the machine.
 // - After `fork`, earlier counts belong to the parent only; the child counts in its own region (with `%p`, in its own file). `vfork`,
 //   `posix_spawn`, `system` and `exec` need no special treatment.
 // - The subject is never stopped, killed or made to fail. On any error, one line on standard error names the file and the remedy, and
@@ -22,8 +22,8 @@ compile_error!("the runtime is written for x86-64 Linux; subjects on other platf
 // - The file is opened when the image starts and stays open (descriptor 200 or above, if the limit permits). So threads and children of
 //   `fork` can count after Landlock, a seccomp filter, `chroot` or a loss of privileges. If a program closes the descriptor, the file is
 //   opened again.
-// - No other file is overwritten. A raw file must be a regular file with one name, owned by the effective user, of the same image. Symbolic
-//   links are not followed in the file's name, nor in folders whose names contain or follow a `%` sequence. Privileged programs
+// - No other file is overwritten. A raw file must be a regular file with one name, owned by the effective user, of the same image.
+//   Symbolic links are not followed in the file's name, nor in folders whose names contain or follow a `%` sequence. Privileged programs
 //   (AT_SECURE) ignore the variable.
 // - Entering is safe in signal handlers, constructors, destructors and malloc replacements, and before libc is initialised.
 //

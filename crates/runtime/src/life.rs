@@ -31,8 +31,8 @@ fn begin_stream(bias: i64) {
     }
 }
 
-/// Acquires the region that all threads share; returns its bias, 0 without memory or access to the state. Counts then
-/// go to the template, which is never read.
+/// Acquires the region that all threads share; returns its bias, 0 without memory or access to the state. Counts then go to the template,
+/// which is never read.
 pub extern "C" fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
@@ -46,8 +46,7 @@ fn enter_without_state() -> i64 {
     state::bias_to(&region, &image)
 }
 
-/// Runs at the image's start: opens the output before the program changes folders or privileges. Returns true if counts
-/// are written.
+/// Runs at the image's start: opens the output before the program changes folders or privileges. Returns true if counts are written.
 pub fn start() -> bool {
     let mask = system::set_signal_mask(u64::MAX);
     let before = bias();
@@ -72,8 +71,8 @@ fn start_and_enter() -> bool {
     state.source == Source::File
 }
 
-/// Runs at the image's end (process exit or `dlclose`): releases the regions that no running thread uses. A later entry
-/// starts from scratch.
+/// Runs at the image's end (process exit or `dlclose`): releases the regions that no running thread uses. A later entry starts from
+/// scratch.
 pub fn finish() {
     // Destructors may still run and write to the stream, so its memory stays mapped.
     if image::is_stream() && image::is_program() {
@@ -84,8 +83,8 @@ pub fn finish() {
     }
 }
 
-/// Runs before `fork`, so that no thread is in the middle of a change. Saves the frames of the thread's stream for the
-/// child, because the parent continues in the memory they share.
+/// Runs before `fork`, so that no thread is in the middle of a change. Saves the frames of the thread's stream for the child, because the
+/// parent continues in the memory they share.
 pub extern "C" fn before_fork() {
     events::save_reading();
     let mask = system::set_signal_mask(u64::MAX);
@@ -99,7 +98,6 @@ pub extern "C" fn before_fork() {
     system::set_signal_mask(mask);
 }
 
-/// Runs after `fork`, in the parent.
 pub extern "C" fn after_fork_in_parent() {
     if image::is_stream()
         && let Some(mut guard) = Guard::take(is_forked)
@@ -109,7 +107,6 @@ pub extern "C" fn after_fork_in_parent() {
     lock::release();
 }
 
-/// Runs after `fork`, in the child.
 pub fn after_fork_in_child() {
     let mask = system::set_signal_mask(u64::MAX);
     lock::release_any();

@@ -24,8 +24,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Blocks signals and takes the lock; `None` if that is impossible. `forked` returns true in a forked copy of the
-    /// holder's process.
+    /// Blocks signals and takes the lock; `None` if that is impossible. `forked` returns true in a forked copy of the holder's process.
     pub fn take(forked: impl Fn() -> bool) -> Option<Guard> {
         let mask = system::set_signal_mask(u64::MAX);
         match acquire(forked) {

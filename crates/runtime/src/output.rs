@@ -10,9 +10,8 @@ use crate::wire::{Identity, OUTPUT_VARIABLE};
 
 const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). Returns false
-/// if it is unset, empty or must be ignored. If it is unset, the image may define a pattern, which is used if its
-/// folder exists.
+/// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). Returns false if it is unset,
+/// empty or must be ignored. If it is unset, the image may define a pattern, which is used if its folder exists.
 pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
@@ -49,15 +48,14 @@ fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     whole.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
 }
 
-/// Stores a variable's value in `value` (`scratch` is overwritten); returns false if it is unset, too long or must be
-/// ignored.
+/// Stores a variable's value in `value` (`scratch` is overwritten); returns false if it is unset, too long or must be ignored.
 pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     value.clear();
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
 }
 
-/// Returns true if a variable's first definition has this value (`scratch` is overwritten). In privileged programs
-/// variables count as unset.
+/// Returns true if a variable's first definition has this value (`scratch` is overwritten). In privileged programs variables count as
+/// unset.
 pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
     /// Position of the reader in an entry `NAME=value`.
     enum EntryPosition {
@@ -132,8 +130,7 @@ pub fn auxiliary(wanted: u64) -> Option<u64> {
     None
 }
 
-/// Prepends the current folder to a relative path, at the start, because the subject may change it before the next
-/// thread opens the file.
+/// Prepends the current folder to a relative path, at the start, because the subject may change it before the next thread opens the file.
 fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), Failure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());

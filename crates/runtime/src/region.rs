@@ -14,8 +14,7 @@ use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Number of bytes before the header's lock byte that serve to probe the lifetime of locks, so many that processes do
-/// not collide.
+/// Number of bytes before the header's lock byte that serve to probe the lifetime of locks, so many that processes do not collide.
 const PROBE_BYTES: u64 = 1 << 50;
 
 /// A mapped region.
@@ -76,8 +75,8 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     .map(|address| Region { address, index: None, event: 0 })
 }
 
-/// Acquires a region of `raw` for `process` and maps it, at `over` if given. `reopen` opens the file once more; the
-/// first call replaces `raw` by the result.
+/// Acquires a region of `raw` for `process` and maps it, at `over` if given. `reopen` opens the file once more; the first call replaces
+/// `raw` by the result.
 pub fn acquire(
     raw: &mut RawFile,
     search: &mut RegionSearch,
@@ -186,8 +185,7 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     Ok(index)
 }
 
-/// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces the
-/// descriptor.
+/// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces the descriptor.
 fn probe_lock_lifetime(
     raw: &mut RawFile,
     index: u64,

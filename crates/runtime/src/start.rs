@@ -1,16 +1,15 @@
-//! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then runs
-//! `_start`.
+//! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then runs `_start`.
 //!
-//! Instrumented code reads `__trodden_bias` through the FS base, which is 0 when the kernel starts a static program. The TLS block
-//! follows variant II of the x86-64 psABI: variables below the base, a pointer to itself at the base. All is zero, as `__trodden_bias` is
+//! Instrumented code reads `__trodden_bias` through the FS base, which is 0 when the kernel starts a static program. The TLS block follows
+//! variant II of the x86-64 psABI: variables below the base, a pointer to itself at the base. All is zero, as `__trodden_bias` is
 //! initially; initial values of the program's own variables are left to the program. If the FS base is set already (by a dynamic loader),
 //! nothing is done. Relocations of type R_X86_64_RELATIVE in DT_RELA are applied, for the runtime's pointers in a static PIE; applying
 //! them twice is harmless, unlike DT_RELR. Invariants: `_start` finds stack and registers unchanged (rcx and r11 are 0); nothing here
 //! needs relocation.
 #![no_std]
 
-// `_start` is weak, so that a program without it links as before. The section `.trodden.start`, which is not loaded,
-// tells the driver whether it was found.
+// `_start` is weak, so that a program without it links as before. The section `.trodden.start`, which is not loaded, tells the driver
+// whether it was found.
 core::arch::global_asm!(
     ".pushsection .text.__trodden_start, \"ax\", @progbits",
     ".weak _start",
@@ -45,8 +44,8 @@ core::arch::global_asm!(
     "jnz 1f",
     "cmpq $0, (%rsp)",
     "jne 1f",
-    // mmap: whole pages for the variables (one more, because those of units may lie below ours), and one at the base
-    // and above (compilers read a stack canary there).
+    // mmap: whole pages for the variables (one more, because those of units may lie below ours), and one at the base and above (compilers
+    // read a stack canary there).
     "movq $__trodden_bias@TPOFF, %rsi",
     "negq %rsi",
     "addq $8191, %rsi",
@@ -69,8 +68,8 @@ core::arch::global_asm!(
     "movl $0x1002, %edi",
     "movl $158, %eax",
     "syscall",
-    // For a position-independent image (e_type is ET_DYN), the dynamic section locates the relocations: DT_RELA,
-    // DT_RELASZ. The distances have 64 bits, because a static image has no such section (0) and may be far from 0.
+    // For a position-independent image (e_type is ET_DYN), the dynamic section locates the relocations: DT_RELA, DT_RELASZ. The distances
+    // have 64 bits, because a static image has no such section (0) and may be far from 0.
     "5:",
     "leaq 5b(%rip), %rax",
     "movabsq $_DYNAMIC - 5b, %rsi",

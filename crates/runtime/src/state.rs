@@ -1,7 +1,7 @@
 //! The state of the runtime in one image of one process: the source of its regions, and the existing regions.
 //!
-//! Invariants: the state is only accessed with the lock held; a thread's bias is set before it counts; nothing here calls into the
-//! subject or libc.
+//! Invariants: the state is only accessed with the lock held; a thread's bias is set before it counts; nothing here calls into the subject
+//! or libc.
 
 use crate::bias::{bias, set_bias};
 use crate::events;
@@ -21,7 +21,6 @@ use crate::wire::LostReason;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-/// The source of regions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Not determined yet.
@@ -74,8 +73,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
 
 /// Returns the state to the holder of the lock.
 pub fn state(_: &mut Guard) -> &mut State {
-    // SAFETY: only the guard's holder accesses the state; nested guards exist only between fork handlers, where no
-    // borrow is live.
+    // SAFETY: only the guard's holder accesses the state; nested guards exist only between fork handlers, where no borrow is live.
     unsafe { &mut *STATE.0.get() }
 }
 
@@ -161,13 +159,11 @@ impl State {
         bias_to(&self.attach_event_counter(region, owner), &Image::from_linker())
     }
 
-    /// Opens an event counter for the calling thread, if the image needs one. If that fails, the thread's counts are
-    /// discarded.
+    /// Opens an event counter for the calling thread, if the image needs one. If that fails, the thread's counts are discarded.
     fn attach_event_counter(&mut self, region: Region, owner: u32) -> Region {
         let Some(events) = events::of_image().filter(|_| self.source == Source::File) else { return region };
         if owner == PINNED && !events.are_of_processor() {
-            // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues with
-            // this region.
+            // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues with this region.
             events::report_lost();
             return region;
         }
@@ -186,8 +182,8 @@ impl State {
         }
     }
 
-    /// Acquires the region shared by all threads. It never changes its owner, and outlives the image's end, because
-    /// other threads may be running.
+    /// Acquires the region shared by all threads. It never changes its owner, and outlives the image's end, because other threads may be
+    /// running.
     pub fn enter_shared(&mut self) -> i64 {
         self.start();
         if is_forked() {
@@ -203,8 +199,8 @@ impl State {
         bias.load(SeqCst)
     }
 
-    /// Returns the owner of the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS
-    /// it uses and whose id is unknown here.
+    /// Returns the owner of the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS it uses and whose id
+    /// is unknown here.
     fn owner(&mut self) -> u32 {
         let process = system::process_id();
         if process != self.process {
@@ -307,9 +303,8 @@ impl State {
         self.saved_frames.take().into_iter().for_each(ShadowFrames::release);
     }
 
-    /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region does not
-    /// change, because active functions hold its bias in a register. Returns the frames of its stream, which starts at
-    /// that address.
+    /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region does not change, because
+    /// active functions hold its bias in a register. Returns the frames of its stream, which starts at that address.
     pub fn restart_in_child(&mut self) -> Option<(ShadowFrames, usize)> {
         let image = Image::from_linker();
         self.process = system::process_id();
@@ -346,8 +341,7 @@ impl State {
         frames.map(|frames| (frames, current))
     }
 
-    /// Maps the raw file's switch over that of this image. If that fails, it stays off, as in a process that has just
-    /// started.
+    /// Maps the raw file's switch over that of this image. If that fails, it stays off, as in a process that has just started.
     pub fn map_switch(&mut self) {
         let image = Image::from_linker();
         if image.switch == 0 || self.source != Source::File {
@@ -359,8 +353,8 @@ impl State {
         }
     }
 
-    /// Leaves the open file description to the parent by opening the same file again. (A different file means a
-    /// different root.) If that fails, uses the parent's description with locks of its own.
+    /// Leaves the open file description to the parent by opening the same file again. (A different file means a different root.) If that
+    /// fails, uses the parent's description with locks of its own.
     fn leave_description(&mut self, image: &Image) {
         let State { source, pattern, path, scratch, kept, .. } = self;
         kept::check(kept);
@@ -378,8 +372,7 @@ impl State {
         }
     }
 
-    /// At the image's end: releases the regions of threads that have ended. Other threads may be running at process
-    /// exit, so theirs stay.
+    /// At the image's end: releases the regions of threads that have ended. Other threads may be running at process exit, so theirs stay.
     pub fn finish(&mut self) {
         if !self.running {
             return;
@@ -392,8 +385,8 @@ impl State {
         stream::end_thread();
         events::end_thread();
         let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
-        // A thread that was just joined may not be gone from the kernel's point of view yet. When a library is
-        // unloaded, regions that are not released now are leaked.
+        // A thread that was just joined may not be gone from the kernel's point of view yet. When a library is unloaded, regions that are
+        // not released now are leaked.
         if !image::is_program() {
             let mut patience = 10;
             while patience > 0 && self.table.any(|address, owner| owner != PINNED && runs(address, owner)) {

@@ -10,8 +10,8 @@ use crate::system;
 use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
 
-// Jumped to with the cursor (or the shadow stack pointer) in rax and the return address in r11. Leaves the red zone
-// alone; changes rax, r11 and flags.
+// Jumped to with the cursor (or the shadow stack pointer) in rax and the return address in r11. Leaves the red zone alone; changes rax,
+// r11 and flags.
 macro_rules! stub {
     ($name:literal, $function:ident) => {
         global_asm!(
@@ -66,8 +66,8 @@ fn own_region() -> Option<usize> {
     (bias != 0).then(|| image.template.wrapping_add(bias as usize))
 }
 
-/// Returns the slot of a thread's first frame, or a dummy if there is no stream. A nonzero `pointer` means that frames
-/// are nested too deeply.
+/// Returns the slot of a thread's first frame, or a dummy if there is no stream. A nonzero `pointer` means that frames are nested too
+/// deeply.
 extern "C" fn next_slot(pointer: usize) -> usize {
     static DISCARDED: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {

@@ -1,5 +1,5 @@
-//! Assembly shared by several stubs: directives for linkers and unwinders, and saving registers. `fxsave64` suffices, because system
-//! calls and baseline Rust code only use the low halves of vector registers.
+//! Assembly shared by several stubs: directives for linkers and unwinders, and saving registers. `fxsave64` suffices, because system calls
+//! and baseline Rust code only use the low halves of vector registers.
 
 /// Starts the function of this name, in a section of its own.
 macro_rules! begin {

@@ -27,8 +27,8 @@ pub struct Descriptor {
 
 /// The fcntl command for locks that belong to the open file description (F_OFD_SETLK, see fcntl(2)).
 const LOCK_FOR_DESCRIPTION: i32 = 37;
-/// The fcntl command for locks that belong to the process, until it closes any descriptor of the file (F_SETLK). The
-/// two kinds of locks exclude each other.
+/// The fcntl command for locks that belong to the process, until it closes any descriptor of the file (F_SETLK). The two kinds of locks
+/// exclude each other.
 const LOCK_FOR_PROCESS: i32 = 6;
 
 impl Drop for Descriptor {
@@ -123,8 +123,7 @@ fn pad_arguments<const N: usize>(given: [usize; N]) -> [usize; 6] {
 /// Executes a system call with numbers or pointers to live values of the expected type as arguments.
 macro_rules! system {
     ($number:expr $(, $argument:expr)*) => {
-        // SAFETY: every use in this file passes valid arguments, and pointers to live values that are not otherwise
-        // borrowed.
+        // SAFETY: every use in this file passes valid arguments, and pointers to live values that are not otherwise borrowed.
         unsafe { call($number, pad_arguments([$($argument as usize),*])) }
     };
 }
@@ -296,16 +295,16 @@ const MAP_NORESERVE: i32 = 0x4000;
 
 /// Address to try for the runtime's next mapping; 0 before the first.
 static NEXT_MAPPING: AtomicUsize = AtomicUsize::new(0);
-/// Start of the runtime's mappings: below position-independent executables, in the range that the address, memory and
-/// thread sanitizers (LLVM 22) leave to the program.
+/// Start of the runtime's mappings: below position-independent executables, in the range that the address, memory and thread sanitizers
+/// (LLVM 22) leave to the program.
 const MAPPINGS_START: usize = 0x5500_0000_0000;
 /// Each image of a process starts at a different address within this many bytes.
 const MAPPINGS_SPREAD: usize = 0x20_0000_0000;
 const MAPPINGS_END: usize = 0x5550_0000_0000;
 
-/// Returns an address for a mapping away from the subject's, whose addresses then do not depend on the runtime.
-/// Programs may depend on addresses (hash tables of pointers), and the runtime's mappings differ between variants of a
-/// program. The kernel chooses another address if this one is not free.
+/// Returns an address for a mapping away from the subject's, whose addresses then do not depend on the runtime. Programs may depend on
+/// addresses (hash tables of pointers), and the runtime's mappings differ between variants of a program. The kernel chooses another
+/// address if this one is not free.
 fn mapping_hint(length: usize) -> usize {
     let bytes = length.next_multiple_of(4096);
     let first = MAPPINGS_START + ((&raw const NEXT_MAPPING as usize) << 12) % MAPPINGS_SPREAD;
@@ -314,8 +313,8 @@ fn mapping_hint(length: usize) -> usize {
     if place.checked_add(bytes).is_some_and(|end| end <= MAPPINGS_END) { place } else { 0 }
 }
 
-/// Maps `length` bytes of a file, at `over`, which must be one of the runtime's mappings of at least that length, or
-/// else away from the subject's mappings.
+/// Maps `length` bytes of a file, at `over`, which must be one of the runtime's mappings of at least that length, or else away from the
+/// subject's mappings.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
     let place = over.unwrap_or_else(|| mapping_hint(length));
@@ -446,8 +445,8 @@ pub fn is_readable(address: usize) -> bool {
     system!(14, -1_i32, address, 0, size_of::<u64>()) != Err(Errno(14)) // EFAULT
 }
 
-/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, then makes sure
-/// that it terminates.
+/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, then makes sure that it
+/// terminates.
 pub fn abort() {
     const SIGABRT: i32 = 6;
     /// `struct sigaction` of the kernel.

@@ -42,7 +42,6 @@ impl RegionTable {
         self.length == 0
     }
 
-    /// Returns true if an entry matches.
     pub fn any(&mut self, matches: impl Fn(usize, u32) -> bool) -> bool {
         self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
     }
@@ -59,8 +58,7 @@ impl RegionTable {
 
     /// Assigns a region without a living owner to `owner`.
     pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
-        // Ids are reused: an entry with this thread's id belongs to a thread that has ended (or to this one, if its
-        // bias was reset).
+        // Ids are reused: an entry with this thread's id belongs to a thread that has ended (or to this one, if its bias was reset).
         let found = match self.take_from(owner, owner) {
             None => self.take_from(NO_OWNER, owner),
             found => found,
@@ -141,8 +139,7 @@ impl RegionTable {
         if self.mapped == 0 {
             return self.inline.get_mut(..self.length).unwrap_or(&mut []);
         }
-        // SAFETY: the mapping holds `capacity` entries and belongs to this table, and `length` never exceeds
-        // `capacity`.
+        // SAFETY: the mapping holds `capacity` entries and belongs to this table, and `length` never exceeds `capacity`.
         unsafe { core::slice::from_raw_parts_mut(self.mapped as *mut Entry, self.length) }
     }
 }

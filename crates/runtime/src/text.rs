@@ -103,8 +103,8 @@ impl Failure {
     }
 }
 
-/// Device and inode of standard error at the start, so that messages are never written to a file that got its number
-/// later. Zero if it was closed.
+/// Device and inode of standard error at the start, so that messages are never written to a file that got its number later. Zero if it was
+/// closed.
 static STDERR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 fn stderr_now() -> [u64; 2] {

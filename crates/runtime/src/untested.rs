@@ -2,10 +2,9 @@
 //!
 //! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. That calls
 //! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because more
-//! paths became known (`TRODDEN_KNOWN`), or because `TRODDEN_ON_UNTESTED` asks to print a line when the path is new in the thread's
-//! region (`report`), to print and raise SIGABRT (`abort`), or to call the subject's `trodden_untested(function, path, count)`
-//! (`callback`). Everything is async-signal-safe. A callback that takes untested paths itself is not called for these
-//! ([`CallbackFrame`]).
+//! paths became known (`TRODDEN_KNOWN`), or because `TRODDEN_ON_UNTESTED` asks to print a line when the path is new in the thread's region
+//! (`report`), to print and raise SIGABRT (`abort`), or to call the subject's `trodden_untested(function, path, count)` (`callback`).
+//! Everything is async-signal-safe. A callback that takes untested paths itself is not called for these ([`CallbackFrame`]).
 
 use crate::clock;
 use crate::image::{self, Image, address_of};
@@ -25,8 +24,8 @@ const ABORT: u8 = 2;
 const CALLBACK: u8 = 3;
 const RELOADED: u8 = 4;
 
-/// The action at untested paths, and [`RELOADED`] if there is a set of further known paths. If not 0, [`on_counted`]
-/// counts instead of `__trodden_count`.
+/// The action at untested paths, and [`RELOADED`] if there is a set of further known paths. If not 0, [`on_counted`] counts instead of
+/// `__trodden_count`.
 pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
 /// Address of a bitmap with a bit for each counter of the template: 1 if the path became known.
 static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -153,16 +152,15 @@ fn is_known(counter: usize) -> bool {
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// Handles a path that was taken: `counter` is its counter in the template, `copy` the thread's copy. It is already
-/// counted, unless [`ACTION`] is set.
+/// Handles a path that was taken: `counter` is its counter in the template, `copy` the thread's copy. It is already counted, unless
+/// [`ACTION`] is set.
 pub extern "C" fn on_counted(counter: usize, copy: usize) {
     let acting = ACTION.load(Relaxed);
     if acting & RELOADED != 0 && is_known(counter) {
         return;
     }
     if acting != 0 {
-        // SAFETY: the thread's copy of a counter; one instruction, so that a signal handler that counts there loses
-        // nothing.
+        // SAFETY: the thread's copy of a counter; one instruction, so that a signal handler that counts there loses nothing.
         unsafe { asm!("inc qword ptr [{0}]", in(reg) copy, options(nostack)) };
     }
     // SAFETY: as above.
@@ -184,8 +182,7 @@ pub extern "C" fn on_counted(counter: usize, copy: usize) {
     }
 }
 
-/// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`, truncated
-/// to one short line.
+/// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`, truncated to one short line.
 fn report(name: usize, path: u64) {
     // Short, because it is on the subject's stack.
     let mut line = [0u8; 256];
@@ -225,16 +222,14 @@ fn callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the frame that
-/// the thread remembers is live only if it is above the current frame and all its marks are intact. Frames that replace
-/// it overwrite some of them.
+/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the frame that the thread
+/// remembers is live only if it is above the current frame and all its marks are intact. Frames that replace it overwrite some of them.
 #[repr(C)]
 struct CallbackFrame {
     marks: [u64; MARKS],
 }
 
-/// Number of words, large enough that other frames, with return addresses and saved registers, hardly leave all of them
-/// intact.
+/// Number of words, large enough that other frames, with return addresses and saved registers, hardly leave all of them intact.
 const MARKS: usize = 64;
 
 impl CallbackFrame {
@@ -252,8 +247,7 @@ impl CallbackFrame {
         address
     }
 
-    /// Returns true if the thread is still in the call with the frame at `address`; `here` is the end of a frame of the
-    /// caller.
+    /// Returns true if the thread is still in the call with the frame at `address`; `here` is the end of a frame of the caller.
     fn is_live(address: usize, here: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
         // The stack may have been unmapped, if the program has several.
@@ -305,8 +299,8 @@ fn has_wide_vectors() -> bool {
     HAS_WIDE_VECTORS.load(Relaxed) == 2
 }
 
-// Calls the function in the first argument with the other three, preserving the state of x87, SSE, AVX and AVX-512
-// (masks 0xe7): 2696 bytes in the standard layout, whose header must be zero.
+// Calls the function in the first argument with the other three, preserving the state of x87, SSE, AVX and AVX-512 (masks 0xe7): 2696
+// bytes in the standard layout, whose header must be zero.
 global_asm!(
     stub::begin!("__trodden_call_wide"),
     "push rbp",

@@ -141,8 +141,7 @@ impl FileHead {
         bytes
     }
 
-    /// Returns true if `bytes` are a head of `kind`, of any version, without its checksum: the file's creation was
-    /// interrupted.
+    /// Returns true if `bytes` are a head of `kind`, of any version, without its checksum: the file's creation was interrupted.
     #[inline]
     pub fn is_unfinished(bytes: &[u8; HEAD_BYTES], kind: FileKind) -> bool {
         FileKind::of(bytes) == Some(kind) && bytes[HEAD_CHECKSUM..] == [0; 8]

@@ -11,8 +11,7 @@ pub trait Layout: Sized {
     /// Reads a value from the start of `bytes`; `None` if there are fewer than [`Layout::BYTES`].
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Writes the value to the start of `bytes`; `None`, possibly after a partial write, if there are fewer than
-    /// [`Layout::BYTES`].
+    /// Writes the value to the start of `bytes`; `None`, possibly after a partial write, if there are fewer than [`Layout::BYTES`].
     fn write(&self, bytes: &mut [u8]) -> Option<()>;
 }
 

@@ -1,9 +1,9 @@
 //! Layouts shared by the runtime inside a subject and the readers of its output: the linked image has a [`UnitRecord`] per compilation
 //! unit in [`UNITS_SECTION`] and counters (`u64`) in [`COUNTERS_SECTION`]. The latter are only a *template*, which fixes the distance of
 //! each counter from the section's start: each thread counts in a *region*, a copy with the same layout, and finds it by adding its bias
-//! ([`BIAS_SYMBOL`]). The raw file ([`RawHeader`]) contains all regions of one image, of one or many processes, and is memory-mapped
-//! while they count. Its profile is the sum of its regions. Everything is little-endian and without implicit padding; [`live`] explains
-//! how files can be read while they change.
+//! ([`BIAS_SYMBOL`]). The raw file ([`RawHeader`]) contains all regions of one image, of one or many processes, and is memory-mapped while
+//! they count. Its profile is the sum of its regions. Everything is little-endian and without implicit padding; [`live`] explains how
+//! files can be read while they change.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -29,13 +29,11 @@ pub const COUNTERS_SECTION: &str = "trodden_counters";
 /// Section (not allocated) of the unit frames: maps and bitcode, see the crate `trodden-unit`.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
-/// A witness sled, at the start of each block of programs built for `trodden trace record --collector compiled`, which
-/// writes a jump there if the block is a witness. A no-op (`nop [rax + rax + 0x646f7274]`) with bytes that no compiler
-/// chooses.
+/// A witness sled, at the start of each block of programs built for `trodden trace record --collector compiled`, which writes a jump there
+/// if the block is a witness. A no-op (`nop [rax + rax + 0x646f7274]`) with bytes that no compiler chooses.
 pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
-/// Thread-local `i64`, hidden in each image: address of the thread's region minus address of the template. 0 if no
-/// region is acquired.
+/// Thread-local `i64`, hidden in each image: address of the thread's region minus address of the template. 0 if no region is acquired.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
@@ -45,43 +43,39 @@ pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectThread {
-    /// The bias by which instrumented code checks whether a path was counted before in the thread's region, and counts
-    /// it. Equal to the thread's bias, or 0 while [`COUNT_SYMBOL`] must see each count: code then reads the template,
-    /// where nothing is counted.
+    /// The bias by which instrumented code checks whether a path was counted before in the thread's region, and counts it. Equal to the
+    /// thread's bias, or 0 while [`COUNT_SYMBOL`] must see each count: code then reads the template, where nothing is counted.
     pub bias: i64,
-    /// Address of the stack frame from which the runtime calls [`UNTESTED_SYMBOL`], during the call; else 0. Only
-    /// accessed by its thread.
+    /// Address of the stack frame from which the runtime calls [`UNTESTED_SYMBOL`], during the call; else 0. Only accessed by its thread.
     pub callback: u64,
 }
 
-/// Thread-local words, hidden in images that count interprocedural segments, in which a caller passes a context: one
-/// for a call, one for a jump, and the previous value of the first.
+/// Thread-local words, hidden in images that count interprocedural segments, in which a caller passes a context: one for a call, one for a
+/// jump, and the previous value of the first.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
 /// Size of these words in bytes.
 pub const CONTEXT_BYTES: usize = 24;
 /// Function `() -> *mut u64` of such images: returns the calling thread's words.
 pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
-/// Function `() -> i64` that acquires a region for the calling thread, stores its bias and returns it. If out of
-/// memory, it returns 0 and stores nothing; code then counts in the template, which is never read. Preserves all
-/// registers except `rax`, `r11` and flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller
-/// nothing.
+/// Function `() -> i64` that acquires a region for the calling thread, stores its bias and returns it. If out of memory, it returns 0 and
+/// stores nothing; code then counts in the template, which is never read. Preserves all registers except `rax`, `r11` and flags (LLVM's
+/// `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
-/// Code to jump to, with a counter's address in `rdi` and the return address in `r11`, in the residual tier. It
-/// increments the calling thread's copy of the counter, acquiring a region if necessary. At the first count in a region
-/// it records the time (see [`FunctionRecord`]). Preserves all registers except `r10`, `r11` and flags.
+/// Code to jump to, with a counter's address in `rdi` and the return address in `r11`, in the residual tier. It increments the calling
+/// thread's copy of the counter, acquiring a region if necessary. At the first count in a region it records the time (see
+/// [`FunctionRecord`]). Preserves all registers except `r10`, `r11` and flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
 /// Hidden `i64` in each image with units whose threads share a region: the region's bias, 0 before it is acquired.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
-/// Function `() -> i64` that acquires the region shared by all threads, stores its bias and returns it; otherwise like
-/// [`ENTER_SYMBOL`].
+/// Function `() -> i64` that acquires the region shared by all threads, stores its bias and returns it; otherwise like [`ENTER_SYMBOL`].
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
 /// Section of the [`FunctionRecord`]s of the residual tier. A C identifier like [`UNITS_SECTION`].
 pub const FUNCTIONS_SECTION: &str = "trodden_functions";
 
-/// Describes a function of the residual tier. The counters of its unit are followed by as many words for times: when
-/// each counter was first counted in its region, in nanoseconds since 1970; 0 if not yet, or unknown.
+/// Describes a function of the residual tier. The counters of its unit are followed by as many words for times: when each counter was
+/// first counted in its region, in nanoseconds since 1970; 0 if not yet, or unknown.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionRecord {
@@ -95,26 +89,25 @@ pub struct FunctionRecord {
     pub name_delta: i64,
 }
 
-/// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set.
-/// Only used if its folder exists.
+/// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set. Only used if its
+/// folder exists.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
 /// Hidden string likewise: the action if [`ON_UNTESTED_VARIABLE`] is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
 /// Hidden string likewise, in a watch: the expression that all unknown paths match.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
-/// Environment variable: the action when a path is taken that a residual build does not know, in addition to counting
-/// it. `report`, `abort`, `callback`, or `count` (none).
+/// Environment variable: the action when a path is taken that a residual build does not know, in addition to counting it. `report`,
+/// `abort`, `callback`, or `count` (none).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
-/// Environment variable: a file of paths that count as known in addition to those known at build time; see
-/// [`KnownHeader`].
+/// Environment variable: a file of paths that count as known in addition to those known at build time; see [`KnownHeader`].
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
 /// Version of files of further known paths, of kind [`head::FileKind::MORE_KNOWN`].
 pub const KNOWN_VERSION: u32 = 3;
 
-/// Start of a file of further known paths, followed by a bit for each counter of the image's template, lowest first: 1
-/// if the path is known.
+/// Start of a file of further known paths, followed by a bit for each counter of the image's template, lowest first: 1 if the path is
+/// known.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHeader {
@@ -128,8 +121,8 @@ pub struct KnownHeader {
     pub checksum: u64,
 }
 
-/// A checksum that detects every change of a single word, and nearly all other damage. It is computed over 8-byte
-/// little-endian words, the last one padded with zeros.
+/// A checksum that detects every change of a single word, and nearly all other damage. It is computed over 8-byte little-endian words, the
+/// last one padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
     Checksum::new().add_bytes(bytes).value()
 }
@@ -165,13 +158,12 @@ impl Checksum {
     }
 }
 
-/// The switch of the sampling tier: a byte at the start of a page, hidden in each image with units of that tier. They
-/// count while it is not 0. The runtime maps the raw file's page at [`RawHeader::switch_offset`] over it, so that other
-/// processes can flip it.
+/// The switch of the sampling tier: a byte at the start of a page, hidden in each image with units of that tier. They count while it is
+/// not 0. The runtime maps the raw file's page at [`RawHeader::switch_offset`] over it, so that other processes can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 
-/// In units that sum events per path: the address of the [`EventRecord`]. Such units define all symbols with this
-/// prefix, in a section group named after the event: linkers keep one group, and reject units with different events.
+/// In units that sum events per path: the address of the [`EventRecord`]. Such units define all symbols with this prefix, in a section
+/// group named after the event: linkers keep one group, and reject units with different events.
 pub const EVENT_SYMBOL: &str = "__trodden_event";
 /// [`EventRecord::kind`] of the time-stamp counter, which code reads itself.
 pub const EVENT_TSC: u32 = u32::MAX;
@@ -188,15 +180,13 @@ pub struct EventRecord {
     pub config: u64,
 }
 
-/// A thread's state of event counting, in thread-local memory of the image; `__trodden_event_thread` returns its
-/// address.
+/// A thread's state of event counting, in thread-local memory of the image; `__trodden_event_thread` returns its address.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventThread {
     /// Events charged to paths that have ended, and those caused by counting.
     pub spent: i64,
-    /// Source of the counter's value: 0 for none, below 2^32 a descriptor's number plus 1, otherwise the address of its
-    /// page.
+    /// Source of the counter's value: 0 for none, below 2^32 a descriptor's number plus 1, otherwise the address of its page.
     pub source: u64,
     /// Offset to add to the counter: events of the thread's earlier counters, including those before a fork.
     pub base: i64,
@@ -214,9 +204,8 @@ pub struct EventCost {
     pub end: i64,
 }
 
-/// Environment variable with the pattern of raw files; if unset, nothing is written. `%p` process id, `%h` host name,
-/// `%m` image identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share one file per
-/// image, which merges their counts.
+/// Environment variable with the pattern of raw files; if unset, nothing is written. `%p` process id, `%h` host name, `%m` image identity
+/// (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share one file per image, which merges their counts.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
 /// Environment variable: whether the sampling switch is on in a new raw file ([`SWITCH_IS_ON`]); off if unset.
@@ -226,8 +215,8 @@ pub const SWITCH_IS_ON: &str = "on";
 
 /// Version of raw files, of kind [`head::FileKind::RAW_COUNTS`].
 pub const RAW_VERSION: u32 = 4;
-/// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file, in
-/// contrast, was just created.
+/// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file, in contrast, was just
+/// created.
 pub const RAW_GIVEN_UP: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
@@ -247,8 +236,7 @@ pub struct UnitRecord {
     pub version: u32,
     /// Identity of the unit: a hash of its bitcode and of how it was instrumented.
     pub unit: Identity,
-    /// Address of the unit's first counter minus the address of this record, so that no relocation is needed at run
-    /// time.
+    /// Address of the unit's first counter minus the address of this record, so that no relocation is needed at run time.
     pub counters_delta: i64,
     /// Number of counters (`u64`).
     pub counters: u64,
@@ -292,8 +280,7 @@ impl RawHeader {
     /// Byte range of the fields that [`RawHeader::checksum`] covers.
     pub const CHECKED: core::ops::Range<usize> = HEAD_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
-    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes; `None` if they do not include all that
-    /// it covers.
+    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes; `None` if they do not include all that it covers.
     pub fn checksum_of(bytes: &[u8]) -> Option<u64> {
         let header = <RawHeader as layout::Layout>::read(bytes)?;
         let part = |offset: u64, length: u64| {
@@ -306,8 +293,8 @@ impl RawHeader {
     }
 }
 
-/// A word with the number of threads that counted in discarded memory, and the reasons: one in the header and one in
-/// each region, to be merged.
+/// A word with the number of threads that counted in discarded memory, and the reasons: one in the header and one in each region, to be
+/// merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostThreads(pub u64);
 
@@ -391,16 +378,15 @@ pub const fn region_lock_byte(index: u64) -> i64 {
 /// The byte of a raw file whose lock serialises writing its header and extending it.
 pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
 
-/// Distance in bytes between regions for an image with `counters` counters: whole pages, with room for the two words of
-/// the tail.
+/// Distance in bytes between regions for an image with `counters` counters: whole pages, with room for the two words of the tail.
 #[inline]
 pub const fn region_stride(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(16).next_multiple_of(4096)
 }
 
-/// Offset of the holder within a region, a `u64` after the last counter: the id of the process that has the region, if
-/// the mapping does not keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is left
-/// behind if a process ends without running its destructors.
+/// Offset of the holder within a region, a `u64` after the last counter: the id of the process that has the region, if the mapping does
+/// not keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is left behind if a process ends without
+/// running its destructors.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)

@@ -1,18 +1,18 @@
 //! Files that programs write while others read them: what readers may rely on in each part, and why.
 //!
 //! Each starts with the [head](crate::head), whose checksum only covers the head: the rest changes as long as a program runs, so no
-//! checksum of it would ever match. It is protected by the rules below. A program may be killed between any two instructions, and its
-//! file must still be readable.
+//! checksum of it would ever match. It is protected by the rules below. A program may be killed between any two instructions, and its file
+//! must still be readable.
 //!
 //! # Raw files and stream files ([`RawHeader`])
 //!
-//! - *Header, units, path*: written once, with [`HEADER_LOCK_BYTE`] locked. The head's checksum is written last and is 0 before that.
-//!   They never change afterwards, except for `lost`. [`RawHeader::checksum`] covers them.
+//! - *Header, units, path*: written once, with [`HEADER_LOCK_BYTE`] locked. The head's checksum is written last and is 0 before that. They
+//!   never change afterwards, except for `lost`. [`RawHeader::checksum`] covers them.
 //! - *`lost`*, in the header and in each region: an aligned word that is only changed by atomic operations ([`LostThreads`]).
 //! - *Length*: grows by whole regions, with the same byte locked. A file that ends within a region was truncated.
 //! - *Region*: only written by the holder of its lock ([`region_lock_byte`]).
-//! - *Counters* (raw files): aligned words that are written atomically and never decrease, so that a reader sees each of them as it was
-//!   at some moment while reading. Words that belong to no unit stay 0.
+//! - *Counters* (raw files): aligned words that are written atomically and never decrease, so that a reader sees each of them as it was at
+//!   some moment while reading. Words that belong to no unit stay 0.
 //! - *Switch* (raw files): a byte that other processes may write.
 //!
 //! # Chunks of stream files ([`ChunkHeader`])

@@ -43,24 +43,22 @@ pub const MOST_LAST: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
 /// Function `() -> *mut ThreadStream` of such images: returns the calling thread's instance.
 pub const STREAM_PLACE_SYMBOL: &str = "__trodden_stream_place";
-/// Code to jump to with a cursor at a chunk's end in `rax` and the return address in `r11`. Returns in `rax` the
-/// address for the event. Preserves all registers except `rax`, `r11` and flags.
+/// Code to jump to with a cursor at a chunk's end in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
+/// Preserves all registers except `rax`, `r11` and flags.
 pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
-/// Code to jump to likewise, with a shadow stack pointer in `rax` that has no slot: at the thread's first frame, or
-/// when frames are too deep. Returns the frame's slot in `rax`; the thread's pointer is after it.
+/// Code to jump to likewise, with a shadow stack pointer in `rax` that has no slot: at the thread's first frame, or when frames are too
+/// deep. Returns the frame's slot in `rax`; the thread's pointer is after it.
 pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
-/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events of each thread that the
-/// flight recorder keeps.
+/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events of each thread that the flight recorder keeps.
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
 /// Number of events that the flight recorder keeps by default.
 pub const DEFAULT_LAST: u64 = 1000;
-/// Default maximum number of regions of a thread, each 1 MiB of the file: how far the recorder may lag before the
-/// thread waits.
+/// Default maximum number of regions of a thread, each 1 MiB of the file: how far the recorder may lag before the thread waits.
 pub const DEFAULT_REGIONS: u64 = 64;
 /// Maximum number of regions that can be requested.
 pub const MOST_REGIONS: u64 = 1 << 20;
-/// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that it
-/// discards events and counts them.
+/// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that it discards events and
+/// counts them.
 pub const DEFAULT_PATIENCE_MS: u64 = 2000;
 /// Maximum wait that can be requested.
 pub const MOST_PATIENCE_MS: u64 = 3_600_000;
@@ -158,8 +156,8 @@ pub enum Event {
     Exit(u32),
     /// A function was entered: its first counter.
     Enter(u32),
-    /// Control returned to the frame at this depth (from 1) by an exception or `longjmp`, or for the first time; frames
-    /// above it are gone. 0 stands for frames that are too deep for the shadow stack.
+    /// Control returned to the frame at this depth (from 1) by an exception or `longjmp`, or for the first time; frames above it are gone.
+    /// 0 stands for frames that are too deep for the shadow stack.
     Resume(u32),
     /// A frame of the process that forked: a counter of its function. At a stream's start, outermost first.
     Inherited(u32),

@@ -51,8 +51,7 @@ pub const ANY_TAG: i32 = -1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentHeader {
-    /// The [`FileHead`]. Each extent has one, because the process that reserved the first extent may have ended before
-    /// writing it.
+    /// The [`FileHead`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
     pub head: [u8; HEAD_BYTES],
     /// When recording of the process began, in ticks: part of its name in the process file.
     pub start: u64,
@@ -130,8 +129,7 @@ pub mod chunk_kind {
     pub const CALLS: u32 = 2;
     /// [`SampleRecord`](super::SampleRecord)s, ordered by time.
     pub const SAMPLES: u32 = 3;
-    /// Stacks: a u64 count, then that many return addresses, innermost first. The n-th stack of the thread has number
-    /// n.
+    /// Stacks: a u64 count, then that many return addresses, innermost first. The n-th stack of the thread has number n.
     pub const STACKS: u32 = 4;
 }
 
@@ -179,8 +177,7 @@ pub struct CallRecord {
     pub amount: u64,
     /// Handle of the request that is started or completed; for a wait on a condition variable, the mutex.
     pub request: u64,
-    /// Processor time of the thread at the end of the call, in ns; 0 if it was not measured. See
-    /// [`kind::CPU_AT_ENTER`].
+    /// Processor time of the thread at the end of the call, in ns; 0 if it was not measured. See [`kind::CPU_AT_ENTER`].
     pub cpu_ns: u64,
 }
 
@@ -196,8 +193,7 @@ pub struct SampleRecord {
     pub stack: u32,
     /// Number of calls that the thread had begun: the sample lies between call `calls - 1` and call `calls`.
     pub calls: u32,
-    /// Number of events that the thread had written to its stream of paths, plus 1; 0 if unknown, or if the program
-    /// writes none.
+    /// Number of events that the thread had written to its stream of paths, plus 1; 0 if unknown, or if the program writes none.
     pub position: u64,
 }
 
@@ -227,8 +223,8 @@ pub mod kind {
     pub const IRECV: u16 = 6;
     /// A call that waits for requests, each followed by a [`COMPLETED`] record.
     pub const WAIT: u16 = 7;
-    /// A request completed by the preceding record (`request`, 0 for the call itself), with the actual `peer` and
-    /// `tag`. `amount` is 1 if it was cancelled.
+    /// A request completed by the preceding record (`request`, 0 for the call itself), with the actual `peer` and `tag`. `amount` is 1 if
+    /// it was cancelled.
     pub const COMPLETED: u16 = 8;
     /// The send of a combined send and receive; [`SENDRECV_RECV`] follows.
     pub const SENDRECV: u16 = 9;
@@ -260,8 +256,8 @@ pub mod kind {
     pub const MPI_FINALIZE: u16 = 0x34;
     /// An MPI call that transfers data and never waits for another process.
     pub const MPI_TRANSFER: u16 = 0x35;
-    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow. With a
-    /// `request`, it is only started.
+    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow. With a `request`, it is
+    /// only started.
     pub const MEETING: u16 = 0x36;
     /// A send of a [`MEETING`]: `peer`, `tag`, `object`.
     pub const MEETING_SEND: u16 = 0x37;
@@ -299,8 +295,8 @@ pub mod kind {
     pub const FUTEX_WAKE: u16 = 0x4b;
     /// The thread sleeps, or waits for something that is not recorded (input, a file).
     pub const BLOCKED: u16 = 0x4c;
-    /// The processor time of the thread when the next record begins (`cpu_ns`). Since the end of the last long call it
-    /// was runnable without a processor for `object` ns.
+    /// The processor time of the thread when the next record begins (`cpu_ns`). Since the end of the last long call it was runnable
+    /// without a processor for `object` ns.
     pub const CPU_AT_ENTER: u16 = 0x4d;
     /// A wait for the end of a process. `object` is its process id, 0 if none has ended, or -1.
     pub const PROCESS_WAIT: u16 = 0x4e;

@@ -23,19 +23,12 @@ macro_rules! operations {
 }
 
 operations! {
-    /// `a + b`
     add: LLVMBuildAdd,
-    /// `a - b`
     subtract: LLVMBuildSub,
-    /// `a * b`
     multiply: LLVMBuildMul,
-    /// `a & b`
     and: LLVMBuildAnd,
-    /// `a | b`
     or: LLVMBuildOr,
-    /// `a ^ b`
     xor: LLVMBuildXor,
-    /// `a << b`
     shift_left: LLVMBuildShl,
     /// Logical `a >> b`
     shift_right: LLVMBuildLShr,
@@ -53,8 +46,7 @@ impl Builder {
         builder.locate(location)
     }
 
-    /// Inserts an empty phi node before an instruction and before the debug records attached to it, which no phi node
-    /// may follow.
+    /// Inserts an empty phi node before an instruction and before the debug records attached to it, which no phi node may follow.
     pub fn phi_before(module: Module, instruction: Value, kind: LLVMTypeRef, location: Option<LLVMMetadataRef>) -> Value {
         let builder = Builder::new(module);
         llvm!(LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.0));
@@ -89,7 +81,6 @@ impl Builder {
         self.raw
     }
 
-    /// A constant of type `i64`.
     pub fn constant(&self, value: u64) -> Value {
         self.module.constant(value as i64)
     }
@@ -120,12 +111,10 @@ impl Builder {
         Value(llvm!(LLVMBuildSelect(self.raw, condition.0, yes.0, no.0, c"".as_ptr())))
     }
 
-    /// Zero-extends an integer to 64 bits.
     pub fn zero_extend(&self, number: Value) -> Value {
         Value(llvm!(LLVMBuildZExt(self.raw, number.0, self.module.i64(), c"".as_ptr())))
     }
 
-    /// Converts a pointer to an integer.
     pub fn pointer_to_int(&self, address: Value) -> Value {
         Value(llvm!(LLVMBuildPtrToInt(self.raw, address.0, self.module.i64(), c"".as_ptr())))
     }

@@ -7,7 +7,6 @@ use llvm_sys::prelude::*;
 use llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMUnnamedAddr, LLVMVisibility};
 use std::ffi::CStr;
 
-/// The module being compiled.
 #[derive(Clone, Copy)]
 pub struct Module {
     pub raw: LLVMModuleRef,
@@ -28,20 +27,17 @@ impl Module {
         std::iter::successors(Value::some(first), |f| Value::some(llvm!(LLVMGetNextFunction(f.0))))
     }
 
-    /// Returns the name of the source file.
     pub fn source(self) -> String {
         let mut length = 0;
         let pointer = llvm!(LLVMGetSourceFileName(self.raw, &mut length));
         text(pointer, length)
     }
 
-    /// Returns the target triple.
     pub fn target(self) -> String {
         // SAFETY: LLVM returns a NUL-terminated string that lives as long as the module.
         unsafe { CStr::from_ptr(LLVMGetTarget(self.raw)) }.to_string_lossy().into_owned()
     }
 
-    /// Serialises the module as bitcode.
     pub fn bitcode(self) -> Vec<u8> {
         let buffer = llvm!(LLVMWriteBitcodeToMemoryBuffer(self.raw));
         let (start, size) = (llvm!(LLVMGetBufferStart(buffer)), llvm!(LLVMGetBufferSize(buffer)));
@@ -56,21 +52,17 @@ impl Module {
         llvm!(LLVMAppendModuleInlineAsm(self.raw, assembly.as_ptr().cast(), assembly.len()));
     }
 
-    /// `i64`
     pub fn i64(self) -> LLVMTypeRef {
         llvm!(LLVMInt64TypeInContext(self.context()))
     }
 
-    /// `i8`
     pub fn i8(self) -> LLVMTypeRef {
         llvm!(LLVMInt8TypeInContext(self.context()))
     }
 
-    /// Returns a constant of type `i64`.
     pub fn constant(self, value: i64) -> Value {
         Value(llvm!(LLVMConstInt(self.i64(), value as u64, 1)))
     }
-    /// `void`
     pub fn void(self) -> LLVMTypeRef {
         llvm!(LLVMVoidTypeInContext(self.context()))
     }

@@ -1,10 +1,10 @@
 //! The tier `addresses`: code and counters stay as they are, and blocks are only marked so that their addresses can be found later.
 //!
 //! Each block gets an `llvm.pseudoprobe`. It emits no instruction, stays in its block, is duplicated with it, and becomes an entry
-//! (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`],
-//! which is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A
-//! function is described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the
-//! index of instructions within blocks.
+//! (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`], which
+//! is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A function is
+//! described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the index of
+//! instructions within blocks.
 
 use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};
@@ -53,7 +53,6 @@ impl BlockAddresses {
 /// The position of each instruction of a function: index of its block, and index in the block.
 struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
-/// The probes of a function.
 struct FunctionProbes {
     function: String,
     /// Positions of the instructions that probes go before.
@@ -87,7 +86,6 @@ impl PseudoProbes {
         PseudoProbes(places)
     }
 
-    /// Returns the probes that a described function needs.
     fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
@@ -118,8 +116,8 @@ impl PseudoProbes {
     }
 }
 
-/// Returns true if a block is empty and not needed to tell paths apart, because control from its predecessors to its
-/// successor must pass it. Code generation removes such blocks, but would keep one with a probe.
+/// Returns true if a block is empty and not needed to tell paths apart, because control from its predecessors to its successor must pass
+/// it. Code generation removes such blocks, but would keep one with a probe.
 fn is_between_two(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
     only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
@@ -138,8 +136,7 @@ fn only_jumps(block: Block) -> Option<Block> {
     (to.len() == 1).then(|| to[0])
 }
 
-/// Returns true if another call precedes an instruction in its block. Otherwise it is always reached with the block and
-/// needs no probe.
+/// Returns true if another call precedes an instruction in its block. Otherwise it is always reached with the block and needs no probe.
 fn has_call_before(instruction: Value) -> bool {
     let before = instruction.block().instructions().take_while(|i| *i != instruction);
     before.filter(|i| i.is_call()).any(|call| !call.calls_intrinsic())

@@ -64,8 +64,7 @@ pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     (!is_named).then_some(NOT_INTERESTING)
 }
 
-/// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of
-/// it.
+/// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of it.
 pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.interesting.as_ref()?;
     let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
@@ -107,8 +106,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
         options: &unit.options.plan,
         time_limit_s: unit.options.time_limit_s,
     };
-    // With the same cuts, paths keep their numbers. If they are too many for an array, the first plan's numbers are
-    // used.
+    // With the same cuts, paths keep their numbers. If they are too many for an array, the first plan's numbers are used.
     let few = numbering.paths() <= unit.options.plan.max_paths;
     let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
     let in_full = few.then(|| all_paths(&request, dag.clone(), numbering.clone()));

@@ -1,8 +1,7 @@
 //! Kinds of observation: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
-//! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a
-//! function's entry and at path ends ([`PathEnd`]). The default methods count all paths. To add a kind, add a module and a line in
-//! [`begin`].
+//! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
+//! entry and at path ends ([`PathEnd`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
 
 pub mod addresses;
 pub mod bursts;
@@ -132,11 +131,9 @@ pub trait Observer {
         unit.passes(planned)
     }
 
-    /// Rewrites a program after the passes.
     fn rewrite(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
-    /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its
-    /// paths.
+    /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
         (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
     }
@@ -144,7 +141,6 @@ pub trait Observer {
     /// Called after a function's probes were inserted.
     fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEnd, _location: Option<LLVMMetadataRef>) {}
 
-    /// Inserts a function's probes.
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);
     }
@@ -155,8 +151,7 @@ pub trait Observer {
     /// Removes declarations that no function uses.
     fn remove_unused(&self, _unit: &Unit) {}
 
-    /// Returns what converts the unit's paths into LLVM's edge profile, if the unit was built for profile-guided
-    /// optimisation.
+    /// Returns what converts the unit's paths into LLVM's edge profile, if the unit was built for profile-guided optimisation.
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
         None
     }

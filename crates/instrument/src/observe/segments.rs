@@ -34,7 +34,6 @@ type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
 /// Why a function without segments is not counted.
 const NO_SEGMENT: &str = "no counted segment runs through it (--segments)";
 
-/// Observer that counts segments.
 #[derive(Default)]
 pub struct SegmentCounts {
     /// The words in which callers pass contexts.
@@ -102,8 +101,7 @@ impl Observer for SegmentCounts {
 }
 
 impl SegmentCounts {
-    /// Plans a function with the path numbers that segments refer to; `None` if it is not the function that they refer
-    /// to.
+    /// Plans a function with the path numbers that segments refer to; `None` if it is not the function that they refer to.
     fn plan_segments(&mut self, unit: &mut Unit, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
         let mut planned = plan_function(unit, self, function)?;
         let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
@@ -136,7 +134,6 @@ impl SegmentCounts {
         Ok(Some((planned, number, preferential)))
     }
 
-    /// Inserts the probes of a version.
     fn insert_version(&mut self, unit: &Unit, on: &SegmentedFunction, version: &SegmentVersion) {
         let (module, SegmentedFunction { planned, segments, .. }) = (unit.module, on);
         let location = crate::debug::no_line(module, version.code);
@@ -153,8 +150,8 @@ impl SegmentCounts {
     }
 }
 
-/// Returns the preferential numbering of a function's segments, if it is asked for. With no more pairs than interesting
-/// ones, each pair has its own word anyway. If the numbers do not fit, the map records that segments are hashed.
+/// Returns the preferential numbering of a function's segments, if it is asked for. With no more pairs than interesting ones, each pair
+/// has its own word anyway. If the numbers do not fit, the map records that segments are hashed.
 fn preferential_numbering(
     unit: &mut Unit,
     name: &str,
@@ -182,9 +179,9 @@ fn preferential_numbering(
 
 /// Returns the program that tells these paths apart from each other and from all others, by precise selective labels.
 ///
-/// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, applied to paths across calls. Such a path consists of a
-/// context, modelled as one of several parallel edges, and a path of the function's graph. So the graph keeps its
-/// labels, and contexts are multiples of a power of two above all sums of them.
+/// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, applied to paths across calls. Such a path consists of a context, modelled as
+/// one of several parallel edges, and a path of the function's graph. So the graph keeps its labels, and contexts are multiples of a power
+/// of two above all sums of them.
 fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
     let mut marked = vec![false; dag.edges().len()];
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();

@@ -23,8 +23,7 @@ use trodden_unit::BlockKind;
 /// Observer that writes the sequence of paths and calls.
 pub struct PathStream {
     streams: Streams,
-    /// Calls that may not return or are events themselves: the event before a function's entry identifies the call
-    /// site.
+    /// Calls that may not return or are events themselves: the event before a function's entry identifies the call site.
     no_return: NoReturnAnalysis,
 }
 
@@ -37,8 +36,7 @@ impl PathStream {
 }
 
 impl Observer for PathStream {
-    /// Functions that catch exceptions or `longjmp` are always observed, because the stream must say where unwinding
-    /// ends.
+    /// Functions that catch exceptions or `longjmp` are always observed, because the stream must say where unwinding ends.
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
         interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
     }
@@ -90,8 +88,7 @@ impl Observer for PathStream {
     }
 }
 
-/// Plans the program that writes a function's events: its graph has additional edges for calls, and the function's own
-/// cuts.
+/// Plans the program that writes a function's events: its graph has additional edges for calls, and the function's own cuts.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
     let extra_edges = cfg.extra_edges(&own.cfg);
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {

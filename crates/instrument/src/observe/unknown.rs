@@ -30,8 +30,7 @@ pub struct UnknownPaths {
 }
 
 impl UnknownPaths {
-    /// Creates the observer. Counting an unknown path takes an extra comparison, so iterations are accumulated in
-    /// registers.
+    /// Creates the observer. Counting an unknown path takes an extra comparison, so iterations are accumulated in registers.
     pub fn begin(module: Module) -> UnknownPaths {
         UnknownPaths::with(module, Choices::in_registers, |_, _| None)
     }
@@ -101,8 +100,8 @@ fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u Kno
     known.of(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
-/// Returns the program that recognises known paths by preferential numbering, if it is asked for. If the numbers do not
-/// fit, the map records that known paths are recognised by region.
+/// Returns the program that recognises known paths by preferential numbering, if it is asked for. If the numbers do not fit, the map
+/// records that known paths are recognised by region.
 fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
     let observed = unit.options.experiment.observation();
     let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.by == Recognition::Preferential);
@@ -131,8 +130,8 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
     }
 }
 
-/// Returns the program that counts the unknown paths, with the numbering by which known paths were counted, in several
-/// versions of the code if possible. `None` if the function has different paths.
+/// Returns the program that counts the unknown paths, with the numbering by which known paths were counted, in several versions of the
+/// code if possible. `None` if the function has different paths.
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
     let PlannedFunction { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths)?;

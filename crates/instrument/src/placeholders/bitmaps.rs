@@ -1,9 +1,9 @@
 //! Bitmaps of test vectors, clang's measurement of MC/DC (`-fcoverage-mcdc`), removed like counters.
 //!
 //! A decision has a bit per vector of outcomes, which is set at its end (`atomicrmw or`) unless a preceding load finds it set. Here every
-//! bit becomes a counter, after the function's other counters, and the checks are removed. A vector that is constant at its update
-//! follows from the paths. A computed one (in an optimised decision without branches, or held in a variable) is counted: bit `b` of the
-//! byte at offset `d` from the unit's counters is word `first + 8 d + b`, in any function, since the optimiser may have merged decisions.
+//! bit becomes a counter, after the function's other counters, and the checks are removed. A vector that is constant at its update follows
+//! from the paths. A computed one (in an optimised decision without branches, or held in a variable) is counted: bit `b` of the byte at
+//! offset `d` from the unit's counters is word `first + 8 d + b`, in any function, since the optimiser may have merged decisions.
 
 use super::llvm_profile::fixed_element;
 use super::{PlaceholderError, passes_address_on, unknown_use};
@@ -15,7 +15,6 @@ use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// The uses of a bitmap.
 #[derive(Default)]
 pub struct Uses {
     /// Instructions that set bits.

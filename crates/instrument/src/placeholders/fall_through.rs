@@ -5,9 +5,9 @@ use crate::shape::predecessors;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Moves each block that contained only counters next to its predecessor, so that it no longer separates a block from
-/// its fall-through successor. Cases of a `switch` that fall through start with such blocks. LLVM keeps fall-through
-/// blocks, but tail-duplicates short blocks that end with a jump: each case would get a copy of all later cases.
+/// Moves each block that contained only counters next to its predecessor, so that it no longer separates a block from its fall-through
+/// successor. Cases of a `switch` that fall through start with such blocks. LLVM keeps fall-through blocks, but tail-duplicates short
+/// blocks that end with a jump: each case would get a copy of all later cases.
 pub fn restore(function: Value) {
     let blocks: Vec<Block> = function.blocks().collect();
     for (at, block) in blocks.iter().enumerate() {

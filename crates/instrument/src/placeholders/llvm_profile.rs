@@ -1,8 +1,8 @@
 //! LLVM's profile tables in a module: reading and removing them.
 //!
-//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`,
-//! the array of counters, and `__profd_*`, a structure with hashes of its name and graph, and the position and number of its counters.
-//! All names are in globals called `__llvm_prf_nm`. A program whose counters are removed needs none of this at run time.
+//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, the
+//! array of counters, and `__profd_*`, a structure with hashes of its name and graph, and the position and number of its counters. All
+//! names are in globals called `__llvm_prf_nm`. A program whose counters are removed needs none of this at run time.
 
 use super::PlaceholderError;
 use crate::emit::add_attribute;
@@ -29,7 +29,6 @@ const RECORD_HASH: u32 = 2;
 /// Separator of names in `__llvm_prf_nm`.
 const SEPARATOR: u8 = 1;
 
-/// A function's counters.
 pub struct CounterTable {
     /// The structure `__profd_*`.
     pub data: Value,
@@ -49,7 +48,6 @@ pub struct ProfileTables {
     pub functions: Vec<CounterTable>,
 }
 
-/// Reads all tables of a module.
 pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
     let mut tables = ProfileTables { version: 0, names: Vec::new(), functions: Vec::new() };
     for global in globals(module) {
@@ -90,8 +88,7 @@ fn operand(value: Value, at: u32) -> Option<Value> {
     value.operands().nth(at as usize).and_then(|operand| Value::some(operand.0))
 }
 
-/// Parses names from chunks of: size (LEB128), compressed size (0 if uncompressed), names. `None` if they are
-/// compressed or damaged.
+/// Parses names from chunks of: size (LEB128), compressed size (0 if uncompressed), names. `None` if they are compressed or damaged.
 fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     while !bytes.is_empty() {
@@ -117,7 +114,6 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
 pub enum CoverageTables {
     /// Keep them, with the names of functions. No code refers to them.
     Kept,
-    /// Remove them with the others.
     Removed,
 }
 
@@ -137,8 +133,8 @@ pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: Cov
 
 /// Returns records that declare a function as not executed although another record has its counters.
 ///
-/// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into
-/// other crates. LLVM's tools use the first record of a name, and would report 0 executions of a function that ran.
+/// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into other crates. LLVM's
+/// tools use the first record of a name, and would report 0 executions of a function that ran.
 fn superseded_records(module: Module) -> Vec<Value> {
     let records: Vec<(Value, i64, i64)> = globals(module)
         .filter(|g| g.name().starts_with(RECORD))
@@ -151,8 +147,7 @@ fn superseded_records(module: Module) -> Vec<Value> {
     records.into_iter().filter(|(_, name, hash)| *hash == 0 && counted.contains(name)).map(|(record, ..)| record).collect()
 }
 
-/// Returns all calls that record values (the target of an indirect call, a size). An `invoke` among them is replaced by
-/// a call.
+/// Returns all calls that record values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
 pub fn value_notes(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {

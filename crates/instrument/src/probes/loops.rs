@@ -13,7 +13,6 @@ use trodden_flow::program::operation::LoopId;
 /// The number of iterations of a loop.
 #[derive(Clone, Copy)]
 pub(super) enum IterationCount {
-    /// A constant.
     Constant(i64),
     /// The value of a counter that was inserted for it.
     Inserted(Counter),
@@ -27,7 +26,6 @@ pub(super) struct TripCountFlush {
     choice: Value,
     /// The condition that there were no iterations.
     none: Value,
-    /// The number of iterations.
     number: Counter,
     /// The register at loop entry, copied by an instruction; and `start`, the register after the back edge.
     entered: Value,
@@ -37,8 +35,7 @@ pub(super) struct TripCountFlush {
 }
 
 impl ProbeCode<'_> {
-    /// Returns the register at the header of a loop that is counted by trip count, and determines or inserts its
-    /// iteration counter.
+    /// Returns the register at the header of a loop that is counted by trip count, and determines or inserts its iteration counter.
     pub(super) fn enter_loop(&mut self, which: LoopId) -> Register {
         let (module, counted_loop) = (self.context.module, self.program.loop_of(which));
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
@@ -73,9 +70,9 @@ impl ProbeCode<'_> {
         entered
     }
 
-    /// Returns the program's own counter on an exit edge, hidden from code generation: otherwise LLVM might add another
-    /// induction variable to the loop to save one instruction outside. (Inserted counters are not hidden, since LLVM
-    /// may find that one is the difference of two addresses.)
+    /// Returns the program's own counter on an exit edge, hidden from code generation: otherwise LLVM might add another induction variable
+    /// to the loop to save one instruction outside. (Inserted counters are not hidden, since LLVM may find that one is the difference of
+    /// two addresses.)
     fn on_exit_edge(&self, builder: &Builder, counter: Counter, counted_loop: &TripCountedLoop, edge: Edge) -> Counter {
         let from = self.graph.from(edge);
         let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));

@@ -36,8 +36,7 @@ impl ProbeCode<'_> {
         self.counters.add(builder, path, by);
     }
 
-    /// Counts in the word of an interesting path, or in the one shared by all others; if the path ends here, adds its
-    /// events, if any.
+    /// Counts in the word of an interesting path, or in the one shared by all others; if the path ends here, adds its events, if any.
     fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: Register, by: Value) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);

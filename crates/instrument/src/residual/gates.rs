@@ -2,8 +2,8 @@
 //!
 //! Where the instrumented code returns to a loop header, it would add a back edge with different values: LLVM would see a loop of two
 //! versions, without recognisable induction variables or invariant bounds. With a gate, the loop keeps its back edges, and the
-//! instrumented code re-enters it from outside: `before -> gate -> head -> ... -> latch -> head`, and `head -> ... -> instrumented code
-//! -> gate`.
+//! instrumented code re-enters it from outside: `before -> gate -> head -> ... -> latch -> head`, and `head -> ... -> instrumented code ->
+//! gate`.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
@@ -12,8 +12,8 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Inserts gates before those loops of the checking code that `counted` (the instrumented blocks) lead back to. `outer_headers`
-/// are the headers of loops that contained others before there were two versions.
+/// Inserts gates before those loops of the checking code that `counted` (the instrumented blocks) lead back to. `outer_headers` are the
+/// headers of loops that contained others before there were two versions.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
@@ -26,8 +26,8 @@ pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexS
     }
 }
 
-/// Freezes the induction variables of a loop. Loop strength reduction rewrites those of innermost loops, usually with
-/// good effect. A loop whose inner loops have moved out would become an innermost one, and get slower than it was.
+/// Freezes the induction variables of a loop. Loop strength reduction rewrites those of innermost loops, usually with good effect. A loop
+/// whose inner loops have moved out would become an innermost one, and get slower than it was.
 fn freeze_induction_variables(module: Module, head: Block) {
     let heads: Vec<Value> = head.phis().collect();
     let mut frozen = IndexMap::new();
@@ -51,20 +51,18 @@ fn is_step_of(value: Value, phi: Value) -> bool {
     value.is_instruction() && is_sum() && value.operands().any(|operand| operand == phi)
 }
 
-/// A function's control flow.
 struct ControlFlow {
     number: IndexMap<Block, usize>,
     successors: Vec<Vec<usize>>,
     /// Blocks of the instrumented code, including those that follow it before control returns to the checking code.
     counted: Vec<bool>,
-    /// Blocks where control enters the checking code: the function's entry, and those to which the instrumented code
-    /// returns.
+    /// Blocks where control enters the checking code: the function's entry, and those to which the instrumented code returns.
     starts: Vec<usize>,
 }
 
 impl ControlFlow {
-    /// `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks created for probes
-    /// belong to their predecessors.
+    /// `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks created for probes belong to their
+    /// predecessors.
     fn new(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
@@ -95,8 +93,8 @@ impl ControlFlow {
         reached
     }
 
-    /// Returns the predecessors of a loop header that lie outside the loop. `None` if the instrumented code does not
-    /// lead to it, if it heads no loop, or if a predecessor cannot be redirected.
+    /// Returns the predecessors of a loop header that lie outside the loop. `None` if the instrumented code does not lead to it, if it
+    /// heads no loop, or if a predecessor cannot be redirected.
     fn outer_predecessors(&self, head: Block) -> Option<IndexSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {

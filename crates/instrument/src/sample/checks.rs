@@ -15,8 +15,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
 
-// docs/benchmarks/constants.md has the effect of halving and doubling these constants on four sampled programs, in
-// instructions executed while sampling is off: nearly always below 1 %. Larger effects are given here.
+// docs/benchmarks/constants.md has the effect of halving and doubling these constants on four sampled programs, in instructions executed
+// while sampling is off: nearly always below 1 %. Larger effects are given here.
 
 /// Minimum number of instructions per iteration for a check in an inner loop.
 const MIN_LENGTH: f64 = 256.0;
@@ -24,32 +24,28 @@ const MIN_LENGTH: f64 = 256.0;
 const MIN_LENGTH_OUTERMOST: f64 = 64.0;
 /// The same for an innermost loop without calls. With 32, two of four programs execute 5 and 12 % more instructions.
 const MIN_LENGTH_INNERMOST: f64 = 128.0;
-/// Minimum amount of work after an indirect branch for a check there. Higher values may keep an interpreter in one
-/// version for long. With 32, four interpreters execute -1.5 to +11 % more instructions; without the limit, -2.1 to
-/// +0.5 % (docs/benchmarks/constants.md).
+/// Minimum amount of work after an indirect branch for a check there. Higher values may keep an interpreter in one version for long. With
+/// 32, four interpreters execute -1.5 to +11 % more instructions; without the limit, -2.1 to +0.5 % (docs/benchmarks/constants.md).
 const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
-/// Minimum estimated probability that an interpreter's instruction jumps, for it to have a check. Includes conditional
-/// jumps and the ends of counted loops. With 0.1, three interpreters execute between 0.1 % more and 0.6 % fewer
-/// instructions; with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
+/// Minimum estimated probability that an interpreter's instruction jumps, for it to have a check. Includes conditional jumps and the ends
+/// of counted loops. With 0.1, three interpreters execute between 0.1 % more and 0.6 % fewer instructions; with 0.7, -0.9 to +1.1 %
+/// (docs/benchmarks/constants.md).
 const MIN_JUMP_PROBABILITY: f64 = 0.4;
 /// Number of instructions between two checks in an unrolled short loop.
 const CHECK_DISTANCE: f64 = 64.0;
-/// The same in loops with calls or inner loops. Many of these iterate only a few times (a chain of equal hashes), and
-/// then never check.
+/// The same in loops with calls or inner loops. Many of these iterate only a few times (a chain of equal hashes), and then never check.
 const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
 /// Maximum number of instructions of an unrolled loop, since iterations may be short only by estimate.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
 /// Maximum number of iterations between two checks.
 const MAX_UNROLLED_ITERATIONS: usize = 16;
-/// With this many checking loops, a function's values are merged in many places already, and further checks hardly
-/// matter. A second check in a function with one (dynamic programming on a matrix) cost 8 % of its instructions.
+/// With this many checking loops, a function's values are merged in many places already, and further checks hardly matter. A second check
+/// in a function with one (dynamic programming on a matrix) cost 8 % of its instructions.
 const MANY_CHECKS: usize = 3;
-/// Minimum number of blocks of a loop with calls that is taken for an interpreter's main loop: its iterations are
-/// short, and it may run for long. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, -0.8
-/// to +3.5 %.
+/// Minimum number of blocks of a loop with calls that is taken for an interpreter's main loop: its iterations are short, and it may run
+/// for long. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, -0.8 to +3.5 %.
 const MANY_BLOCKS: usize = 16;
-/// Maximum trip count assumed for inner loops. Static estimates say 32, but the cost of checks matters in loops with
-/// few iterations.
+/// Maximum trip count assumed for inner loops. Static estimates say 32, but the cost of checks matters in loops with few iterations.
 const MAX_ASSUMED_TRIPS: f64 = 3.0;
 /// The cost of a call, in instructions.
 const CALL_COST: f64 = 24.0;
@@ -65,7 +61,6 @@ struct Loop {
 /// The loops of a function that contain a check.
 #[derive(Clone, Default)]
 pub struct CheckSites {
-    /// Back edges with a check in every iteration.
     pub every_iteration: Vec<Edge>,
     /// Loops with a check once in several iterations.
     pub unrolled: Vec<Unrolled>,
@@ -93,8 +88,7 @@ pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
 }
 
 impl CheckSites {
-    /// Adds a check to a loop: once in several iterations if it can be unrolled, else in each. Returns whether it is
-    /// unrolled.
+    /// Adds a check to a loop: once in several iterations if it can be unrolled, else in each. Returns whether it is unrolled.
     fn add(&mut self, this: &Loop, cfg: &FunctionCfg, unrolled: Option<Unrolled>) -> bool {
         let unrolled = unrolled.filter(|u| u.iterations > 1);
         if unrolled.is_none() {
@@ -117,8 +111,7 @@ pub enum CallFrequency {
     Unknown,
 }
 
-/// Chooses the loops of a function that contain a check. Loops are only unrolled in functions without indirect
-/// branches.
+/// Chooses the loops of a function that contain a check. Loops are only unrolled in functions without indirect branches.
 pub fn check_sites(
     cfg: &FunctionCfg,
     graph: &Graph,
@@ -164,14 +157,13 @@ pub fn check_sites(
 }
 
 impl Loop {
-    /// Returns true if two loops contain each other's header, as in irreducible code. Unrolling one would copy the
-    /// other's checks.
+    /// Returns true if two loops contain each other's header, as in irreducible code. Unrolling one would copy the other's checks.
     fn is_entangled(&self, loops: &[Loop]) -> bool {
         loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
     }
 
-    /// Returns how to unroll the loop so that checks are `distance` instructions apart. `None` unless it is entered at
-    /// its header only, has one back edge, and all its blocks can be copied.
+    /// Returns how to unroll the loop so that checks are `distance` instructions apart. `None` unless it is entered at its header only,
+    /// has one back edge, and all its blocks can be copied.
     fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<Unrolled> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
@@ -195,8 +187,8 @@ impl Loop {
     }
 }
 
-/// Returns the landing blocks of indirect branches that deserve a check: those followed by much work before the next
-/// indirect branch or iteration, and those of an interpreter's instructions that may jump.
+/// Returns the landing blocks of indirect branches that deserve a check: those followed by much work before the next indirect branch or
+/// iteration, and those of an interpreter's instructions that may jump.
 pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
     let jumping_blocks = super::steps::jumping_blocks(landings);
     // For each node: the work ahead, and the probability of a jump.
@@ -269,8 +261,8 @@ fn is_call(instruction: Value) -> bool {
     instruction.is_call() && !instruction.calls_intrinsic()
 }
 
-/// Returns the functions that leave the check to their callers: a set of candidates without recursion among them.
-/// `calls` has the direct calls among the candidates.
+/// Returns the functions that leave the check to their callers: a set of candidates without recursion among them. `calls` has the direct
+/// calls among the candidates.
 pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -306,8 +298,8 @@ pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec
     left
 }
 
-/// Returns true if a recursive function calls itself at most once on each path, outside loops, and not in tail
-/// position. One call then only does work in proportion to the stack depth, and needs no check.
+/// Returns true if a recursive function calls itself at most once on each path, outside loops, and not in tail position. One call then
+/// only does work in proportion to the stack depth, and needs no check.
 pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> bool {
     if dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
         return false;

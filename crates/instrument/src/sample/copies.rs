@@ -22,15 +22,13 @@ pub struct Copies {
 /// Whether copies keep source lines. They must not in another function, which has a different `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
-    /// Keep them.
     Keep,
     /// Remove them.
     Drop,
 }
 
 impl Copies {
-    /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to what copies refer to
-    /// instead.
+    /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to what copies refer to instead.
     pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
         let mut copies = Copies { values: known.clone(), ..Copies::default() };
         for &block in blocks {

@@ -3,7 +3,8 @@
 //! not be checked where such jumps arrive, except where much work follows ([`super::checks::long_landings`]). This requires that all
 //! addresses come from tables that hold nothing but block addresses of the function and have no other use; other functions share one
 //! landing block per target. Merged values would keep code generation from duplicating the dispatch per instruction, so a limit is
-//! [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no address is live where versions change, or one version would jump into the other.
+//! [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no address is live where versions change, or one version would jump into the
+//! other.
 
 use super::copies::Copies;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -96,10 +97,9 @@ impl DispatchTables {
         }
     }
 
-    /// Keeps the addresses of the checking code's tables in values computed at function entry. Without two versions,
-    /// the first dispatch dominates all others, which share its address. Here, control may come from the other version,
-    /// so each dispatch would recompute the address (3 % of an interpreter's instructions). An opaque value is kept
-    /// instead of being rematerialised as a constant.
+    /// Keeps the addresses of the checking code's tables in values computed at function entry. Without two versions, the first dispatch
+    /// dominates all others, which share its address. Here, control may come from the other version, so each dispatch would recompute the
+    /// address (3 % of an interpreter's instructions). An opaque value is kept instead of being rematerialised as a constant.
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {

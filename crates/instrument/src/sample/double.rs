@@ -22,12 +22,12 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::{Edge, Graph};
 
-/// Weight of an interpreter's loop header relative to its copy. Without it, two of four such interpreters execute 0.1
-/// and 2 % more instructions (docs/benchmarks/constants.md).
+/// Weight of an interpreter's loop header relative to its copy. Without it, two of four such interpreters execute 0.1 and 2 % more
+/// instructions (docs/benchmarks/constants.md).
 const FAST_HEAD_WEIGHT: i64 = 1 << 20;
 
-/// Entry count of functions without one, high enough that unlikely edges do not round to never. Its value does not
-/// matter: three programs are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
+/// Entry count of functions without one, high enough that unlikely edges do not round to never. Its value does not matter: three programs
+/// are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
 const ASSUMED_ENTRIES: u64 = 1 << 20;
 
 /// Builds the instrumented code of a function.
@@ -86,8 +86,8 @@ impl DoubledFunction<'_> {
         if let Some(tables) = &tables {
             tables.keep_addresses(module, function);
         }
-        // With an entry count, code generation trusts the weights, and moves instrumented code out of the fast code's
-        // loops. In a module with a real profile, an invented count would make the function hot.
+        // With an entry count, code generation trusts the weights, and moves instrumented code out of the fast code's loops. In a module
+        // with a real profile, an invented count would make the function hot.
         if !weights::has_entries(module, function) && !weights::is_profiled(module) {
             weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
@@ -139,8 +139,8 @@ impl DoubledFunction<'_> {
         unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
     }
 
-    /// Inserts a block on each of these edges that has none of its own, or on all of them if `new`. Returns the blocks
-    /// with the edges' heads.
+    /// Inserts a block on each of these edges that has none of its own, or on all of them if `new`. Returns the blocks with the edges'
+    /// heads.
     fn split_back_edges(&self, cfg: &mut FunctionCfg, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
         let mut crossings = Vec::new();
@@ -176,8 +176,7 @@ impl DoubledFunction<'_> {
         }
     }
 
-    /// Creates code that acquires a region if necessary and continues in the instrumented code. Returns its first and
-    /// its last block.
+    /// Creates code that acquires a region if necessary and continues in the instrumented code. Returns its first and its last block.
     fn acquire(&mut self, to: Block) -> (Block, Block) {
         let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
         let (base, end) = entry::counters_at(self.tier.context, block, self.location);
@@ -186,8 +185,7 @@ impl DoubledFunction<'_> {
         (block, end)
     }
 
-    /// Inserts a version change where indirect branches arrive: in one block shared by both versions, or in one per
-    /// version.
+    /// Inserts a version change where indirect branches arrive: in one block shared by both versions, or in one per version.
     fn check_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
         let (acquire, _) = self.acquire(counted_body);
@@ -200,8 +198,8 @@ impl DoubledFunction<'_> {
         }
     }
 
-    /// Inserts a version change on the edge through `check`. The checking code reaches it from `last`, the last copy of
-    /// an unrolled loop's body, or from the original.
+    /// Inserts a version change on the edge through `check`. The checking code reaches it from `last`, the last copy of an unrolled loop's
+    /// body, or from the original.
     fn connect_versions(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (acquire, acquired) = self.acquire(counted_head);
@@ -228,9 +226,9 @@ impl DoubledFunction<'_> {
         Ok(())
     }
 
-    /// Weights the headers of loops between whose versions control changes. Together they form one loop with two
-    /// headers, because each is entered from outside. Without weights, code generation would consider both equally hot,
-    /// and keep values in the stack frame that the checking code has in registers.
+    /// Weights the headers of loops between whose versions control changes. Together they form one loop with two headers, because each is
+    /// entered from outside. Without weights, code generation would consider both equally hot, and keep values in the stack frame that the
+    /// checking code has in registers.
     fn weigh(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
             weights::set_header_weight(self.module, fast, FAST_HEAD_WEIGHT);
@@ -246,8 +244,7 @@ impl DoubledFunction<'_> {
     }
 }
 
-/// Returns the tables of a function's indirect branches, and lets code generation duplicate the branches unless there
-/// are too many.
+/// Returns the tables of a function's indirect branches, and lets code generation duplicate the branches unless there are too many.
 fn tables(function: Value) -> Option<DispatchTables> {
     let tables = DispatchTables::from_function(function)?;
     if landings(function).len() <= dispatch::MAX_COPIED_LANDINGS {

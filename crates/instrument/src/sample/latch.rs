@@ -1,10 +1,10 @@
 //! Interpreters whose main loop is a `switch`: an iteration passes no check if the interpreted program just continues with the next
 //! instruction.
 //!
-//! Each version gets a second copy of the latch. The original, with the check, is used where the interpreted program's counter is set,
-//! and the copy, without it, where the counter only advances by a constant ([`super::steps::advancing_blocks`]). A long-running
-//! interpreted program must jump. Both versions are split alike, so the probability that an instruction is counted does not depend on its
-//! predecessor. Invariant: the copy does the same as the original, probes included; paths and their numbers do not change.
+//! Each version gets a second copy of the latch. The original, with the check, is used where the interpreted program's counter is set, and
+//! the copy, without it, where the counter only advances by a constant ([`super::steps::advancing_blocks`]). A long-running interpreted
+//! program must jump. Both versions are split alike, so the probability that an instruction is counted does not depend on its predecessor.
+//! Invariant: the copy does the same as the original, probes included; paths and their numbers do not change.
 
 use super::copies::{Copies, Lines};
 use super::steps;
@@ -12,8 +12,7 @@ use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use indexmap::{IndexMap, IndexSet};
 
-/// Splits the latch of an interpreter's loop. Returns the deleted phi nodes of the latch that keeps its check, with
-/// their replacements.
+/// Splits the latch of an interpreter's loop. Returns the deleted phi nodes of the latch that keeps its check, with their replacements.
 pub fn split(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
     if latch == head || latch.terminator().successors() != [head] {
         return Vec::new();

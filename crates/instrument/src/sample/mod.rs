@@ -42,7 +42,6 @@ use checks::{CallFrequency, CheckSites};
 /// A function with its plan, before anything is inserted.
 pub struct PlannedFunction {
     pub function: Value,
-    /// The position of its declaration.
     pub position: Option<Position>,
     /// Its description; blocks and sites refer to the current blocks.
     pub cfg: FunctionCfg,
@@ -51,7 +50,6 @@ pub struct PlannedFunction {
     pub program: ProbeProgram,
     /// Its edge frequencies, measured or estimated.
     pub frequencies: Frequencies,
-    /// True if the frequencies were measured.
     pub measured: bool,
     /// True if the function may be called by other code than sampled functions of this unit.
     pub open: bool,
@@ -63,7 +61,6 @@ pub struct PlannedFunction {
 pub struct CountedPaths {
     pub blocks: Vec<UnitBlock>,
     pub edges: Vec<FlowEdge>,
-    /// The program of the counting build.
     pub program: ProbeProgram,
     /// The additional edges of the graph of events, with their source nodes.
     pub extra_edges: Vec<(Edge, Node)>,
@@ -119,8 +116,8 @@ impl SampleTier {
         Ok(())
     }
 
-    /// Runs the passes. Counts stay at the ends of their paths: an early count could precede a change of versions, and
-    /// the path would then run in the other version. Loops without a version change may be counted by trip count.
+    /// Runs the passes. Counts stay at the ends of their paths: an early count could precede a change of versions, and the path would then
+    /// run in the other version. Loops without a version change may be counted by trip count.
     fn run_passes(&self, planned: &mut PlannedFunction) {
         let PlannedFunction { cfg, graph, program, frequencies, .. } = planned;
         let mut blocks = crate::places::block_properties(cfg, graph);
@@ -156,8 +153,8 @@ impl SampleTier {
         }
     }
 
-    /// Inserts a check at a function's entry, which tail-calls the counted version if the switch is on. So the stack
-    /// frame of the checking code does not grow.
+    /// Inserts a check at a function's entry, which tail-calls the counted version if the switch is on. So the stack frame of the checking
+    /// code does not grow.
     fn check_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
         let (entry, old) = entry::new_entry(module, function);
@@ -191,7 +188,6 @@ impl SampleTier {
 }
 
 impl PlannedFunction {
-    /// Returns the loops that contain a check.
     fn check_sites(&self, rare: &IndexSet<Value>) -> CheckSites {
         let of = if self.function.name() == "main" {
             CallFrequency::Once
@@ -220,8 +216,8 @@ impl PlannedFunction {
     }
 }
 
-/// Returns the functions that the unit shows to be called rarely: `main`, and those that only such functions call,
-/// outside loops. Any other function may be called millions of times.
+/// Returns the functions that the unit shows to be called rarely: `main`, and those that only such functions call, outside loops. Any
+/// other function may be called millions of times.
 fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
     let calls: IndexMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
     let mut callers: IndexMap<Value, Vec<(Value, bool)>> = IndexMap::new();
@@ -241,7 +237,6 @@ fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
     rare
 }
 
-/// Declares the counted version of a function.
 fn declare_counted(module: Module, function: Value) -> Value {
     let kind = llvm!(LLVMGlobalGetValueType(function.0));
     let counted = declare_like(module, function, &format!("{}.counted", function.name()), kind);
@@ -275,8 +270,7 @@ pub fn landings(function: Value) -> Vec<Block> {
     function.blocks().filter(|b| targets.contains(b)).collect()
 }
 
-/// Moves everything but the phi nodes of these landing blocks to new blocks. Returns each landing block with its new
-/// block.
+/// Moves everything but the phi nodes of these landing blocks to new blocks. Returns each landing block with its new block.
 pub fn split_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg) -> Vec<(Block, Block)> {
     let mut parts = Vec::new();
     for &landing in landings {

@@ -89,8 +89,7 @@ impl ValueFlow {
         }
     }
 
-    /// Repairs the uses of values with several definitions. Pairs of definitions are of kind `two`; larger groups are
-    /// arbitrary.
+    /// Repairs the uses of values with several definitions. Pairs of definitions are of kind `two`; larger groups are arbitrary.
     pub fn merge(&mut self, values: &[Vec<Value>], two: Definitions) {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Arbitrary } else { two };
         let mut again: Vec<(&[Value], Vec<Rematerialisation>)> =
@@ -141,8 +140,7 @@ impl ValueFlow {
         }
     }
 
-    /// Rematerialises a value before each use that several definitions reach. The values it is computed from must be
-    /// repaired afterwards.
+    /// Rematerialises a value before each use that several definitions reach. The values it is computed from must be repaired afterwards.
     fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
@@ -199,8 +197,7 @@ impl ValueFlow {
         uses
     }
 
-    /// Computes the blocks at whose start the variable is live. `None` if versions meet in none of them, unless
-    /// `always` is set.
+    /// Computes the blocks at whose start the variable is live. `None` if versions meet in none of them, unless `always` is set.
     fn live(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
@@ -281,8 +278,8 @@ fn is_cloned(value: Value) -> bool {
     }
 }
 
-/// Returns the zero extension of an integer in its own block, of which the integer is the lower part. Single bits are
-/// excluded, because they are not part of a wider register.
+/// Returns the zero extension of an integer in its own block, of which the integer is the lower part. Single bits are excluded, because
+/// they are not part of a wider register.
 fn extension(value: Value) -> Option<Value> {
     let width = |v: Value| v.integer_width().unwrap_or_default();
     let is_extended = |user: &Value| user.is(LLVMOpcode::LLVMZExt) && user.block() == value.block();
@@ -292,9 +289,8 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// Returns how to rematerialise all definitions of a value, if that is possible; `two` is the kind of pairs. Arbitrary
-/// definitions exclude comparisons (up to 0.8 % more instructions in residual builds), and residual builds also exclude
-/// lower parts (5 % of an interpreter).
+/// Returns how to rematerialise all definitions of a value, if that is possible; `two` is the kind of pairs. Arbitrary definitions exclude
+/// comparisons (up to 0.8 % more instructions in residual builds), and residual builds also exclude lower parts (5 % of an interpreter).
 fn rematerialisations(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialisation>> {
     let is_allowed = |value: Value, source: &Rematerialisation| match source {
         Rematerialisation::Clone => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
@@ -323,8 +319,7 @@ fn uses_value(instruction: Value, value: Value) -> bool {
     !instruction.is(LLVMOpcode::LLVMPHI) && instruction.operands().any(|operand| operand == value)
 }
 
-/// Returns all blocks in reverse postorder, those reachable from the first block first. Iterative, because functions
-/// may be deep.
+/// Returns all blocks in reverse postorder, those reachable from the first block first. Iterative, because functions may be deep.
 fn reverse_postorder(successors: &[Vec<usize>]) -> Vec<usize> {
     let (mut seen, mut order) = (vec![false; successors.len()], Vec::with_capacity(successors.len()));
     for root in 0..successors.len() {

@@ -10,13 +10,11 @@ use indexmap::IndexSet;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
-/// Minimum number of cases of a `switch` that is taken for an interpreter's dispatch. Those that distinguish characters
-/// have fewer. Three programs are the same with 16; without the limit, an interpreter executes 1 % more instructions
-/// (docs/benchmarks/constants.md).
+/// Minimum number of cases of a `switch` that is taken for an interpreter's dispatch. Those that distinguish characters have fewer. Three
+/// programs are the same with 16; without the limit, an interpreter executes 1 % more instructions (docs/benchmarks/constants.md).
 const MIN_INTERPRETER_CASES: usize = 48;
 
-/// Returns the blocks that update the program counter other than by a constant. `landings` are the blocks where
-/// indirect branches arrive.
+/// Returns the blocks that update the program counter other than by a constant. `landings` are the blocks where indirect branches arrive.
 pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
     let mut merging: IndexSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
@@ -24,8 +22,8 @@ pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
     counters.map(Origins::from_counter).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
 }
 
-/// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter
-/// by a constant. Empty if there is no such counter, or no other update.
+/// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter by a constant.
+/// Empty if there is no such counter, or no other update.
 pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
     let update_of = |counter: Value| {
         let (merged, has_offset) = strip_constant_offsets(counter.incoming_from(latch)?);

@@ -1,9 +1,9 @@
-//! Unrolling of short loops, so that they check once in several iterations: the checking code has several copies of the body, and only
-//! the last one ends with the check.
+//! Unrolling of short loops, so that they check once in several iterations: the checking code has several copies of the body, and only the
+//! last one ends with the check.
 //!
 //! A check per iteration would make a loop of a few instructions half as slow again; without one, a loop that runs for a second would be
-//! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the
-//! check stays before the loop header; only the last copy leads to it.
+//! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the check
+//! stays before the loop header; only the last copy leads to it.
 
 use super::copies::{Copies, Lines};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -13,7 +13,6 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
-/// A loop that was unrolled.
 pub struct Unrolled {
     body: Vec<Block>,
     copies: Vec<Copies>,
@@ -32,8 +31,8 @@ impl Unrolled {
     }
 }
 
-/// Unrolls a loop with these blocks, in which a jump from `check` leads back to `head`, so that control passes `check`
-/// once in `iterations` iterations.
+/// Unrolls a loop with these blocks, in which a jump from `check` leads back to `head`, so that control passes `check` once in
+/// `iterations` iterations.
 pub fn unroll(
     module: Module,
     body: Vec<Block>,

@@ -1,9 +1,9 @@
 //! A perfect hash of many keys, in a table with at most twice as many slots: keys fall into buckets, and each bucket has a displacement
 //! that moves its keys to free slots.
 //!
-//! Source: F. C. Botelho, R. Pagh, N. Ziviani, "Simple and space-efficient minimal perfect hash functions"; D. Belazzougui, F. C.
-//! Botelho, M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different bits of
-//! one product. The first suitable multiplier of a fixed sequence is used.
+//! Source: F. C. Botelho, R. Pagh, N. Ziviani, "Simple and space-efficient minimal perfect hash functions"; D. Belazzougui, F. C. Botelho,
+//! M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different bits of one
+//! product. The first suitable multiplier of a fixed sequence is used.
 
 /// Number of multipliers to try.
 const TRIES: u64 = 64;
@@ -79,12 +79,10 @@ impl DisplacedHash {
         (self.hash(key) + self.displacements[self.bucket(key)]) & (self.keys.len() as u64 - 1)
     }
 
-    /// Returns the key of each slot.
     pub fn keys(&self) -> &[Option<u64>] {
         &self.keys
     }
 
-    /// Returns the displacement of each bucket.
     pub fn displacements(&self) -> &[u64] {
         &self.displacements
     }

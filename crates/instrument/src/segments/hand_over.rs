@@ -39,12 +39,11 @@ impl Tags {
 /// The words.
 #[derive(Clone, Copy)]
 enum Word {
-    /// For a callee that is called.
     Call,
     /// For a callee that is reached by a jump (a tail call), whose return address is its caller's.
     Jump,
-    /// The old value of `Call`, which the callee restores. So a signal handler with such calls leaves the interrupted
-    /// caller's word intact, unless handlers nest within these few instructions.
+    /// The old value of `Call`, which the callee restores. So a signal handler with such calls leaves the interrupted caller's word
+    /// intact, unless handlers nest within these few instructions.
     Before,
 }
 
@@ -62,8 +61,8 @@ impl ContextWords {
         self.store(builder, Word::Call, builder.xor(pointer, mark));
     }
 
-    /// Returns the word for the case that the call becomes a jump. In frames of variable size, stack arguments are
-    /// below the stack pointer that was read.
+    /// Returns the word for the case that the call becomes a jump. In frames of variable size, stack arguments are below the stack pointer
+    /// that was read.
     fn jump(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
             builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
@@ -93,8 +92,7 @@ impl ContextWords {
         builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
     }
 
-    /// Clears the words where `setjmp` and the like return, because the code that called `longjmp` may have left a word
-    /// behind.
+    /// Clears the words where `setjmp` and the like return, because the code that called `longjmp` may have left a word behind.
     pub fn clear_where_calls_return_twice(self, module: Module) {
         let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
         for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {
@@ -141,8 +139,7 @@ fn pointer_at_call(builder: &Builder) -> Value {
     builder.add(builder.pointer_to_int(address), builder.constant(8))
 }
 
-/// Returns true if code generation may turn a call into a jump: it is in tail position, or followed by a block that
-/// only returns.
+/// Returns true if code generation may turn a call into a jump: it is in tail position, or followed by a block that only returns.
 fn may_become_jump(call: Value) -> bool {
     let leads_to_return = |mut at: Option<Value>| {
         for _ in 0..64 {
@@ -166,8 +163,7 @@ fn is_placeholder_call(instruction: Value) -> bool {
     instruction.is_call() && is_placeholder(instruction)
 }
 
-/// Returns the size in bytes of the arguments that a call passes on the stack, including padding (x86-64 psABI, section
-/// 3.2.3).
+/// Returns the size in bytes of the arguments that a call passes on the stack, including padding (x86-64 psABI, section 3.2.3).
 fn stack_arguments(module: Module, call: Value) -> u64 {
     let layout = llvm!(LLVMGetModuleDataLayout(module.raw));
     let mut arguments = Arguments { integers: 6, vectors: 8, bytes: 0 };

@@ -33,7 +33,6 @@ pub enum Places {
     Minimal {
         /// The keys, ascending.
         keys: Vec<u64>,
-        /// The keys' pairs.
         pairs: Vec<(u32, u64)>,
         /// For each edge, the runs that contain the keys of paths ending there.
         by_edge: BTreeMap<Edge, BTreeSet<Run>>,
@@ -42,8 +41,8 @@ pub enum Places {
         /// The hash's tables: keys by slot, words by slot, and displacements.
         tables: TransitionTables,
     },
-    /// Preferential numbering over contexts and paths: the register holds the word's index and the key, and a table has
-    /// the register of each word (thesis, section 3.4.4).
+    /// Preferential numbering over contexts and paths: the register holds the word's index and the key, and a table has the register of
+    /// each word (thesis, section 3.4.4).
     Preferential {
         /// The register's initial value in each context, and the mapping from registers to words.
         numbering: ContextNumbering,
@@ -57,7 +56,6 @@ pub enum Places {
 pub struct Run {
     first: u64,
     last: u64,
-    /// The word of the first key.
     word: u64,
 }
 
@@ -85,9 +83,7 @@ impl Run {
 
 /// A hash from keys to slots.
 pub enum Hash {
-    /// By a multiplication.
     Multiplied(PerfectHash),
-    /// By a multiplication and a displacement.
     Displaced(DisplacedHash),
 }
 
@@ -101,7 +97,6 @@ impl Hash {
         }
     }
 
-    /// Returns the key of each slot.
     fn keys(&self) -> Vec<Option<u64>> {
         match self {
             Hash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
@@ -109,7 +104,6 @@ impl Hash {
         }
     }
 
-    /// Emits the slot of a key.
     fn slot(&self, builder: &Builder, key: Value, tables: &TransitionTables, name: &str) -> Value {
         let constant = |value: u64| builder.constant(value);
         match self {
@@ -127,8 +121,8 @@ impl Hash {
 }
 
 impl Places {
-    /// Builds the minimal perfect hash of interesting keys, each with its pair and the edge where its path ends; `None`
-    /// if there is no hash.
+    /// Builds the minimal perfect hash of interesting keys, each with its pair and the edge where its path ends; `None` if there is no
+    /// hash.
     pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<Places> {
         let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
         let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
@@ -146,7 +140,6 @@ impl Places {
         Some(Places::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
     }
 
-    /// Returns the number of words.
     pub fn words(&self) -> u64 {
         match self {
             Places::Keys { words, .. } => *words,
@@ -155,8 +148,7 @@ impl Places {
         }
     }
 
-    /// Returns the pair of each word except the last, encoded by `spell`, or `u64::MAX` for none. Empty if each key is
-    /// its word.
+    /// Returns the pair of each word except the last, encoded by `spell`, or `u64::MAX` for none. Empty if each key is its word.
     pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
             Places::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
@@ -207,8 +199,8 @@ impl Places {
                 let name = format!("{}.segments", function.name());
                 let slot = hash.slot(builder, key, tables, &name);
                 let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
-                // In a narrow table, the value for "none" may equal an uninteresting key, which is harmless: the slot's
-                // word is the shared one.
+                // In a narrow table, the value for "none" may equal an uninteresting key, which is harmless: the slot's word is the shared
+                // one.
                 let expected = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
                 let word = tables.entry(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
                 builder.select(builder.equal(expected, key), word, others)

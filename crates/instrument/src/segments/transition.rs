@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use trodden_flow::numbering::PerfectHash;
 use trodden_unit::SegmentSet;
 
-/// Maximum number of entries (of 1 to 8 bytes) of a table indexed by path number. With 2^8, three programs execute 0.2
-/// to 2.9 % more instructions; with 2^4, the same (docs/benchmarks/constants.md).
+/// Maximum number of entries (of 1 to 8 bytes) of a table indexed by path number. With 2^8, three programs execute 0.2 to 2.9 % more
+/// instructions; with 2^4, the same (docs/benchmarks/constants.md).
 const MAX_INDEXED_ENTRIES: u64 = 1 << 12;
 
 /// The mapping from a caller's paths to a callee's contexts.
@@ -47,8 +47,7 @@ impl TransitionTables {
 }
 
 impl Transition {
-    /// Builds the transition for the given paths of a caller, keyed by the sums that represent them, in all of the
-    /// caller's contexts.
+    /// Builds the transition for the given paths of a caller, keyed by the sums that represent them, in all of the caller's contexts.
     pub fn new((set, caller): (&SegmentSet, u32), callee: u32, sums: &BTreeMap<u64, u64>, (bits, rows): (u32, u64)) -> Transition {
         let own = set.functions()[caller as usize].contexts.len() as u32;
         let target = |context: u32, path: u64| set.target(caller, context, path, callee);
@@ -69,11 +68,10 @@ impl Transition {
     }
 
     /// Returns the context for a constant number.
-    pub fn constant_word(&self, number: u64) -> u32 {
+    pub fn constant_context(&self, number: u64) -> u32 {
         self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
     }
 
-    /// Emits the lookup of the context.
     pub fn look_up(&self, builder: &Builder, function: Value, number: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         let number = self.mask.map_or(number, |mask| builder.and(number, constant(mask)));
@@ -98,7 +96,6 @@ impl Transition {
     }
 }
 
-/// Emits the slot of a number.
 pub fn slot_of(builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
     let (multiplier, shift) = hash.parameters();
     builder.shift_right(builder.multiply(number, builder.constant(multiplier)), builder.constant(shift.into()))

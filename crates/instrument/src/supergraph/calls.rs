@@ -113,8 +113,8 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
     replaced
 }
 
-/// Inserts a block between an `invoke` and its normal destination, to be shared by all calls that replace it. Returns
-/// the phi nodes that were rebuilt, too.
+/// Inserts a block between an `invoke` and its normal destination, to be shared by all calls that replace it. Returns the phi nodes that
+/// were rebuilt, too.
 fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>) {
     let (block, then) = (call.block(), Block(llvm!(LLVMGetNormalDest(call.0))));
     let rest = new_block_after(module, block);

@@ -13,13 +13,10 @@ use trodden_flow::selective_inlining::VersionKind;
 pub enum ContextSource {
     /// Nowhere: no call on a segment leads to it.
     None,
-    /// From the thread-local word.
     Word,
-    /// From its last argument.
     Argument,
 }
 
-/// A version of a function.
 pub struct SegmentVersion {
     pub code: Value,
     /// Where it gets its context from.
@@ -49,8 +46,7 @@ impl SegmentVersion {
         self.copies.as_ref().map_or(call, |copies| copies.value(call))
     }
 
-    /// Records that a call passes a context to a version of its callee; returns false if the callee reads the
-    /// thread-local word.
+    /// Records that a call passes a context to a version of its callee; returns false if the callee reads the thread-local word.
     pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
         let Some(target) = self.targets.get(&(call, callee)) else { return false };
         let redirection = CallRedirection { call: self.call(call), guard: target.guard, version: target.version, context };

@@ -47,8 +47,8 @@ fn read(place: TransformedFunction, copy: &PathCopy) -> Option<(Block, Vec<Block
     distinct.then_some((place.cfg.block(edge.from)?, blocks))
 }
 
-/// Returns true unless the block contains something that must not be duplicated: calls marked so, tokens, landing pads,
-/// targets of indirect branches.
+/// Returns true unless the block contains something that must not be duplicated: calls marked so, tokens, landing pads, targets of
+/// indirect branches.
 fn can_be_copied(block: Block) -> bool {
     let may = |i: Value| {
         let refuses = i.is_call() && (i.call_has_attribute("noduplicate") || i.call_has_attribute("convergent"));
@@ -61,8 +61,8 @@ fn can_be_copied(block: Block) -> bool {
         && predecessors(block).iter().all(|b| !b.terminator().is(LLVMOpcode::LLVMIndirectBr) && !b.terminator().is(LLVMOpcode::LLVMCallBr))
 }
 
-/// Redirects edges of copies to the originals if they lead backwards in the order of blocks. Returns, for each copied
-/// block, the originals that its copy leads to.
+/// Redirects edges of copies to the originals if they lead backwards in the order of blocks. Returns, for each copied block, the originals
+/// that its copy leads to.
 fn redirect_back_edges(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
     let place: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
     let mut out: IndexMap<Block, Vec<Block>> = IndexMap::new();
@@ -80,8 +80,7 @@ fn redirect_back_edges(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec
     out
 }
 
-/// Extends the phi nodes of originals that are successors of copies. Rebuilding replaces phi nodes, which may be values
-/// of later ones.
+/// Extends the phi nodes of originals that are successors of copies. Rebuilding replaces phi nodes, which may be values of later ones.
 fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {

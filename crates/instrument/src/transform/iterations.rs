@@ -1,10 +1,9 @@
 //! Loops whose last iterations take a different path: these get a copy of the loop, so that the others need no test for them.
 //!
-//! LLVM's inductive range check elimination does it (the idea behind such checks is from Bodík, Gupta and Sarkar, "ABCD: eliminating
-//! array bounds checks on demand", PLDI 2000). It computes from which iteration the test can fail, and creates loops before and after
-//! that point. Because it doubles loops, it is not part of `-O2`; here it only gets the loops where paths show that one branch decides
-//! the last iteration. A loop that is reduced to one path can then be distributed and vectorised. All other loops are marked as already
-//! split.
+//! LLVM's inductive range check elimination does it (the idea behind such checks is from Bodík, Gupta and Sarkar, "ABCD: eliminating array
+//! bounds checks on demand", PLDI 2000). It computes from which iteration the test can fail, and creates loops before and after that
+//! point. Because it doubles loops, it is not part of `-O2`; here it only gets the loops where paths show that one branch decides the last
+//! iteration. A loop that is reduced to one path can then be distributed and vectorised. All other loops are marked as already split.
 
 use super::TransformedFunction;
 use crate::error::Error;
@@ -42,8 +41,7 @@ pub fn split(place: TransformedFunction) -> Result<(), Error> {
     let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
     others.for_each(|t| attach(place, t, SPLIT_MARK, Some(empty(place))));
     run_on_function(place.function, place.machine, SPLIT_PASSES)?;
-    // Only copies have both marks: loops that were not chosen have LLVM's only, and loops that could not be split
-    // trodden's only.
+    // Only copies have both marks: loops that were not chosen have LLVM's only, and loops that could not be split trodden's only.
     let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT_MARK).is_some() && t.metadata(SPLIT_MARK).is_some());
     for end in ends(place) {
         if was_split && end.metadata(TO_SPLIT_MARK).is_some() && end.metadata(SPLIT_MARK).is_none() {

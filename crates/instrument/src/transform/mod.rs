@@ -53,7 +53,6 @@ pub fn apply(
     Ok(())
 }
 
-/// A function to transform.
 #[derive(Clone, Copy)]
 struct TransformedFunction<'a> {
     module: Module,
@@ -88,9 +87,9 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
     Ok(())
 }
 
-/// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers.
-/// After optimisation, the weights of an earlier profile are only estimates wherever code was inlined, copied or
-/// threaded; these counts are for the code as it is now.
+/// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers. After optimisation,
+/// the weights of an earlier profile are only estimates wherever code was inlined, copied or threaded; these counts are for the code as it
+/// is now.
 fn weigh(place: TransformedFunction, weights: &Weighed) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {

@@ -14,12 +14,11 @@ use trodden_flow::{Graph, Node, Plan};
 use trodden_unit::shape;
 
 impl Unit {
-    /// Returns the frequency of each edge, and whether it was measured: by the given weights, or else by path counts.
-    /// Edges that measured 0 keep a tiny share of their static estimate, so that the likely ones can still be told
-    /// apart.
+    /// Returns the frequency of each edge, and whether it was measured: by the given weights, or else by path counts. Edges that measured
+    /// 0 keep a tiny share of their static estimate, so that the likely ones can still be told apart.
     pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
-        // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction
-        // counts of three programs by at most 0.2 % (docs/benchmarks/constants.md).
+        // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of three
+        // programs by at most 0.2 % (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&cfg.blocks, &cfg.edges), cfg.edges.len()));
@@ -38,8 +37,8 @@ impl Unit {
         Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_options(self.paths_in_tables))
     }
 
-    /// Returns the chosen passes that a program counting in arrays or tables supports. Counting iterations pays off in
-    /// loops with a high measured trip count, in tight loops, and where the program already counts them.
+    /// Returns the chosen passes that a program counting in arrays or tables supports. Counting iterations pays off in loops with a high
+    /// measured trip count, in tight loops, and where the program already counts them.
     pub fn passes(&self, planned: &PlannedFunction) -> Choices {
         let PlannedFunction { program, measured, .. } = planned;
         let choices = self.options.choices;
@@ -54,8 +53,8 @@ impl Unit {
         if *measured { choices.in_registers() } else { choices }
     }
 
-    /// Returns true if a thread may enter this function before it has acquired a region. A local function that is only
-    /// called directly, and only by instrumented functions, always finds one.
+    /// Returns true if a thread may enter this function before it has acquired a region. A local function that is only called directly,
+    /// and only by instrumented functions, always finds one.
     pub fn may_lack_region(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
             let is_callee = user.is_call() && user.callee() == function && !user.arguments().any(|argument| argument == function);

@@ -17,7 +17,6 @@ use trodden_flow::program::Cells;
 use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, shape};
 
 impl Unit {
-    /// Adds a function to the map.
     pub fn add_function(&mut self, planned: PlannedFunction) {
         let storage = self.storage(&planned);
         self.add_function_with_storage(planned, storage);
@@ -100,8 +99,7 @@ impl Unit {
         Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
     }
 
-    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code gets it by a call, which
-    /// keeps it short.
+    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code gets it by a call, which keeps it short.
     pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
         match unoptimised::is_unoptimised(planned.function) {
             true => unoptimised::thread_counters(self.module, planned.function, location),

@@ -140,8 +140,8 @@ fn whole_program() {
     assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN_CHUNKS, "{lost} events are lost");
 }
 
-/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written meanwhile,
-/// and contain the next one.
+/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written meanwhile, and contain the
+/// next one.
 fn check(sequence: u64, readings: [[u32; CHECKED_EVENTS]; 2]) {
     let [first, second] = readings.map(|events| events.into_iter().filter(|event| *event != 0).collect::<Vec<u32>>());
     let believed = first.iter().zip(&second).take_while(|(one, other)| one == other).map(|(one, _)| *one);

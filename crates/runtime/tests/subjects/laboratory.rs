@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use trodden_wire::head::{FileHead, FileKind};
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, region_lost_offset};
 
-/// Returns the object, built once for all test processes: the first one builds it while the others wait, unless it is
-/// newer than its sources.
+/// Returns the object, built once for all test processes: the first one builds it while the others wait, unless it is newer than its
+/// sources.
 pub fn object() -> &'static Path {
     static OBJECT: OnceLock<PathBuf> = OnceLock::new();
     OBJECT.get_or_init(|| {

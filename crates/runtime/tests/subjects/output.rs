@@ -344,8 +344,7 @@ fn space_for_regions_is_reserved_at_creation() {
     drop(disk);
 }
 
-/// Counts in a thread after the file size limit was lowered, in a child that needs a region of its own, and in one that
-/// is sandboxed.
+/// Counts in a thread after the file size limit was lowered, in a child that needs a region of its own, and in one that is sandboxed.
 const LOSES_OUTPUT_LATE: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"

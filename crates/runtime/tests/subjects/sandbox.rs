@@ -3,8 +3,7 @@
 use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root, object};
 use std::process::{Output, Stdio};
 
-/// Sandboxes itself as its first argument says, then counts in threads, in children, and in the children's threads and
-/// children.
+/// Sandboxes itself as its first argument says, then counts in threads, in children, and in the children's threads and children.
 const SANDBOXED: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -115,8 +114,7 @@ fn threads_and_children_count_in_a_sandbox() {
         if is_sandboxed(&outputs[0]) {
             let raw = lab.raw_file(&folder);
             assert_eq!(raw.count(0), 8 * ALL, "{way}");
-            // Per concurrent process: the main thread, eight threads at a time, nine in each of six children, two of
-            // which have a child.
+            // Per concurrent process: the main thread, eight threads at a time, nine in each of six children, two of which have a child.
             assert!(raw.regions.len() <= 4 * (17 + 6 * 9 + 2), "{way}: {} regions", raw.regions.len());
         }
     }
@@ -202,8 +200,8 @@ const TWO_COPIES: &str = r#"
     }
 "#;
 
-/// One image is loaded twice, so that both instances use one file. The program closes their descriptors, and other
-/// files get their numbers.
+/// One image is loaded twice, so that both instances use one file. The program closes their descriptors, and other files get their
+/// numbers.
 #[test]
 fn two_copies_of_an_image_use_separate_regions() {
     let lab = Laboratory::new("copies");
