@@ -19,7 +19,7 @@ use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// Returns the properties of the functions that would be instrumented.
-pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
+pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
     let mut names = Names { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {

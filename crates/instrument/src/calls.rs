@@ -10,7 +10,7 @@ use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Returns the callees of the module, before anything is inserted.
-pub fn of(module: Module) -> Vec<Callee> {
+pub fn callees(module: Module) -> Vec<Callee> {
     // Follows use lists, which is faster than scanning all instructions.
     let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(all_aliases(module));
     let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);

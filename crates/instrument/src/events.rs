@@ -49,7 +49,7 @@ impl Events {
         let builder = Builder::before(module, entry.after_allocas(), location);
         let now = self.read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
-        self.spend(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
+        self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
         let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
         EventActivation { cells, events: self, start }
     }
@@ -64,7 +64,7 @@ impl Events {
         builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
-    fn spend(self, builder: &Builder, events: Value) {
+    fn add_spent(self, builder: &Builder, events: Value) {
         add_inline(builder, self.thread, events, false);
     }
 }
@@ -85,7 +85,7 @@ impl EventActivation {
         let high = half(llvm!(LLVMBuildLShr(builder.raw(), square.0, word, c"".as_ptr())));
         add_to_two_words(builder, cell(2), [half(square.0), high]);
         let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
-        events.spend(builder, builder.add(own, cost));
+        events.add_spent(builder, builder.add(own, cost));
     }
 }
 

@@ -14,7 +14,7 @@ use llvm_sys::LLVMOpcode;
 
 /// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in another successor of the
 /// same calls.
-pub fn split(module: Module, function: Value) {
+pub fn split_edges(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {
         let from: IndexSet<Block> = predecessors(block).into_iter().collect();

@@ -22,10 +22,7 @@ const EMBEDDED: &str = "llvm.embedded.module";
 const NODE: &str = "trodden.line.graphs";
 
 /// Removes the embedded front-end module, and keeps its line graphs in a metadata node.
-///
-/// # Errors
-/// LLVM cannot read the embedded module.
-pub fn take(module: Module) -> Result<(), Error> {
+pub fn extract(module: Module) -> Result<(), Error> {
     let Some(embedded) = module.global(EMBEDDED) else { return Ok(()) };
     let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
     // The user may have asked for an empty marker only.
@@ -42,7 +39,7 @@ pub fn take(module: Module) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn of(module: Module) -> LineGraphs {
+pub fn read(module: Module) -> LineGraphs {
     let mut all = LineGraphs::default();
     let count = llvm!(LLVMGetNamedMetadataNumOperands(module.raw, c_string(NODE).as_ptr()));
     let mut nodes = vec![std::ptr::null_mut(); count as usize];

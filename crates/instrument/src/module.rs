@@ -31,7 +31,7 @@ pub enum UnitOutcome {
 /// Instruments a module in place, or only writes the properties of its blocks.
 pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
-    line_graphs::take(module)?;
+    line_graphs::extract(module)?;
     if options.placeholders {
         placeholders::insert(module);
     }
@@ -57,7 +57,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     let (mut work, mut observer) = begin(module, options)?;
     let (chosen, skipped) = choose_functions(&mut work, &*observer);
     if let Some(file) = work.options.properties.clone() {
-        let properties = block_properties::of(module, &chosen, &work.no_return, work.positions);
+        let properties = block_properties::collect(module, &chosen, &work.no_return, work.positions);
         std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::PropertiesWrite { file, source })?;
         return Ok(UnitOutcome::NoCode);
     }
@@ -69,7 +69,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     if cfg!(debug_assertions) {
         work.verify()?;
     }
-    work.describe(observer.edge_profile(), unit, bitcode)?;
+    work.emit_map(observer.edge_profile(), unit, bitcode)?;
     Ok(UnitOutcome::Code)
 }
 

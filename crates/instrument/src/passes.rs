@@ -9,9 +9,6 @@ use llvm_sys::transforms::pass_builder::*;
 use std::ffi::{CStr, CString};
 
 /// Runs LLVM's verifier on a function.
-///
-/// # Errors
-/// The function is invalid.
 pub fn verify(function: Value) -> Result<(), Error> {
     match llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) {
         0 => Ok(()),
@@ -20,18 +17,12 @@ pub fn verify(function: Value) -> Result<(), Error> {
 }
 
 /// Runs passes on a module.
-///
-/// # Errors
-/// LLVM rejects the passes or a pass fails.
 pub fn run_on_module(module: Module, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
     let run = |names: &CStr, options| llvm!(LLVMRunPasses(module.raw, names.as_ptr(), machine, options));
     run_with(passes, run, || module.source())
 }
 
 /// Runs passes on a function.
-///
-/// # Errors
-/// LLVM rejects the passes or a pass fails.
 pub fn run_on_function(function: Value, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
     let run = |names: &CStr, options| llvm!(LLVMRunPassesOnFunction(function.0, names.as_ptr(), machine, options));
     run_with(passes, run, || function.name())

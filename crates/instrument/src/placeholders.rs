@@ -122,7 +122,7 @@ pub fn has_placeholders(module: Module) -> bool {
 
 impl Placeholders {
     /// Removes LLVM's counters from a module. Updates that have to be counted get counters of the unit, from index `next` on.
-    pub fn take(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
+    pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, options.kind)?;
         let notes = llvm_profile::value_notes(module);

@@ -232,7 +232,7 @@ impl Places {
                     self.arrivals.insert((new, old), *edge);
                     self.code[edge.index()] = Some(InsertionPlace::Before(new.terminator()));
                 }
-                _ => self.share(cfg, graph, new, edges),
+                _ => self.share_pad(cfg, graph, new, edges),
             }
             values.push((copy, new));
         }
@@ -246,7 +246,7 @@ impl Places {
         self.replaced.push((instruction, merged));
     }
 
-    fn share(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
+    fn share_pad(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
         for &edge in edges {
             let from = cfg.nodes[graph.from(edge).index()].expect("a block");
             self.arrivals.insert((from, pad), edge);

@@ -2,8 +2,8 @@
 //! them. The original blocks are the checking code, with copies ([`crate::sample::copies`]) where it has several versions; further copies
 //! are the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
 //! ([`crate::sample::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and must
-//! not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`weigh`]). Indirect branches of
-//! all versions meet in one landing block, which then selects the version.
+//! not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`set_known_path_weights`]).
+//! Indirect branches of all versions meet in one landing block, which then selects the version.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing};
@@ -56,7 +56,7 @@ fn insert_versions(
     let mut work =
         VersionBuilder { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
     let cfg = work.build(*function);
-    weigh(context.module, *function, &cfg, &program);
+    set_known_path_weights(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg, program.graph());
     probes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_test(context.module, planned);
@@ -123,7 +123,7 @@ fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
 /// Sets edge weights by how often the known paths take each edge of each version; edges that they never reach keep their weights. Also
 /// sets the entry count, without which LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
 /// of loops.
-fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
+fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
     if entries > 0 && !weights::has_entries(module, function) {

@@ -89,9 +89,6 @@ impl Supergraph {
 
     /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
     /// inlined calls, and the number of calls of copies.
-    ///
-    /// # Errors
-    /// LLVM refuses to run the inliner.
     pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<VersionSummary>, Error> {
         let module = self.module;
         for version in &self.versions {

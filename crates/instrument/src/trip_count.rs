@@ -39,7 +39,7 @@ impl Integer {
         ((self.value << unused) as i64) >> unused
     }
 
-    fn is(self, how: LLVMIntPredicate, other: Integer) -> bool {
+    fn satisfies(self, how: LLVMIntPredicate, other: Integer) -> bool {
         let (a, b, c, d) = (self.value, other.value, self.signed(), other.signed());
         match how {
             LLVMIntEQ => a == b,
@@ -76,7 +76,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     loop {
         let next = value.plus(step);
         let seen = if compared.operand(0) == phi { value } else { next };
-        if seen.is(how, limit) != back_if {
+        if seen.satisfies(how, limit) != back_if {
             return Some(times);
         }
         times += 1;

@@ -66,10 +66,7 @@ impl Unit {
     }
 
     /// Stores the unit's map and bitcode in the unit cache, and refers to them from sections of the module.
-    ///
-    /// # Errors
-    /// As for [`Unit::finish`].
-    pub fn describe(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
         let module = self.module;
         let each = self.options.experiment.observation().observed().words().each();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
@@ -84,7 +81,7 @@ impl Unit {
     /// Protects a function's new code from transformations during code generation that would break its counts.
     pub fn finish_code(&mut self, parts: &[Value]) {
         for &part in parts {
-            identical_phis::split(self.module, part);
+            identical_phis::split_edges(self.module, part);
             // Inserted counters write memory.
             part.remove_attribute("memory");
         }
@@ -92,9 +89,6 @@ impl Unit {
     }
 
     /// Runs LLVM's verifier on the functions that were changed. This is faster after debug information was stripped.
-    ///
-    /// # Errors
-    /// A function is invalid.
     pub fn verify(&self) -> Result<(), Error> {
         self.changed.iter().try_for_each(|function| verify(*function))
     }
@@ -134,8 +128,8 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         instead: Vec::new(),
         counters: 0,
         edge_profile: None,
-        calls: calls::of(module),
+        calls: calls::callees(module),
         aliases: calls::aliases(module),
-        line_graphs: line_graphs::of(module),
+        line_graphs: line_graphs::read(module),
     }
 }

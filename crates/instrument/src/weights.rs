@@ -23,7 +23,7 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
 
 /// Sets a block's weight relative to the other headers of an irreducible loop. Other blocks ignore it.
 pub fn set_header_weight(module: Module, block: Block, weight: i64) {
-    let node = list(module, "loop_header_weight", [module.constant(weight)]);
+    let node = metadata_list(module, "loop_header_weight", [module.constant(weight)]);
     block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
 }
 
@@ -75,7 +75,7 @@ pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn
 }
 
 pub fn set_entry_count(module: Module, function: Value, entries: u64) {
-    let node = list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
+    let node = metadata_list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
     llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
 }
 
@@ -100,12 +100,12 @@ fn has_weights(terminator: Value) -> bool {
 
 fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
     let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
-    let node = list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
+    let node = metadata_list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
     terminator.set_metadata(module.context(), PROFILE, Some(node));
 }
 
 /// Creates a metadata node of a name followed by numbers.
-fn list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> LLVMMetadataRef {
+fn metadata_list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> LLVMMetadataRef {
     let context = module.context();
     let mut content = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
     content.extend(numbers.into_iter().map(|n| llvm!(LLVMValueAsMetadata(n.0))));

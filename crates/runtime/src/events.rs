@@ -105,7 +105,7 @@ global_asm!(
     "jmp 2b",
     stub::end!("__trodden_event_now"),
     fork_page = sym FORK_PAGE,
-    lost = sym lost,
+    lost = sym counter_lost,
 );
 
 unsafe extern "C" {
@@ -211,8 +211,8 @@ impl Events {
         const TRIALS: u32 = 32;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
         for _ in 0..TRIALS {
-            least.begin = least.begin.min(self.trial(begin));
-            least.end = least.end.min(self.trial(end));
+            least.begin = least.begin.min(self.measure_cost(simulate_entry));
+            least.end = least.end.min(self.measure_cost(simulate_path_end));
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
         // SAFETY: units that define the record also define this one; it is only written here, once. Code that reads it meanwhile sees the
@@ -221,7 +221,7 @@ impl Events {
     }
 
     /// Returns the number of events from one reading to the next.
-    fn trial(self, store: fn(&mut [i64; 6], i64)) -> i64 {
+    fn measure_cost(self, store: fn(&mut [i64; 6], i64)) -> i64 {
         const ROUNDS: i64 = 64;
         let mut cells = [0; 6];
         let first = self.now();
@@ -235,7 +235,7 @@ impl Events {
 
 /// Does the same as code at function entry.
 #[inline(always)]
-fn begin(cells: &mut [i64; 6], now: i64) {
+fn simulate_entry(cells: &mut [i64; 6], now: i64) {
     let [spent, start, cost, ..] = cells;
     store(start, now.wrapping_sub(load(spent)));
     let sum = load(spent).wrapping_add(load(cost));
@@ -244,7 +244,7 @@ fn begin(cells: &mut [i64; 6], now: i64) {
 
 /// Does the same as code at a path end.
 #[inline(always)]
-fn end(cells: &mut [i64; 6], now: i64) {
+fn simulate_path_end(cells: &mut [i64; 6], now: i64) {
     let [spent, start, cost, count, sum, squares] = cells;
     let own = now.wrapping_sub(load(start)).wrapping_sub(load(spent));
     let counted = load(count).wrapping_add(1);
@@ -316,7 +316,7 @@ pub fn reopen() -> Result<u64, Failure> {
 }
 
 /// Called if the thread's counter is unreadable: the program closed its descriptor, or forked without its handlers.
-extern "C" fn lost(thread: &mut EventThread) {
+extern "C" fn counter_lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }

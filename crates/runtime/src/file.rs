@@ -46,7 +46,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
-        let _lock = HeaderLock::take(&descriptor)?;
+        let _lock = HeaderLock::acquire(&descriptor)?;
         // Another process may have completed it by now.
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
@@ -122,7 +122,7 @@ fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
 pub struct HeaderLock<'a>(&'a Descriptor);
 
 impl HeaderLock<'_> {
-    pub fn take(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
+    pub fn acquire(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
         lock(file, HEADER_LOCK_BYTE).map(|()| HeaderLock(file))
     }
 }

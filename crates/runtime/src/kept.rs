@@ -20,14 +20,14 @@ impl KeptFile {
     /// Marks the description; `None` if that fails.
     pub fn new(raw: RawFile) -> Option<KeptFile> {
         let stat = system::stat(&raw.descriptor).ok()?;
-        system::set_position(&raw.descriptor, mark()).ok()?;
+        system::set_position(&raw.descriptor, position_mark()).ok()?;
         Some(KeptFile { raw, device: stat.dev, inode: stat.ino })
     }
 
     /// Returns true if the descriptor is unchanged and the file still has a name.
     fn is_valid(&self) -> bool {
         let same = |stat: Stat| stat.is_regular() && stat.nlink > 0 && (stat.dev, stat.ino) == (self.device, self.inode);
-        system::stat(&self.raw.descriptor).is_ok_and(same) && system::position(&self.raw.descriptor) == Ok(mark())
+        system::stat(&self.raw.descriptor).is_ok_and(same) && system::position(&self.raw.descriptor) == Ok(position_mark())
     }
 
     pub fn is_same_file(&self, other: &KeptFile) -> bool {
@@ -46,7 +46,7 @@ pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
 }
 
 /// Returns a number unique to this image (the page of its data), small enough for a position in any file.
-fn mark() -> u64 {
+fn position_mark() -> u64 {
     static HERE: u8 = 0;
     (&raw const HERE as u64) >> 12 & 0x7fff_ffff
 }

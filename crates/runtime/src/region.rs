@@ -174,7 +174,7 @@ fn count(raw: &RawFile) -> Result<u64, Failure> {
 
 /// Appends a region to the file and locks it.
 fn grow(raw: &RawFile) -> Result<u64, Failure> {
-    let _lock = HeaderLock::take(&raw.descriptor)?;
+    let _lock = HeaderLock::acquire(&raw.descriptor)?;
     let index = count(raw)?;
     let start = raw.regions_offset + index * raw.region_stride;
     // Locked before it becomes visible, so that no other process takes it.

@@ -142,7 +142,7 @@ impl State {
             let _ = self.restart_in_child();
         }
         let owner = self.owner();
-        let region = match self.table.take(self.process, owner) {
+        let region = match self.table.assign(self.process, owner) {
             Some(region) => {
                 if region.index.is_none() {
                     // Memory of a thread that has ended; this thread's counts will be lost like that one's.
@@ -294,7 +294,7 @@ impl State {
     pub fn save_frames(&mut self) {
         let bias = bias();
         if bias != 0 {
-            self.saved_frames = ShadowFrames::keep(Image::from_linker().template.wrapping_add(bias as usize));
+            self.saved_frames = ShadowFrames::save(Image::from_linker().template.wrapping_add(bias as usize));
         }
     }
 
@@ -319,7 +319,7 @@ impl State {
         self.leave_description(&image);
         let mut event = 0;
         let kept = self.saved_frames.take();
-        let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::keep(current)) };
+        let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::save(current)) };
         // A thread without a region has no event counter either.
         if self.source == Source::File && current != 0 {
             match events::reopen() {

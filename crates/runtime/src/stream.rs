@@ -95,7 +95,7 @@ pub struct ShadowFrames {
 
 impl ShadowFrames {
     /// Saves those of the calling thread, whose region is at `base`.
-    pub fn keep(base: usize) -> Option<ShadowFrames> {
+    pub fn save(base: usize) -> Option<ShadowFrames> {
         let thread = thread_stream()?;
         let slots = base + HEADER;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW - HEADER) / WORD;
@@ -106,7 +106,7 @@ impl ShadowFrames {
     }
 
     pub fn slots(&self) -> &[u32] {
-        // SAFETY: `keep` stored `count` slots there, which are unmapped with this value only.
+        // SAFETY: `save` stored `count` slots there, which are unmapped with this value only.
         unsafe { core::slice::from_raw_parts(self.address as *const u32, self.count) }
     }
 

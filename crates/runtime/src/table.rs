@@ -57,10 +57,10 @@ impl RegionTable {
     }
 
     /// Assigns a region without a living owner to `owner`.
-    pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
+    pub fn assign(&mut self, process: u32, owner: u32) -> Option<Region> {
         // Ids are reused: an entry with this thread's id belongs to a thread that has ended (or to this one, if its bias was reset).
-        let found = match self.take_from(owner, owner) {
-            None => self.take_from(NO_OWNER, owner),
+        let found = match self.reassign(owner, owner) {
+            None => self.reassign(NO_OWNER, owner),
             found => found,
         };
         if found.is_some() || self.length < 2 * self.survivors + INLINE {
@@ -74,10 +74,10 @@ impl RegionTable {
             }
         }
         self.survivors = living;
-        self.take_from(NO_OWNER, owner)
+        self.reassign(NO_OWNER, owner)
     }
 
-    fn take_from(&mut self, before: u32, owner: u32) -> Option<Region> {
+    fn reassign(&mut self, before: u32, owner: u32) -> Option<Region> {
         let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED)?;
         entry.owner = owner;
         Some(entry.region)

@@ -238,7 +238,7 @@ impl CallbackFrame {
     }
 
     /// Writes the marks; returns the frame's address.
-    fn begin(&mut self) -> usize {
+    fn write_marks(&mut self) -> usize {
         let address = &raw const *self as usize;
         for (index, word) in self.marks.iter_mut().enumerate() {
             // SAFETY: a word of this structure, which only `is_live` reads, by address.
@@ -268,7 +268,7 @@ fn call_back(name: usize, path: u64, count: u64) {
     if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }
-    let address = frame.begin();
+    let address = frame.write_marks();
     // SAFETY: as above.
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {

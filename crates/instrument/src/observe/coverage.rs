@@ -2,7 +2,7 @@
 //! profile](super::edge_profile) needs, the positions of calls are recorded, since a block ends at a call that does not return.
 
 use super::Observer;
-use super::edge_profile::take;
+use super::edge_profile::extract;
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
@@ -30,7 +30,7 @@ impl CoverageCounts {
         options: &PluginOptions,
         next: &mut u64,
     ) -> Result<CoverageCounts, PlaceholderError> {
-        let placeholders = Some(take(module, context, options, CounterKind::Coverage, next)?);
+        let placeholders = Some(extract(module, context, options, CounterKind::Coverage, next)?);
         Ok(CoverageCounts { placeholders })
     }
 }

@@ -29,13 +29,13 @@ impl EdgeProfileCounts {
         options: &PluginOptions,
         next: &mut u64,
     ) -> Result<EdgeProfileCounts, PlaceholderError> {
-        let placeholders = Some(take(module, context, options, CounterKind::Edges, next)?);
+        let placeholders = Some(extract(module, context, options, CounterKind::Edges, next)?);
         Ok(EdgeProfileCounts { placeholders })
     }
 }
 
 /// Removes counters of a kind from a module.
-pub fn take(
+pub fn extract(
     module: Module,
     context: ModuleContext,
     options: &PluginOptions,
@@ -43,13 +43,13 @@ pub fn take(
     next: &mut u64,
 ) -> Result<Placeholders, PlaceholderError> {
     let options = RemovalOptions { kind, shared: options.experiment.threads() == Threads::Atomic };
-    Placeholders::take(module, context.counters, next, options)
+    Placeholders::extract(module, context.counters, next, options)
 }
 
 /// Removes the counters that an earlier variant of the unit kept as placeholders.
 pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
-        Placeholders::take(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();
+        Placeholders::extract(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();
     }
     Ok(())
 }

@@ -78,9 +78,6 @@ pub trait Observer {
     }
 
     /// Instruments one function.
-    ///
-    /// # Errors
-    /// As for [`Observer::observe_all`].
     fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
         let mut planned = plan_function(unit, self.as_dyn(), function)?;
         self.insert(unit, &mut planned);
@@ -174,9 +171,6 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
 }
 
 /// Describes a function and plans its probes.
-///
-/// # Errors
-/// As for [`Observer::observe_all`].
 pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, Error> {
     if unit.map.producer.is_empty() {
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();

@@ -24,7 +24,7 @@ struct CopyPart {
 /// Creates the observer of a copy's unit.
 pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     match part.known {
-        Some(_) => Box::new(UnknownPaths::with(module, Choices::in_registers, reason_to_skip)),
+        Some(_) => Box::new(UnknownPaths::new(module, Choices::in_registers, reason_to_skip)),
         None => Box::new(CopyPart { count_hits: part.count_hits }),
     }
 }

@@ -32,11 +32,11 @@ pub struct UnknownPaths {
 impl UnknownPaths {
     /// Creates the observer. Counting an unknown path takes an extra comparison, so iterations are accumulated in registers.
     pub fn begin(module: Module) -> UnknownPaths {
-        UnknownPaths::with(module, Choices::in_registers, |_, _| None)
+        UnknownPaths::new(module, Choices::in_registers, |_, _| None)
     }
 
     /// Creates the observer for a kind that counts in the same way, with its own passes and reasons to skip a function.
-    pub fn with(module: Module, passes: fn(Choices) -> Choices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
+    pub fn new(module: Module, passes: fn(Choices) -> Choices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
         UnknownPaths { count: emit::declare_count(module), versions: false, passes, skip }
     }
 }

@@ -6,5 +6,5 @@ use crate::unit::count_each_iteration;
 
 /// Creates the observer of watched paths. A watch is notified immediately, so counting does not wait for the end of a loop.
 pub fn begin(module: Module) -> UnknownPaths {
-    UnknownPaths::with(module, count_each_iteration, |_, _| None)
+    UnknownPaths::new(module, count_each_iteration, |_, _| None)
 }

@@ -175,7 +175,7 @@ impl Loop {
         let mut body: Vec<Node> = self.body.iter().copied().collect();
         body.sort();
         let iterations = (distance / self.iteration_length(cfg, frequencies).max(1.0)).ceil();
-        let all: f64 = self.body.iter().map(|n| work(cfg, *n)).sum();
+        let all: f64 = self.body.iter().map(|n| instruction_cost(cfg, *n)).sum();
         let iterations = iterations.min(MAX_UNROLLED_SIZE / all.max(1.0)) as usize;
         Some(Unrolled { back, body, iterations: iterations.min(MAX_UNROLLED_ITERATIONS) })
     }
@@ -183,7 +183,7 @@ impl Loop {
     /// A cautious estimate of the number of instructions per iteration.
     fn iteration_length(&self, cfg: &FunctionCfg, frequencies: &Frequencies) -> f64 {
         let iterations = frequencies.node(self.head).max(f64::MIN_POSITIVE);
-        self.body.iter().map(|n| (frequencies.node(*n) / iterations).min(MAX_ASSUMED_TRIPS) * work(cfg, *n)).sum()
+        self.body.iter().map(|n| (frequencies.node(*n) / iterations).min(MAX_ASSUMED_TRIPS) * instruction_cost(cfg, *n)).sum()
     }
 }
 
@@ -196,7 +196,7 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
     for &node in dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
         let continues = |e: &&Edge| dag.cut(**e).is_none() && cfg.edges[e.index()].kind != EdgeKind::Reach;
-        let (mut far, mut jumps) = (work(cfg, node), 0.0);
+        let (mut far, mut jumps) = (instruction_cost(cfg, node), 0.0);
         for edge in graph.out(node).iter().filter(continues) {
             let (share, next_node) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
             far += share * next_node.0;
@@ -250,7 +250,7 @@ fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
     reached
 }
 
-fn work(cfg: &FunctionCfg, node: Node) -> f64 {
+fn instruction_cost(cfg: &FunctionCfg, node: Node) -> f64 {
     let Some(block) = cfg.block(node) else { return 0.0 };
     let calls = block.instructions().filter(|i| is_call(*i)).count();
     f64::from(cfg.blocks[node.index()].instructions) + CALL_COST * calls as f64

@@ -92,7 +92,7 @@ impl DoubledFunction<'_> {
             weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
         if is_interpreter {
-            work.weigh(&heads);
+            work.set_head_weights(&heads);
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl DoubledFunction<'_> {
     /// Weights the headers of loops between whose versions control changes. Together they form one loop with two headers, because each is
     /// entered from outside. Without weights, code generation would consider both equally hot, and keep values in the stack frame that the
     /// checking code has in registers.
-    fn weigh(&self, heads: &[(Block, Block)]) {
+    fn set_head_weights(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
             weights::set_header_weight(self.module, fast, FAST_HEAD_WEIGHT);
             weights::set_header_weight(self.module, counted, 1);

@@ -38,10 +38,10 @@ impl DisplacedHash {
             displacements: vec![0; 1 << bucket_bits],
             keys: vec![None; 1 << slot_bits],
         };
-        (1..=TRIES).find_map(|number| empty(number).filled(keys))
+        (1..=TRIES).find_map(|number| empty(number).with_keys(keys))
     }
 
-    fn filled(mut self, keys: &[u64]) -> Option<DisplacedHash> {
+    fn with_keys(mut self, keys: &[u64]) -> Option<DisplacedHash> {
         let mut buckets: Vec<Vec<u64>> = vec![Vec::new(); self.displacements.len()];
         for key in keys {
             buckets[self.bucket(*key)].push(*key);

@@ -33,7 +33,7 @@ pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
     extend_successor_phis(place.module, &blocks, &copies, &back);
     remove_stale_entries(place.module, &blocks, &copies);
     merge_values(place, &blocks, &copies);
-    weigh(place, &copies, &copy.weights);
+    set_split_weights(place, &copies, &copy.weights);
     true
 }
 
@@ -129,7 +129,7 @@ fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
 }
 
 /// Weights the branches of originals and copies by the counts of the paths.
-fn weigh(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
+fn set_split_weights(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.edges.get(split.edge.index()) else { continue };

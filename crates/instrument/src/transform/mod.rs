@@ -27,9 +27,6 @@ const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
 /// Applies the plan to a module's functions.
-///
-/// # Errors
-/// LLVM refuses to run passes, or a changed function is invalid.
 pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,
@@ -63,7 +60,9 @@ struct TransformedFunction<'a> {
 
 fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Result<(), Error> {
     // Before copying, because copies get weights of their own.
-    plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
+    plan.iter()
+        .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
+        .for_each(|w| set_measured_weights(place, w));
     let mut copied = false;
     for direction in plan {
         if let Transformation::Copy(copy) = direction {
@@ -81,7 +80,7 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
         iterations::split(place)?;
     }
     if copied || marked {
-        identical_phis::split(place.module, place.function);
+        identical_phis::split_edges(place.module, place.function);
         verify(place.function)?;
     }
     Ok(())
@@ -90,7 +89,7 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
 /// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers. After optimisation,
 /// the weights of an earlier profile are only estimates wherever code was inlined, copied or threaded; these counts are for the code as it
 /// is now.
-fn weigh(place: TransformedFunction, weights: &Weighed) {
+fn set_measured_weights(place: TransformedFunction, weights: &Weighed) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {

@@ -65,9 +65,6 @@ impl Unit {
 }
 
 /// Builds the graph of a described function.
-///
-/// # Errors
-/// The description is not a valid graph.
 pub fn graph_of(function: Value, cfg: &FunctionCfg) -> Result<Graph, Error> {
     let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
     let nodes = cfg.nodes.len() as u32;
