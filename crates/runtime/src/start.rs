@@ -1,5 +1,4 @@
 //! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then runs `_start`.
-//!
 //! Instrumented code reads `__trodden_bias` through the FS base, which is 0 when the kernel starts a static program. The TLS block follows
 //! variant II of the x86-64 psABI: variables below the base, a pointer to itself at the base. All is zero, as `__trodden_bias` is
 //! initially; initial values of the program's own variables are left to the program. If the FS base is set already (by a dynamic loader),

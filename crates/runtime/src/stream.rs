@@ -1,11 +1,9 @@
-//! Streams: settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout.
-//!
-//! Instrumented code writes events itself, and calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet;
-//! `chunks.rs` finds the next chunk. For a *whole program*, chunks are used in a ring of the thread's regions; if all are in use, because
-//! the recorder is slower, the thread gets another region, up to a limit, then waits for a chunk to be released. If none is, the last
-//! chunk's events are discarded and counted, and no thread waits until one is. A *flight recorder* overwrites the oldest chunks of its one
-//! region. Invariants: signals are blocked while a thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL` chunk
-//! never changes.
+//! Streams: settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events
+//! itself, and calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk.
+//! For a *whole program*, chunks are used in a ring of the thread's regions; if all are in use, because the recorder is slower, the thread
+//! gets another region, up to a limit, then waits for a chunk to be released. If none is, the last chunk's events are discarded and
+//! counted, and no thread waits until one is. A *flight recorder* overwrites the oldest chunks of its one region. Invariants: signals are
+//! blocked while a thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL` chunk never changes.
 
 use crate::image::{address_of, is_stream};
 use crate::output;
