@@ -214,7 +214,7 @@ impl VersionBuilder<'_> {
     }
 
     /// Returns a block and its copies, with their versions.
-    fn all_of(&self, block: Block) -> Vec<(CodeVersion, Block)> {
+    fn block_versions(&self, block: Block) -> Vec<(CodeVersion, Block)> {
         let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
         versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
     }
@@ -223,7 +223,7 @@ impl VersionBuilder<'_> {
     fn phis(&self) -> Vec<PhiVersions> {
         let mut all = Vec::new();
         for &block in self.cfg.nodes.iter().flatten() {
-            let places = self.all_of(block);
+            let places = self.block_versions(block);
             for phi in block.phis() {
                 let phis = places.iter().map(|(version, block)| (self.value_in(*version, phi), *block)).collect();
                 all.push(PhiVersions { phis, entries: phi.incoming() });
@@ -326,7 +326,7 @@ impl VersionBuilder<'_> {
         for PhiVersions { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];
             for &(value, from) in entries {
-                for (version, from) in self.all_of(from) {
+                for (version, from) in self.block_versions(from) {
                     let successors = leads.entry(from).or_insert_with(|| from.terminator().successors().into_iter().collect());
                     if let Some(which) = phis.iter().position(|(_, block)| successors.contains(block)) {
                         into[which].push((now(self.value_in(version, value)), from));
@@ -350,8 +350,14 @@ impl VersionBuilder<'_> {
 
     /// Returns the blocks that both the checking and the instrumented code lead to.
     fn join_blocks(&self) -> IndexSet<Block> {
-        let all: IndexMap<Block, bool> =
-            self.cfg.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == CodeVersion::Instrumented)).collect();
+        let all: IndexMap<Block, bool> = self
+            .cfg
+            .nodes
+            .iter()
+            .flatten()
+            .flat_map(|b| self.block_versions(*b))
+            .map(|(v, b)| (b, v == CodeVersion::Instrumented))
+            .collect();
         let meets = |b: &Block| {
             let from: Vec<bool> = predecessors(*b).iter().map(|p| all.get(p).copied().unwrap_or(true)).collect();
             from.contains(&true) && from.contains(&false)

@@ -91,7 +91,7 @@ impl PseudoProbes {
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
             let first = block.after_head();
-            if number > 0 && is_between_two(*block) {
+            if number > 0 && is_redundant_jump(*block) {
                 continue;
             }
             // An instruction without a position is the jump at the end of a landing block.
@@ -118,7 +118,7 @@ impl PseudoProbes {
 
 /// Returns true if a block is empty and not needed to tell paths apart, because control from its predecessors to its successor must pass
 /// it. Code generation removes such blocks, but would keep one with a probe.
-fn is_between_two(block: Block) -> bool {
+fn is_redundant_jump(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
     only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
 }
