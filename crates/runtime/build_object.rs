@@ -1,18 +1,15 @@
-//! Builds the runtime as one relocatable object, `trodden_rt.o`, with the tools of any Rust installation on Linux:
-//! rustc, GNU ld, objcopy; and the entry of programs without libc's start-up, `trodden_start.o`.
+//! Builds the runtime as a relocatable object, `trodden_rt.o`, with rustc, GNU ld and objcopy, and the entry point of programs without
+//! libc, `trodden_start.o`.
 //!
-//! For build scripts and tests, which include this file by `#[path]` from a crate beside `crates/runtime`:
-//!
-//! 1. rustc compiles `trodden-wire`, then the runtime as a static library (`--cfg trodden_object`);
-//! 2. `ld -r --gc-sections` makes one object of what is reachable from the entry symbols: of Rust's core, next to nothing;
-//! 3. objcopy makes everything else local and strips it, so that nothing clashes with a subject, be it Rust itself.
-//!
-//! Invariant, checked here: the object refers to nothing but [`MAY_BE_UNDEFINED`], all of it weak.
+//! Build scripts and tests of crates beside `crates/runtime` include this file by `#[path]`. rustc compiles `trodden-wire` and the runtime
+//! as a static library (`--cfg trodden_object`); `ld -r --gc-sections` links what is reachable from the entry symbols, next to nothing of
+//! Rust's core; objcopy makes all other symbols local and strips them, so that nothing clashes with the subject, even in Rust programs.
+//! Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of them weak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Symbols that instrumented code refers to; all others are local.
+/// Symbols that instrumented code refers to; all others become local.
 const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_enter",
     "__trodden_enter_shared",
@@ -23,7 +20,7 @@ const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_stream_enter",
 ];
 
-/// What the object may refer to: bounds that linkers define, and what libc offers if there is one.
+/// Symbols that the object may refer to: bounds that linkers define, definitions of units, and functions of libc if there is one.
 pub const MAY_BE_UNDEFINED: [&str; 21] = [
     "__start_trodden_units",
     "__stop_trodden_units",
@@ -50,8 +47,7 @@ pub const MAY_BE_UNDEFINED: [&str; 21] = [
 
 const BINUTILS: &str = "GNU binutils (Debian: apt install binutils)";
 
-/// Builds the object at `out`; files beside it, with its name and other extensions, are intermediate. Errors name the step and what to
-/// install.
+/// Builds the object at `out`; intermediate files beside it have other extensions. Errors name the failed step and what to install.
 pub fn build(out: &Path) -> Result<(), String> {
     let crates = crates_folder();
     let stem = |extension: &str| out.with_extension(extension);
@@ -72,7 +68,7 @@ pub fn build(out: &Path) -> Result<(), String> {
     check_undefined(out)
 }
 
-/// Builds the entry of programs without libc's start-up at `out`. Errors as of [`build`].
+/// Builds the entry point of programs without libc at `out`. Errors as for [`build`].
 pub fn build_start(out: &Path) -> Result<(), String> {
     let whole = out.with_extension("whole.o");
     rustc(&crates_folder().join("runtime/src/start.rs"), "trodden_start", "lib", &whole, &["--emit=obj".into()])?;
@@ -81,13 +77,13 @@ pub fn build_start(out: &Path) -> Result<(), String> {
     run(&mut objcopy, BINUTILS).map(drop)
 }
 
-/// The files that the objects are made of: a build script watches them.
+/// Returns the source files, for build scripts to watch.
 pub fn sources() -> Vec<PathBuf> {
     ["runtime/build_object.rs", "runtime/src", "wire/src"].map(|path| crates_folder().join(path)).to_vec()
 }
 
 fn crates_folder() -> PathBuf {
-    // As it is now, not where this was compiled: folders of builds are moved about.
+    // The variable at run time, because build folders may be moved after compilation.
     let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     PathBuf::from(own).join("..")
 }
@@ -95,7 +91,7 @@ fn crates_folder() -> PathBuf {
 fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> Result<(), String> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc.arg(source).args(["--edition", "2024", "--crate-name", name, "--crate-type", kind, "--cap-lints", "allow"]);
-    // Small code, callable from anywhere; unwind tables let debuggers and profilers walk through it.
+    // Small, position-independent code; unwind tables let debuggers and profilers walk the stack.
     let options = ["opt-level=s", "panic=abort", "codegen-units=1", "relocation-model=pic", "code-model=small", "force-unwind-tables=yes"];
     rustc.args(options.iter().chain(&["overflow-checks=no", "debug-assertions=no", "embed-bitcode=no"]).flat_map(|option| ["-C", option]));
     rustc.args(more).arg("-o").arg(out);

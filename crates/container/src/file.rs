@@ -1,14 +1,14 @@
-//! Files with one section, which has a value: requests, parts, weights and sets.
+//! Files with a single section that contains a value: requests, parts, weights and sets.
 
 use crate::section::{SECTION_HEAD, Section, SectionError, SectionHead};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES, HeadError};
 
-/// Level of compression of such files.
+/// Compression level of such files.
 const LEVEL: i32 = 3;
 
-/// Why a file does not have what is expected. Messages complete "FILE: ".
+/// Why a file's content is not as expected. Messages complete "FILE: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// It has no head of this version.
@@ -17,33 +17,33 @@ pub enum FileError {
     /// It is another kind of file.
     #[error("it is {}, not {}", found.phrase(), expected.phrase())]
     Kind {
-        /// What it is.
+        /// The kind found.
         found: FileKind,
-        /// What it should be.
+        /// The expected kind.
         expected: FileKind,
     },
     /// Another version of trodden wrote it.
-    #[error("it has format {found}, and this version of trodden reads format {known} of {}", kind.phrase())]
+    #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.phrase())]
     Version {
-        /// What it is.
+        /// The kind of file.
         kind: FileKind,
-        /// Its version.
+        /// The version of the file.
         found: u32,
-        /// The version that is read.
+        /// The version that can be read.
         known: u32,
     },
     /// It is damaged.
     #[error("it is damaged: {0}")]
     Damaged(#[from] SectionError),
-    /// What it has contradicts itself.
-    #[error("its content contradicts itself")]
+    /// Its content is inconsistent.
+    #[error("its content is inconsistent")]
     Unsound,
 }
 
-/// Checks the head at the beginning of `bytes`.
+/// Reads and checks the head at the start of `bytes`.
 ///
 /// # Errors
-/// It is damaged, of another kind, or of another version.
+/// The head is damaged, or of another kind or version.
 pub fn expect_head(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHead, FileError> {
     let head = FileHead::read(bytes)?;
     if head.kind != kind {
@@ -55,35 +55,35 @@ pub fn expect_head(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHea
     Ok(head)
 }
 
-/// A format of files that have one value.
+/// A file format for a single value.
 #[derive(Clone, Copy, Debug)]
 pub struct FileFormat {
-    /// What such a file is.
+    /// The kind of file.
     pub kind: FileKind,
     /// Version of the value.
     pub version: u32,
-    /// How to get such a file, for messages.
+    /// How to obtain such a file, for messages.
     pub remedy: &'static str,
 }
 
-/// A file does not have what is expected. Messages complete "FILE: " and end with the remedy.
+/// Why a file's content is not as expected. Messages complete "FILE: " and end with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {remedy}")]
 pub struct WrongContent {
-    /// What is wrong.
+    /// The fault.
     pub error: FileError,
-    /// How to get such a file.
+    /// How to obtain such a file.
     pub remedy: &'static str,
 }
 
 impl FileFormat {
-    /// The bytes of a file with this value.
+    /// Returns the bytes of a file with this value.
     pub fn to_bytes(&self, value: &impl Serialize) -> Vec<u8> {
         let section = Section { layout: self.version, ..Section::default() }.value_to_bytes(value, LEVEL);
         [&FileHead::new(self.kind, self.version).to_bytes()[..], &section].concat()
     }
 
-    /// The value in a file.
+    /// Reads the value in a file.
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
@@ -91,16 +91,16 @@ impl FileFormat {
         self.read_sound(bytes, |_| true)
     }
 
-    /// The value in a file, if it is one that a writer makes.
+    /// Reads the value in a file, and checks it with `is_sound`.
     ///
     /// # Errors
-    /// As of [`FileFormat::read`], or `is_sound` says no.
+    /// As for [`FileFormat::read`], or `is_sound` returns false.
     pub fn read_sound<T: DeserializeOwned>(&self, bytes: &[u8], is_sound: impl FnOnce(&T) -> bool) -> Result<T, WrongContent> {
         let value = self.value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Unsound));
         value.map_err(|error| WrongContent { error, remedy: self.remedy })
     }
 
-    /// Whether `bytes` begin as such a file does, of whatever version, damaged or not.
+    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind, whatever the version, damaged or not.
     pub fn begins(&self, bytes: &[u8]) -> bool {
         FileKind::of(bytes) == Some(self.kind)
     }
@@ -124,7 +124,7 @@ mod tests {
     const SEGMENTS: FileFormat = FileFormat { kind: FileKind::SEGMENTS, ..WEIGHTS };
 
     #[test]
-    fn no_changed_byte_is_read_as_a_value() {
+    fn damaged_file_gives_no_value() {
         let whole = WEIGHTS.to_bytes(&vec![1u64, 2, 3]);
         assert_eq!(WEIGHTS.read::<Vec<u64>>(&whole).unwrap(), [1, 2, 3]);
         for at in 0..whole.len() {
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused_by_name() {
+    fn other_kinds_and_versions_are_rejected() {
         let refused = |bytes: &[u8]| SEGMENTS.read::<u64>(bytes).unwrap_err().to_string();
         assert_eq!(refused(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments: make one");
         let older = FileFormat { version: 1, ..SEGMENTS }.to_bytes(&1u64);
-        assert_eq!(refused(&older), "it has format 1, and this version of trodden reads format 2 of a set of segments: make one");
+        assert_eq!(refused(&older), "it has format 1, but this version of trodden reads format 2 of a set of segments: make one");
         assert_eq!(refused(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it: make one");
         assert_eq!(refused(b"\x7fELF"), "it is not a file of trodden: make one");
         assert_eq!(refused(b""), "it ends within its head: make one");

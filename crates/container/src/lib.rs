@@ -1,8 +1,8 @@
-//! The container of all files that trodden writes as a whole: profiles, traces, maps of units, sets and requests.
+//! The container of all files that trodden writes in one go: profiles, traces, maps of units, sets and requests.
 //!
-//! A file is a [head](FileHead), which says what it is, and a sequence of [sections](Section), each of which is compressed by itself and
-//! has checksums of its head, its index and its content. A reader that skips a section does not read it, and damage affects only the
-//! section that it hits: readers search for the next [`MARKER`]. Files that live programs write share the head alone.
+//! A file is a [head](FileHead), which identifies its kind, and a sequence of [sections](Section), which are compressed separately and
+//! have checksums of their head, index and content. Readers can skip a section without reading it, and damage only affects the section
+//! that it hits, because readers search for the next [`MARKER`]. Files that programs write while they run only share the head.
 
 #![forbid(unsafe_code)]
 

@@ -1,70 +1,69 @@
-//! Sections.
-//!
-//! ```text
-//! 0   marker    8   [`MARKER`]
-//! 8   tag       4   what it is, by kind of file
-//! 12  layout    4   version of what it is
-//! 16  subject   16  what it is about, by tag
-//! 32  count     4   meaning by tag
-//! 36  index     4   bytes of the index
-//! 40  packed    8   bytes of the content as it stands in the file
-//! 48  unpacked  8   bytes of the content
-//! 56  checksum  8   of the index
-//! 64  checksum  8   of the packed content
-//! 72  checksum  8   of bytes 0 to 71
-//! 80  index, then the packed content: one frame of zstd
-//! ```
-//! Little-endian; checksums are XXH3, 64 bits, seed 0. Content that is a value is in the
-//! [postcard](https://postcard.jamesmunns.com/wire-format) format.
+//! Sections: the parts of a file that are compressed and checked separately. Everything is little-endian; checksums are XXH3 (64 bits,
+//! seed 0). Content that is a value uses the [postcard](https://postcard.jamesmunns.com/wire-format) format.
+
+// Layout of a section:
+//
+// 0   marker    8   [`MARKER`]
+// 8   tag       4   what the section is, by kind of file
+// 12  layout    4   version of the tag's layout
+// 16  subject   16  identity of what the section is about, by tag
+// 32  count     4   meaning by tag
+// 36  index     4   size of the index
+// 40  packed    8   size of the compressed content
+// 48  unpacked  8   size of the content
+// 56  checksum  8   of the index
+// 64  checksum  8   of the compressed content
+// 72  checksum  8   of bytes 0 to 71
+// 80  index, then the compressed content: one zstd frame
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How a section begins.
+/// The first bytes of a section.
 pub const MARKER: [u8; 8] = *b"\x93SECTION";
-/// Bytes of a section's head.
+/// Size of a section's head in bytes.
 pub const SECTION_HEAD: usize = 80;
-/// Bytes of the head before its own checksum.
+/// Number of bytes of the head that its own checksum covers.
 const CHECKED: usize = SECTION_HEAD - 8;
 /// Maximum size of an index.
 const MAX_INDEX: u32 = 1 << 28;
-/// Maximum size of content. A larger claim is damage.
+/// Maximum size of content. A larger claim means damage.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// Maximum ratio of content to packed content: a small file cannot fill the memory.
+/// Maximum ratio of content to compressed content, so that a small file cannot exhaust memory.
 const MAX_RATIO: u64 = 1024;
-/// Size of content to which [`MAX_RATIO`] does not apply.
+/// Size of content below which [`MAX_RATIO`] does not apply.
 const FREE_SIZE: u64 = 16 << 20;
 
-/// The maximum size that a head may claim for content of this packed size. A larger claim is damage.
+/// Returns the maximum size that a head may claim for content of this compressed size. A larger claim means damage.
 pub fn max_unpacked(packed: u64) -> u64 {
     packed.saturating_mul(MAX_RATIO).clamp(FREE_SIZE, MAX_UNPACKED)
 }
 
-/// What is to be written as a section, but for its content.
+/// A section to be written, without its content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Section<'a> {
-    /// What it is, by kind of file.
+    /// What the section is, by kind of file.
     pub tag: u32,
-    /// Version of what it is.
+    /// Version of the tag's layout.
     pub layout: u32,
-    /// What it is about; zeros where there is nothing to say.
+    /// Identity of what the section is about; zeros if there is none.
     pub subject: [u8; 16],
     /// Meaning by tag.
     pub count: u32,
-    /// What can be read without the content.
+    /// Data that can be read without the content.
     pub index: &'a [u8],
 }
 
 /// The head of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionHead {
-    /// What it is, by kind of file.
+    /// What the section is, by kind of file.
     pub tag: u32,
-    /// Version of what it is.
+    /// Version of the tag's layout.
     pub layout: u32,
-    /// What it is about.
+    /// Identity of what the section is about.
     pub subject: [u8; 16],
     /// Meaning by tag.
     pub count: u32,
@@ -93,36 +92,36 @@ pub enum SectionError {
     /// The content is damaged.
     #[error("its checksum does not match")]
     Content,
-    /// The head claims a size that no writer gives.
-    #[error("it claims to have {claimed} bytes, in {packed} packed ones")]
+    /// The head claims a size that no writer produces.
+    #[error("it claims {claimed} bytes of content in {packed} compressed bytes")]
     Size {
-        /// What it claims.
+        /// The claimed size.
         claimed: u64,
-        /// What is there.
+        /// The compressed size.
         packed: u64,
     },
     /// The content cannot be decompressed.
     #[error("it cannot be decompressed: {0}")]
     Packed(String),
-    /// The content is not the value that it should be.
-    #[error("it has another form than expected: {0}")]
+    /// The content is not a value of the expected type.
+    #[error("its content has an unexpected form: {0}")]
     Form(String),
 }
 
 impl Section<'_> {
-    /// The section's bytes. The greater the level, the smaller and the slower.
+    /// Returns the section's bytes. A higher compression level is smaller and slower.
     ///
     /// # Panics
-    /// The index has 4 GiB or more: no writer makes one.
+    /// Panics if the index has 4 GiB or more, which no writer produces.
     pub fn to_bytes(&self, content: &[u8], level: i32) -> Vec<u8> {
         let packed = zstd::bulk::compress(content, level).expect("memory can be compressed into memory");
         self.to_bytes_of_packed(&packed, content.len() as u64)
     }
 
-    /// The section's bytes, of content that is already packed; `unpacked` is its size before that.
+    /// Returns the section's bytes for content that is already compressed; `unpacked` is its original size.
     ///
     /// # Panics
-    /// As of [`Section::to_bytes`].
+    /// As for [`Section::to_bytes`].
     pub fn to_bytes_of_packed(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
         let mut bytes = Vec::with_capacity(SECTION_HEAD + self.index.len() + packed.len());
@@ -141,17 +140,17 @@ impl Section<'_> {
         bytes
     }
 
-    /// The bytes of a section that has a value.
+    /// Returns the bytes of a section whose content is a value.
     pub fn value_to_bytes(&self, value: &impl Serialize, level: i32) -> Vec<u8> {
         self.to_bytes(&encode(value), level)
     }
 }
 
 impl SectionHead {
-    /// The head at the beginning of `bytes`.
+    /// Reads the head at the start of `bytes`.
     ///
     /// # Errors
-    /// There is none, it is damaged, or it claims sizes that no section has.
+    /// `bytes` do not start with a head, it is damaged, or it claims sizes that no section has.
     pub fn read(bytes: &[u8]) -> Result<SectionHead, SectionError> {
         if !bytes.starts_with(&MARKER) {
             return Err(SectionError::Marker);
@@ -177,46 +176,46 @@ impl SectionHead {
         is_sound.then_some(head).ok_or(SectionError::Size { claimed: head.unpacked.max(head.index.into()), packed: head.packed })
     }
 
-    /// Bytes of the whole section.
+    /// Returns the size of the whole section in bytes.
     pub fn length(&self) -> u64 {
         SECTION_HEAD as u64 + self.index_length() + self.packed
     }
 
-    /// Bytes of the index, which follows the head.
+    /// Returns the size of the index, which follows the head.
     pub fn index_length(&self) -> u64 {
         self.index.into()
     }
 
-    /// Bytes of the packed content, which follows the index.
+    /// Returns the size of the compressed content, which follows the index.
     pub fn packed_length(&self) -> u64 {
         self.packed
     }
 
-    /// Bytes of the content.
+    /// Returns the size of the content.
     pub fn unpacked_length(&self) -> u64 {
         self.unpacked
     }
 
-    /// Checks an index that was read.
+    /// Verifies an index.
     ///
     /// # Errors
-    /// It is not the one that was written.
+    /// Its checksum does not match.
     pub fn check_index(&self, index: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(index) == self.index_checksum).then_some(()).ok_or(SectionError::Index)
     }
 
-    /// Checks packed content that was read.
+    /// Verifies compressed content.
     ///
     /// # Errors
-    /// It is not what was written.
+    /// Its checksum does not match.
     pub fn check(&self, packed: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(packed) == self.checksum).then_some(()).ok_or(SectionError::Content)
     }
 
-    /// Checks and decompresses content. Memory grows with what is there, not with what the head claims.
+    /// Verifies and decompresses content. Memory is allocated for the actual content, not for the claimed size.
     ///
     /// # Errors
-    /// It is not what was written.
+    /// The checksum does not match, or the content is not what the head claims.
     pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
         self.check(packed)?;
         let cannot = |e: std::io::Error| SectionError::Packed(e.to_string());
@@ -229,24 +228,24 @@ impl SectionHead {
         }
     }
 
-    /// The value that the content is.
+    /// Decodes content that is a value.
     ///
     /// # Errors
-    /// It is not what was written, or another value.
+    /// As for [`SectionHead::unpack`], or the content is not a value of this type.
     pub fn value<T: DeserializeOwned>(&self, packed: &[u8]) -> Result<T, SectionError> {
         decode(&self.unpack(packed)?)
     }
 }
 
-/// A value as content.
+/// Encodes a value as content.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("what is stored is plain data")
 }
 
-/// Content as a value.
+/// Decodes content that is a value.
 ///
 /// # Errors
-/// The content is not such a value, or something follows it.
+/// The content is not such a value, or bytes follow it.
 pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
     match postcard::take_from_bytes(content) {
         Ok((value, [])) => Ok(value),
@@ -255,7 +254,7 @@ pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
     }
 }
 
-/// Where the first section in `bytes` begins, if its marker is whole.
+/// Returns the position of the first complete marker in `bytes`.
 pub fn find_marker(bytes: &[u8]) -> Option<usize> {
     bytes.windows(MARKER.len()).position(|window| window == MARKER)
 }
@@ -281,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_read_as_it_was_written() {
+    fn section_is_read_back() {
         let (head, value) = read(&section()).unwrap();
         assert_eq!((head.tag, head.layout, head.subject, head.count), (3, 2, [7; 16], 9));
         assert_eq!(value, ("content".repeat(9), 5));
     }
 
     #[test]
-    fn every_changed_byte_and_every_missing_end_is_noticed() {
+    fn changed_bytes_and_truncation_are_detected() {
         let whole = section();
         for at in 0..whole.len() {
             for change in [1, 0x80, 0xff] {
@@ -301,15 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn a_small_section_cannot_fill_the_memory() {
+    fn small_section_cannot_exhaust_memory() {
         let bytes = Section::default().to_bytes(&vec![0; 64 << 20], 19);
         assert!(bytes.len() < 16 << 10);
         assert!(matches!(SectionHead::read(&bytes), Err(SectionError::Size { claimed, .. }) if claimed == 64 << 20));
     }
 
     #[test]
-    fn memory_is_taken_for_what_is_there_only() {
-        // The head of a frame that claims four gigabytes, and nothing after it.
+    fn memory_is_allocated_for_actual_content_only() {
+        // The head of a frame that claims 4 GB, with nothing after it.
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
         let head =
             SectionHead { packed: claim.len() as u64, unpacked: FREE_SIZE, checksum: xxh3_64(&claim), ..read(&section()).unwrap().0 };
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_form_is_refused() {
+    fn value_of_unexpected_form_is_rejected() {
         let head = SectionHead::read(&section()).unwrap();
         let packed = &section()[SECTION_HEAD + 5..];
         assert!(matches!(head.value::<u8>(packed), Err(SectionError::Form(_))));

@@ -5,7 +5,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMAttributeRef, LLVMTypeRef};
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage};
 
-/// Attributes of a function (its result: 0, its parameters: from 1 on).
+/// Returns a function's attributes at `index`: 0 is the return value, parameters start at 1.
 pub fn of_function(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
     let count = llvm!(LLVMGetAttributeCountAtIndex(function.0, index)) as usize;
     let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
@@ -13,7 +13,7 @@ pub fn of_function(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
     attributes
 }
 
-/// Attributes of a call.
+/// Returns a call's attributes at `index`.
 pub fn of_call(call: Value, index: u32) -> Vec<LLVMAttributeRef> {
     let count = llvm!(LLVMGetCallSiteAttributeCount(call.0, index)) as usize;
     let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
@@ -21,12 +21,11 @@ pub fn of_call(call: Value, index: u32) -> Vec<LLVMAttributeRef> {
     attributes
 }
 
-/// Takes an attribute from a call itself.
 pub fn remove_from_call(call: Value, name: &str) {
     llvm!(LLVMRemoveCallSiteEnumAttribute(call.0, LLVMAttributeFunctionIndex, attribute_kind(name)));
 }
 
-/// Declares a function of the module's own of that type, for code of another function, whose attributes it has.
+/// Declares an internal function of type `kind` with the attributes, calling convention, personality and GC of `function`.
 pub fn declare_like(module: Module, function: Value, name: &str, kind: LLVMTypeRef) -> Value {
     let new = module.add_function(name, kind);
     llvm!(LLVMSetLinkage(new.0, LLVMLinkage::LLVMInternalLinkage));

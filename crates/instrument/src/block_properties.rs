@@ -1,8 +1,8 @@
-//! What the blocks of a unit compute ([`UnitProperties`]), for analyses that look along paths. No code is made of the module then.
+//! Properties of a unit's blocks ([`UnitProperties`]): what they compute, for analyses along paths. The module is not compiled then.
 //!
-//! Blocks are prepared and described exactly as for instrumentation, so that their numbers, and those of files and
-//! scopes, are the ones in the unit's map. What is not understood is a value that equals no other, or a write to any
-//! memory: properties may say too little, never too much.
+//! Blocks are prepared and described as for instrumentation, so that the numbers of blocks, files and scopes are those in the unit's map.
+//! Unsupported instructions become values that equal no other, or writes to arbitrary memory: properties may say too little, but nothing
+//! false.
 
 use crate::debug::Positions;
 use crate::describe::{FunctionCfg, is_placeholder};
@@ -18,8 +18,8 @@ use llvm_sys::target::{LLVMGetModuleDataLayout, LLVMStoreSizeOfType};
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
-/// The properties of the functions that would be instrumented.
-pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
+/// Returns the properties of the functions that would be instrumented.
+pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
     let mut names = Names { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {
@@ -38,7 +38,6 @@ pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut po
     }
 }
 
-/// One function.
 struct Collector<'a> {
     values: Vec<ValueProperties>,
     numbers: IndexMap<Value, ValueId>,
@@ -68,7 +67,7 @@ impl Collector<'_> {
         InstructionProperties { phis, steps: steps.collect() }
     }
 
-    /// What an instruction does, unless it only makes a value that nothing is known of.
+    /// Returns an instruction's effect; `None` if it only produces a value about which nothing is known.
     fn action(&mut self, instruction: Value) -> Option<BlockAction> {
         use LLVMOpcode::*;
         match instruction.opcode() {
@@ -167,13 +166,13 @@ fn kind_of(value: Value) -> ValueKind {
     }
     match (value.as_integer(), llvm!(LLVMIsConstant(value.0))) {
         (Some(number), _) => ValueKind::Integer(number),
-        // What is undefined is no constant that could be computed with.
+        // Undefined values are excluded, because they are not fixed.
         (None, 1) if llvm!(LLVMIsUndef(value.0)) == 0 && llvm!(LLVMIsPoison(value.0)) == 0 => ValueKind::Constant,
         _ => ValueKind::Other,
     }
 }
 
-/// For a constant address inside an object: the object, and the distance if all that leads there is in bytes.
+/// If a value is a constant address inside a global object, returns the object, and the offset if it is known in bytes.
 fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
     let (mut at, mut bytes) = (value, Some(0));
     while !llvm!(LLVMIsAConstantExpr(at.0)).is_null() {
@@ -186,7 +185,7 @@ fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
     (at != value && at.is_global_variable()).then_some((at, bytes))
 }
 
-/// By how many bytes an address computation goes on, if it is a constant distance in bytes.
+/// Returns the offset of an address computation if it is constant and in bytes.
 fn byte_distance(address: Value) -> Option<i64> {
     let element = llvm!(LLVMGetGEPSourceElementType(address.0));
     let is_byte =
@@ -197,12 +196,12 @@ fn byte_distance(address: Value) -> Option<i64> {
     address.operand(1).as_integer()
 }
 
-/// Bits of [`effects`] that stand for writing: LLVM has two bits for each kind of memory, reading below writing.
+/// Bits of [`effects`] that mean writing. LLVM has two bits per kind of memory, the lower for reading.
 const WRITES: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-/// The kind of memory that the module's own code cannot reach.
+/// The kind of memory that the module's code cannot access.
 const INACCESSIBLE: u64 = 0b11 << 2;
 
-/// What a call may do to memory that this module can see, as the bits of LLVM's attribute `memory`.
+/// Returns the effects of a call on memory that this module can access, as bits of LLVM's attribute `memory`.
 fn effects(call: Value) -> u64 {
     let kind = attribute_kind("memory");
     let bits = |attribute: llvm_sys::prelude::LLVMAttributeRef| match attribute.is_null() {
@@ -216,7 +215,7 @@ fn effects(call: Value) -> u64 {
     here & there & !INACCESSIBLE
 }
 
-/// Operations and types by name, and classes of memory; shared by the functions of a unit.
+/// Numbers of operations, types and classes of memory, shared by the functions of a unit.
 struct Names {
     module: Module,
     numbers: IndexMap<String, OperationId>,
@@ -239,7 +238,7 @@ impl Names {
         self.operation(name)
     }
 
-    /// The operation of an instruction whose result depends on its operands alone.
+    /// Returns the operation of an instruction whose result depends on its operands only; `None` for others.
     fn pure(&mut self, instruction: Value) -> Option<OperationId> {
         use LLVMOpcode::*;
         let word = match instruction.opcode() {
@@ -259,7 +258,7 @@ impl Names {
     }
 }
 
-/// `LLVMIntULT` to `ult`, `LLVMRealOEQ` to `oeq`.
+/// Converts `LLVMIntULT` to `ult`, `LLVMRealOEQ` to `oeq`.
 fn predicate(name: &str) -> String {
     let name = name.strip_prefix("LLVMInt").or(name.strip_prefix("LLVMReal")).unwrap_or(name);
     name.to_lowercase()
@@ -267,11 +266,11 @@ fn predicate(name: &str) -> String {
 
 fn indices(instruction: Value) -> Vec<u32> {
     let count = llvm!(LLVMGetNumIndices(instruction.0)) as usize;
-    // SAFETY: LLVM returns a pointer to that many indices, which live as long as the instruction.
+    // SAFETY: LLVM returns a pointer to `count` indices, which live as long as the instruction.
     unsafe { std::slice::from_raw_parts(LLVMGetIndices(instruction.0), count) }.to_vec()
 }
 
-/// Classes of memory by the types of the source (`!tbaa`): a node of a scalar type names itself and the type that contains it.
+/// Classes of memory by source types (`!tbaa`): the node of a scalar type has its name and its parent type.
 #[derive(Default)]
 struct Classes {
     parents: Vec<Option<ClassId>>,
@@ -279,13 +278,13 @@ struct Classes {
 }
 
 impl Classes {
-    /// The class of an access tag: base type, type accessed, offset.
+    /// Returns the class of an access tag (base type, accessed type, offset).
     fn of(&mut self, tag: Value) -> Option<ClassId> {
         let accessed = tag.metadata_operands().get(1).copied().flatten()?;
         self.class(accessed)
     }
 
-    /// The class of a scalar type; none for others.
+    /// Returns the class of a scalar type; `None` for other types.
     fn class(&mut self, node: Value) -> Option<ClassId> {
         if let Some(&known) = self.numbers.get(&node) {
             return Some(known);

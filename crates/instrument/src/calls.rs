@@ -1,22 +1,22 @@
-//! Which functions a module calls by name, and from how many places: which procedures partitioned path profiling may divide depends on it.
+//! The functions that a module calls directly, with the number of call sites. Partitioned path profiling uses them to decide which
+//! procedures may be partitioned.
 //!
-//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. An indirect call
-//! names no function, as there. A call of an alias names a function that only the alias's own unit knows, so aliases are
-//! noted beside the calls.
+//! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. As there, indirect calls have no known
+//! callee. Only the unit that defines an alias knows its target, so aliases are recorded alongside the calls.
 
 use crate::llvm::{Block, Module, Value, llvm};
 use llvm_sys::core::*;
 use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
-/// Callees of the module's code, as it is before anything is inserted.
-pub fn of(module: Module) -> Vec<Callee> {
-    // Uses lead to the calls, past all other instructions.
+/// Returns the callees of the module, before anything is inserted.
+pub fn callees(module: Module) -> Vec<Callee> {
+    // Follows use lists, which is faster than scanning all instructions.
     let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(all_aliases(module));
     let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);
     let mut callees: Vec<Callee> = called.map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();
     callees.sort_by(|a, b| a.name.cmp(&b.name));
-    // Functions without a name count as one.
+    // All functions without a name share one entry.
     callees.dedup_by(|next, first| {
         let same = next.name == first.name;
         first.sites += if same { next.sites } else { 0 };
@@ -25,11 +25,11 @@ pub fn of(module: Module) -> Vec<Callee> {
     callees
 }
 
-/// What a block calls, each callee once.
+/// Returns the callees of a block, each once.
 pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
     let mut found = Vec::new();
     for called in block.instructions().filter(|i| i.is_call()).map(Value::callee) {
-        let function = behind(called);
+        let function = resolve_alias(called);
         if called.is_assembly() || function.is_some_and(|f| f.intrinsic() != 0) {
             continue;
         }
@@ -41,9 +41,8 @@ pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
     found
 }
 
-/// Aliases of the module's functions.
 pub fn aliases(module: Module) -> Vec<Alias> {
-    all_aliases(module).filter_map(|alias| Some(Alias { name: alias.name(), of: behind(alias)?.name() })).collect()
+    all_aliases(module).filter_map(|alias| Some(Alias { name: alias.name(), of: resolve_alias(alias)?.name() })).collect()
 }
 
 fn all_aliases(module: Module) -> impl Iterator<Item = Value> {
@@ -51,8 +50,8 @@ fn all_aliases(module: Module) -> impl Iterator<Item = Value> {
     std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))))
 }
 
-/// The function behind an alias, or behind an alias of one. There are no cycles of them.
-pub fn behind(alias: Value) -> Option<Value> {
+/// Resolves an alias, or a chain of aliases, to its function; `None` if the target is no function. LLVM rules out cycles.
+pub fn resolve_alias(alias: Value) -> Option<Value> {
     let mut value = alias;
     while is_alias(value) {
         value = Value(llvm!(LLVMAliasGetAliasee(value.0)));

@@ -1,8 +1,8 @@
-//! A digest of a function's code: whether two functions with the same graph do the same.
+//! A digest of a function's code, to find out whether two functions with the same graph do the same.
 //!
-//! It has the instructions with their operands and constants, and what they call; not what differs where nothing was
-//! changed: numbers and names that the compiler gives, source positions, and the line numbers and places that
-//! assertions and messages pass on. So a function that only moved within its file, or whose file moved, is the same.
+//! It covers the instructions with their operands, constants and callees. It leaves out what can change without an edit to the function:
+//! numbers and names that the compiler assigns, source positions, and the file names and line numbers that assertions pass on. A function
+//! that only moved within its file, or whose file moved, keeps its digest.
 
 use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Value, llvm, owned};
@@ -11,25 +11,24 @@ use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMDILocationGetLine;
 
-/// Constants are looked into so deep.
+/// Maximum depth to which nested constants are hashed.
 const DEPTH: u32 = 4;
 
-/// The digest of prepared blocks.
 pub fn digest(blocks: &[Block]) -> u64 {
     let arguments = blocks.first().map(|first| first.function().parameters()).unwrap_or_default();
     let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
-    let mut code = Code { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
+    let mut code = DigestInput { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
     blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.instruction(i));
     trodden_unit::digest(&code.words)
 }
 
-/// What is digested.
-struct Code {
+/// The input of the digest, while it is assembled.
+struct DigestInput {
     numbers: HandleMap<Value, u64>,
     words: Vec<u8>,
 }
 
-impl Code {
+impl DigestInput {
     fn word(&mut self, tag: u8, word: u64) {
         self.words.push(tag);
         self.words.extend(word.to_le_bytes());
@@ -49,7 +48,7 @@ impl Code {
             self.word(b'p', llvm!(LLVMGetFCmpPredicate(instruction.0)) as u64);
         }
         let line = instruction.location().map(|l| i64::from(llvm!(LLVMDILocationGetLine(l))));
-        // What does not come back says where it was called.
+        // Functions that do not return, such as assertion failures, take the source location as arguments.
         let names_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
         for operand in instruction.operands() {
             let constant = !llvm!(LLVMIsAConstant(operand.0)).is_null() && !operand.is_function();
@@ -58,7 +57,7 @@ impl Code {
         }
     }
 
-    /// Its type, as far as it says how much is worked on.
+    /// Adds the type as far as it determines the operation: its kind, and the width of integers.
     fn kind(&mut self, value: Value) {
         let kind = llvm!(LLVMGetTypeKind(value.kind()));
         let width = if kind == LLVMTypeKind::LLVMIntegerTypeKind { llvm!(LLVMGetIntTypeWidth(value.kind())) } else { 0 };
@@ -81,12 +80,12 @@ impl Code {
                 value.operands().for_each(|operand| self.operand(operand, depth - 1));
             }
         } else {
-            // Blocks are the graph's.
+            // Blocks are already part of the graph's shape.
             self.word(b'o', llvm!(LLVMGetValueKind(value.0)) as u64);
         }
     }
 
-    /// By its name, unless the compiler gave it one: then by what it holds.
+    /// Adds a global by name, or by content if the compiler made up the name.
     fn global(&mut self, global: Value) {
         if !matches!(llvm!(LLVMGetLinkage(global.0)), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
             return self.text(b'g', global.name().as_bytes());
@@ -102,7 +101,7 @@ impl Code {
     }
 }
 
-/// Whether a constant is of numbers alone, so that what is printed of it has no names.
+/// Returns true for a constant that consists of numbers only, so that its printed form contains no names.
 fn has_only_numbers(value: Value) -> bool {
     let raw = value.0;
     !llvm!(LLVMIsAConstantFP(raw)).is_null()

@@ -1,165 +1,150 @@
-//! What one count is in code: an increment of a word, or of a cell in a table; by one thread alone, or by several.
+//! The code of one count: incrementing a word of an array or a cell of a table, for one thread or several.
 //!
-//! The plain increment is made where it stands ([`Counters::add`]). Everything that needs blocks of its own is made
-//! later, when the register's values stand ([`DeferredCount`]): until then a call of a function that does not exist holds the
-//! place.
-//!
-//! # Tables
-//! Layout: [`trodden_unit::CountTable`]. The code probes the cell that the path's number hashes to (multiplied by an odd
-//! constant, upper bits), and at those behind it until it finds the key, or a free cell, or has probed
-//! [`MOST_PROBES`]. A free cell is acquired with a compare-and-exchange: so a signal handler, or another thread where
-//! threads share a region, that comes in between acquires another cell, or finds the key there. Keys never change, so the
-//! count is the same increment as in arrays. Executions that find neither are counted separately: they are lost for the
-//! profile, but not silently.
-//!
-//! # Unknown paths
-//! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the
-//! thread's region, its count is incremented there and then; the first time, and whenever something is done at such
-//! paths, the runtime is jumped to. One comparison decides both, and whether the thread has a region at all
-//! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
-//! the next one too if the comparison still says so.
+//! A plain increment is emitted in place ([`Counters::add`]). Counts that need new blocks are emitted after the path register's values are
+//! final ([`DeferredCount`]); until then a call of a placeholder function marks the position. In tables ([`trodden_unit::CountTable`]) the
+//! code probes the cell that the path number hashes to and the following ones, until it finds the key or a free cell, or has probed
+//! [`MAX_PROBES`] cells. Executions that find neither are counted as lost. Unknown paths are looked up first ([`Lookup`]) and then
+//! counted, at their first execution by the runtime.
 
-use crate::additions::{add_in_place, add_to_word};
+use crate::additions::{add_inline, add_to_word};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::path_end::{KnownTest, PathEnd, Unknown};
-use crate::shape::{new_block_behind, predecessors, split_off_behind};
-use crate::weights::{mark_unlikely, weigh_successors};
+use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
+use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
+use crate::weights::{mark_unlikely, set_edge_weights};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMIntPredicate};
 use trodden_unit::CountTable;
 
-/// Spreads path numbers: 2^64 divided by the golden ratio.
+/// Fibonacci hashing of path numbers: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: i64 = 8;
 
-/// Cells that are probed for one path: a full table would cost too much otherwise. With 256, one of three programs executes 4.6 % more;
-/// with 4, 0.6 % less (docs/benchmarks/constants.md).
-const MOST_PROBES: u64 = 32;
+/// Maximum number of cells probed for a path, because a full table would cost too much. With 256, one of three programs executes 4.6 %
+/// more instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
+const MAX_PROBES: u64 = 32;
 
-/// How often an iteration is the dominant one, and how often it is not: weights for code generation. With 1, three programs are within
-/// 0.1 %; with 15, -2.8 to +1 % (docs/benchmarks/constants.md).
-const DOMINANT: [u64; 2] = [3, 1];
+/// Branch weights of the dominant iteration and of all others. With 1, three programs are within 0.1 %; with 15, -2.8 to +1 %
+/// (docs/benchmarks/constants.md).
+const DOMINANT_WEIGHTS: [u64; 2] = [3, 1];
 
-/// Name of the function that stands for a count to be made.
-const PLACE: &str = "__trodden_place_of_a_count";
+/// Name of the placeholder function that marks a deferred count.
+const PLACEHOLDER: &str = "__trodden_place_of_a_count";
 
-/// To the runtime's function that counts, and back. Not a call: a function that calls nothing else would get a frame
-/// for it, on its known paths too.
+/// Jumps to the runtime's counting function and back. Not a call, because a function without other calls would need a stack frame for it,
+/// on known paths too.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
-/// The counter's address, the function; what both change.
+/// Operands (the counter's address, the function) and clobbers.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 
-/// Where a function counts, and how.
+/// Where and how a function counts.
 #[derive(Clone, Copy)]
 pub struct Counters<'a> {
-    /// Address of the thread's copy of the unit's counters, as [`crate::entry::counters_of_thread`] gives it.
+    /// Address of the thread's copy of the unit's counters, from [`crate::entry::thread_counters`].
     pub base: Value,
-    /// The function's first one, if it counts in an array.
+    /// Index of the function's first counter, if it counts in an array.
     pub first: u64,
-    /// Increments are atomic, since other threads make them too.
+    /// Increments are atomic because threads share the counters.
     pub atomic: bool,
-    /// How iterations are counted.
+    /// How the iterations of loops are counted.
     pub flushing: Flushing,
-    /// What is done where a path ends.
     pub at_end: PathEnd<'a>,
 }
 
-/// How the iterations of a loop are counted when it is left.
+/// How the iterations of a loop are counted at its exits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
-    /// By a jump over it if there were none: most loops iterate seldom. Blocks are split.
-    Jumping,
-    /// In one go, where blocks have to stay what they are.
-    Straight,
+    /// By code that is skipped if there were none, as for most loops. Splits blocks.
+    Branch,
+    /// By straight-line code, where blocks must not be split.
+    Branchless,
 }
 
 impl Counters<'_> {
-    /// An array of the thread's own.
+    /// Returns the counters of an array that belongs to the thread.
     pub fn own(base: Value, first: u64) -> Self {
-        Counters { base, first, atomic: false, flushing: Flushing::Straight, at_end: PathEnd::Word }
+        Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEnd::Word }
     }
 
-    /// Whether a path that is counted often may have code of its own: where that is an addition to a word of one thread.
+    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a word of one
+    /// thread.
     pub fn may_count_split(&self) -> bool {
         self.at_end.may_count_split() && !self.atomic
     }
 
-    /// Adds to the word at an address.
+    /// Emits an addition to the word at an address.
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
         match self.at_end.has_events() {
-            true => add_in_place(builder, address, by, self.atomic),
+            true => add_inline(builder, address, by, self.atomic),
             false => add_to_word(builder, address, by, self.atomic),
         }
     }
 }
 
-/// A count to be made: of the path with this number, at this place.
+/// A count whose code is emitted later.
 #[derive(Clone, Copy)]
 pub struct DeferredCount {
     place: Value,
     path: Value,
     by: Value,
     lookup: Lookup,
-    /// If it is mostly one and the same.
-    dominant: Option<Mostly>,
+    /// The dominant path, if one path is counted most of the time.
+    dominant: Option<DominantPath>,
 }
 
-/// A path that is mostly the one that is counted.
+/// A path that is counted most of the time.
 #[derive(Clone, Copy)]
-struct Mostly {
-    /// The comparison that holds then.
+struct DominantPath {
+    /// The comparison that is true for this path.
     holds: Value,
-    /// Its number.
     number: i64,
-    /// Where its iterations are kept in a register: how many there are now, chosen by the comparison.
+    /// If its executions are accumulated in a register: the new value of the register, selected by the comparison.
     in_register: Option<Value>,
 }
 
-/// Whether a path is looked up where only unknown ones are counted.
+/// Whether a path must be looked up where only unknown ones are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// It may be known.
+    /// The path may be known.
     Needed,
-    /// It cannot be.
-    Decided,
+    /// The path is already known to be unknown.
+    NotNeeded,
 }
 
 impl DeferredCount {
-    /// Notes a count where the builder stands.
-    pub fn at(builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
-        let place = builder.call(builder.module.function_without_parameters(PLACE), &[]);
+    /// Marks the builder's position as a count.
+    pub fn new(builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
+        let place = builder.call(builder.module.function_without_parameters(PLACEHOLDER), &[]);
         DeferredCount { place, path, by, lookup, dominant: None }
     }
 
-    /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then;
-    /// or by the register from which a choice is made behind the count: of one more, and of as many as before.
-    pub fn mostly(self, holds: Value, number: i64, in_register: Option<Value>) -> DeferredCount {
-        DeferredCount { dominant: Some(Mostly { holds, number, in_register }), ..self }
+    /// Names the path that is usually counted, and the comparison that is true for it. It gets an increment of its own, or, with a
+    /// register, `in_register` is the `select` between its value plus one and its old value.
+    pub fn with_dominant_path(self, holds: Value, number: i64, in_register: Option<Value>) -> DeferredCount {
+        DeferredCount { dominant: Some(DominantPath { holds, number, in_register }), ..self }
     }
 }
 
-/// Makes the counts that were waiting.
-pub fn make(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
+pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
     for count in waiting {
         let block = count.place.block();
-        let rest = split_off_behind(module, count.place);
-        // SAFETY: each waiting count has a place of its own; what is made from here on goes by blocks.
+        let rest = move_rest_to_new_block(module, count.place);
+        // SAFETY: each deferred count has its own placeholder, and the code below refers to blocks only.
         unsafe { count.place.erase() };
-        let maker = Maker { module, counters, count: *count, location, rest };
-        for (start, path) in maker.split(block) {
-            Maker { count: DeferredCount { path, ..*count }, ..maker }.make(start);
+        let emitter = CountEmitter { module, counters, count: *count, location, rest };
+        for (start, path) in emitter.split(block) {
+            CountEmitter { count: DeferredCount { path, ..*count }, ..emitter }.emit(start);
         }
-        maker.hold();
+        emitter.update_register();
     }
-    if let Some(place) = module.function(PLACE) {
+    if let Some(place) = module.function(PLACEHOLDER) {
         llvm!(LLVMDeleteFunction(place.0));
     }
 }
 
-/// Makes one count. Control comes to a block that is not ended yet, and goes on in `rest`.
+/// Emits one count, which starts in a block without terminator and continues in `rest`.
 #[derive(Clone, Copy)]
-struct Maker<'a> {
+struct CountEmitter<'a> {
     module: Module,
     counters: Counters<'a>,
     count: DeferredCount,
@@ -167,7 +152,7 @@ struct Maker<'a> {
     rest: Block,
 }
 
-impl Maker<'_> {
+impl CountEmitter<'_> {
     fn at_end(&self, block: Block) -> Builder {
         Builder::at_end(self.module, block, self.location)
     }
@@ -176,13 +161,14 @@ impl Maker<'_> {
         self.module.constant(value as i64)
     }
 
-    /// The blocks where the count is made, and of which path: two if one of them is for the dominant one, unless that is in a register.
+    /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets a block of its own, unless it is
+    /// accumulated in a register.
     fn split(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
-        let Some(Mostly { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
-        let [same, other] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
+        let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
+        let [same, other] = [(); 2].map(|()| new_block_after(self.module, self.rest));
         let branch = self.at_end(block).branch(holds, same, other);
-        weigh_successors(self.module, branch, &DOMINANT);
+        set_edge_weights(self.module, branch, &DOMINANT_WEIGHTS);
         let Some(choice) = in_register else { return vec![(same, self.module.constant(number)), (other, path)] };
         let more = choice.operand(1);
         llvm!(LLVMInstructionRemoveFromParent(more.0));
@@ -192,28 +178,29 @@ impl Maker<'_> {
         vec![(other, path)]
     }
 
-    /// One more is in the register where control comes by the comparison, and as many as before where it comes by a count.
-    fn hold(&self) {
+    /// Replaces the `select` of a register by a phi node: plus one if control comes from the comparison, unchanged if it comes from a
+    /// count.
+    fn update_register(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| choice.operand(i));
         let number = Builder::phi_at_top(self.module, self.rest, self.module.i64(), self.location);
         let from = predecessors(self.rest).into_iter();
         number.add_incoming(&from.map(|b| (if b == more.block() { more } else { before }, b)).collect::<Vec<_>>());
         choice.replace_uses(number);
-        // SAFETY: each waiting count has a register of its own, which is read here only.
+        // SAFETY: each deferred count has its own `select`, which is only read here.
         unsafe { choice.erase() };
     }
 
-    fn make(&self, block: Block) {
+    fn emit(&self, block: Block) {
         match self.counters.at_end {
-            PathEnd::Unknown(unknown) => self.if_unknown(block, unknown),
-            PathEnd::Table(table) => self.in_table(block, table),
-            _ => self.in_array(block),
+            PathEnd::Unknown(unknown) => self.count_if_unknown(block, unknown),
+            PathEnd::Table(table) => self.count_in_table(block, table),
+            _ => self.count_in_array(block),
         }
     }
 
-    /// Looks the path up, and counts it if it is unknown: here, if it was counted before.
-    fn if_unknown(&self, block: Block, unknown: Unknown) {
+    /// Looks the path up and counts it if it is unknown: here, if it has been counted before, else by the runtime.
+    fn count_if_unknown(&self, block: Block, unknown: UnknownPaths) {
         let test = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
         let count = test.map_or(block, |test| self.look_up(block, test));
         let i64 = self.module.i64();
@@ -227,29 +214,29 @@ impl Maker<'_> {
         };
         let builder = self.at_end(count);
         let copies = || {
-            // Frozen, so that code generation does not add it up again for the count.
+            // Frozen, so that code generation does not compute the sum a second time for the count.
             builder.freeze(builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias)))
         };
-        let copy = own(&builder, unknown.copies.unwrap_or_else(copies));
-        let [check, first, again] = [(); 3].map(|()| new_block_behind(self.module, self.rest));
-        let left = self.number_left(count, check);
+        let copy = own(&builder, unknown.thread_base.unwrap_or_else(copies));
+        let [check, first, again] = [(); 3].map(|()| new_block_after(self.module, self.rest));
+        let left = self.branch_to_check(count, check);
 
         let builder = self.at_end(check);
         let is_first = self.is_zero(&builder, builder.load(i64, copy));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 
-        // The template's address is computed here alone, so that counting costs nothing for it.
+        // The template's address is only needed here; computing it anywhere else would slow down counting.
         let builder = self.at_end(first);
         jump_to_runtime(&builder, unknown, own(&builder, self.counters.base));
-        self.check_others(&builder, left, first, check);
+        self.check_remaining(&builder, left, first, check);
 
         let builder = self.at_end(again);
         self.counters.add(&builder, copy, left);
         builder.jump(self.rest);
     }
 
-    /// Lets control come to a look-up, unless nothing is to be counted; gives how much is.
-    fn number_left(&self, from: Block, check: Block) -> Value {
+    /// Branches to the check unless there is nothing to count; returns how many executions are left to count.
+    fn branch_to_check(&self, from: Block, check: Block) -> Value {
         let (builder, by) = (self.at_end(from), self.count.by);
         if by == self.constant(1) {
             builder.jump(check);
@@ -261,8 +248,8 @@ impl Maker<'_> {
         left
     }
 
-    /// The runtime has counted one; whether it is to see the next one too, the next check says.
-    fn check_others(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
+    /// The runtime has counted one execution; the check decides whether it also sees the next one.
+    fn check_remaining(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
         if left == self.constant(1) {
             builder.jump(self.rest);
             return;
@@ -276,23 +263,23 @@ impl Maker<'_> {
         builder.equal(value, self.constant(0))
     }
 
-    /// Lets control come to the count only if the path is unknown; gives the block where it does.
+    /// Branches to the count only if the path is unknown; returns the block of the count.
     fn look_up(&self, block: Block, test: KnownTest) -> Block {
-        let unknown = new_block_behind(self.module, self.rest);
+        let unknown = new_block_after(self.module, self.rest);
         let builder = self.at_end(block);
         let is_unknown = match test {
             KnownTest::Bytes(table) => {
                 let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
                 builder.equal(known, Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0))))
             }
-            KnownTest::Words(words, _) => words.is_of_others(&builder, self.count.path),
+            KnownTest::Words(words, _) => words.has_no_own_word(&builder, self.count.path),
         };
         let branch = builder.branch(is_unknown, unknown, self.rest);
         mark_unlikely(self.module, branch);
         unknown
     }
 
-    fn in_array(&self, block: Block) {
+    fn count_in_array(&self, block: Block) {
         let builder = self.at_end(block);
         let first = builder.offset(self.module.i64(), self.counters.base, self.constant(self.counters.first));
         let address = builder.offset(self.module.i64(), first, self.count.path);
@@ -300,9 +287,9 @@ impl Maker<'_> {
         builder.jump(self.rest);
     }
 
-    fn in_table(&self, block: Block, table: CountTable) {
-        let [hit, miss, acquire, advance, full] = [(); 5].map(|()| new_block_behind(self.module, self.rest));
-        let probe = new_block_behind(self.module, block);
+    fn count_in_table(&self, block: Block, table: CountTable) {
+        let [hit, miss, acquire, advance, full] = [(); 5].map(|()| new_block_after(self.module, self.rest));
+        let probe = new_block_after(self.module, block);
         let i64 = self.module.i64();
         let builder = self.at_end(block);
         let key = builder.add(self.count.path, self.constant(1));
@@ -324,13 +311,13 @@ impl Maker<'_> {
         builder.branch(self.acquire(&builder, cell, key), hit, advance);
 
         let builder = self.at_end(advance);
-        let behind = builder.add(slot, self.constant(1));
-        let last = builder.equal(behind, self.constant(table.slots));
-        let next = builder.select(last, self.constant(0), behind);
+        let following = builder.add(slot, self.constant(1));
+        let last = builder.equal(following, self.constant(table.slots));
+        let next = builder.select(last, self.constant(0), following);
         let fewer = builder.add(left, self.constant(u64::MAX));
         mark_unlikely(self.module, builder.branch(self.is_zero(&builder, fewer), full, probe));
         slot.add_incoming(&[(start, block), (next, advance)]);
-        left.add_incoming(&[(self.constant(table.slots.min(MOST_PROBES)), block), (fewer, advance)]);
+        left.add_incoming(&[(self.constant(table.slots.min(MAX_PROBES)), block), (fewer, advance)]);
 
         let builder = self.at_end(hit);
         let address = builder.offset(i64, cell, self.constant(1));
@@ -343,7 +330,7 @@ impl Maker<'_> {
         builder.jump(self.rest);
     }
 
-    /// The slot where a path's cell is looked for first.
+    /// Returns the first slot to probe for a path.
     fn slot_of(&self, builder: &Builder, slots: u64) -> Value {
         let spread = builder.multiply(self.count.path, self.constant(SPREAD));
         let right = |value: Value, bits: u32| builder.shift_right(value, self.constant(bits.into()));
@@ -354,7 +341,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Puts the key into a free cell; gives whether it is there, by this thread or by another that was faster.
+    /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire it at the same time. Returns
+    /// whether the cell has the key now.
     fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         let free = self.constant(0);
@@ -366,7 +354,7 @@ impl Maker<'_> {
     }
 }
 
-/// Has the runtime count at an address of the template.
-fn jump_to_runtime(builder: &Builder, unknown: Unknown, counter: Value) {
+/// Jumps to the runtime, which counts at an address of the template.
+fn jump_to_runtime(builder: &Builder, unknown: UnknownPaths, counter: Value) {
     builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
 }

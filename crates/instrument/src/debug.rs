@@ -1,7 +1,7 @@
-//! Source positions from the debug information: files, functions, chains of inlining.
+//! Source positions from debug information: files, functions, chains of inlining.
 //!
-//! LLVM-C has no accessors for the names in debug scopes; the operands of the metadata nodes have them. Their order is that of LLVM's
-//! `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
+//! LLVM-C has no accessors for the names of debug scopes, so they are read from the operands of the metadata nodes. Operand order is that
+//! of LLVM's `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
 
 use crate::handle_map::HandleMap;
 use crate::llvm::{Module, Value, file_name, llvm};
@@ -14,21 +14,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use trodden_unit::{Position, Scope};
 
-/// Collects the files and scopes that positions name.
+/// Collects the files and scopes that positions refer to.
 pub struct Positions {
     module: Module,
-    /// Names of files, in order of first use.
+    /// File names, in order of first use.
     pub files: Vec<String>,
-    /// Functions and their inlined copies, callers first.
+    /// Functions and their inlined instances, callers first.
     pub scopes: Vec<Scope>,
     file_numbers: IndexMap<String, u32>,
-    /// The same by node, so that a path is spelled once.
+    /// File numbers by metadata node, so that each path is normalised once.
     node_numbers: HandleMap<LLVMMetadataRef, u32>,
     scope_numbers: HandleMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
 }
 
 impl Positions {
-    /// None yet.
     pub fn new(module: Module) -> Positions {
         Positions {
             module,
@@ -40,20 +39,20 @@ impl Positions {
         }
     }
 
-    /// Where an instruction comes from; `None` without debug information, or where the compiler made it up.
+    /// Returns the source position of an instruction; `None` without debug information, and for compiler-generated code (line 0).
     pub fn of(&mut self, instruction: Value) -> Option<Position> {
         let position = self.at(instruction.location()?)?;
         (position.line != 0).then_some(position)
     }
 
-    /// Where a function is declared.
+    /// Returns the position of a function's declaration.
     pub fn of_function(&mut self, function: Value) -> Option<Position> {
         let scope = self.scope(subprogram(function)?, std::ptr::null_mut())?;
         let Scope { file, line, .. } = self.scopes[scope as usize];
         Some(Position { scope, file, line, column: 0 })
     }
 
-    /// The compiler that made the function's unit, as debug information has it.
+    /// Returns the compiler that produced the function's compile unit, from debug information.
     pub fn producer(&self, function: Value) -> Option<String> {
         let unit = self.operands(subprogram(function)?).into_iter().flatten().find(|o| {
             let node = llvm!(LLVMValueAsMetadata(o.0));
@@ -71,7 +70,7 @@ impl Positions {
         Some(Position { scope, file, line, column: llvm!(LLVMDILocationGetColumn(location)) })
     }
 
-    /// The function around a lexical block.
+    /// Returns the function that contains a lexical block.
     fn subprogram(&self, mut scope: LLVMMetadataRef) -> Option<LLVMMetadataRef> {
         while !matches!(kind(scope), LLVMMetadataKind::LLVMDISubprogramMetadataKind) {
             let outer = self.operands(scope).get(1).copied().flatten()?;
@@ -112,19 +111,19 @@ impl Positions {
     }
 }
 
-/// The path of a file; empty if there is none.
+/// Returns a file's path; empty for a null node.
 pub fn path_of(file: LLVMMetadataRef) -> String {
     if file.is_null() {
         return String::new();
     }
     match file_name(file) {
-        (folder, name) if name.starts_with('/') || folder.is_empty() => one_spelling(&name),
-        (folder, name) => one_spelling(&format!("{folder}/{name}")),
+        (folder, name) if name.starts_with('/') || folder.is_empty() => normalise(&name),
+        (folder, name) => normalise(&format!("{folder}/{name}")),
     }
 }
 
-/// A path without `.` and, where that leads to the same file, without `..`: units name a header by the path that led them to it.
-fn one_spelling(path: &str) -> String {
+/// Normalises a path: removes `.`, and `..` if the result is the same file. Units refer to a header by whichever path they included it.
+fn normalise(path: &str) -> String {
     let (mut short, mut goes_up) = (PathBuf::new(), false);
     for component in Path::new(path).components() {
         match component {
@@ -139,7 +138,7 @@ fn one_spelling(path: &str) -> String {
     short.into_os_string().into_string().unwrap_or_else(|_| path.to_owned())
 }
 
-/// What debug information says of a function; `None` without it.
+/// Returns a function's `DISubprogram`; `None` without debug information.
 pub fn subprogram(function: Value) -> Option<LLVMMetadataRef> {
     let found = llvm!(LLVMGetSubprogram(function.0));
     (!found.is_null()).then_some(found)
@@ -149,7 +148,7 @@ fn kind(node: LLVMMetadataRef) -> LLVMMetadataKind {
     llvm!(LLVMGetMetadataKind(node))
 }
 
-/// A location of line 0 in a function: for code that has no place in its source. `None` without debug information.
+/// Returns a location with line 0 in a function, for code without a source line; `None` without debug information.
 pub fn no_line(module: Module, function: Value) -> Option<LLVMMetadataRef> {
     let scope = subprogram(function)?;
     Some(llvm!(LLVMDIBuilderCreateDebugLocation(module.context(), 0, 0, scope, std::ptr::null_mut())))

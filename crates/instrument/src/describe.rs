@@ -1,9 +1,8 @@
-//! From an LLVM function to a graph whose edges say when they are taken.
+//! Describes an LLVM function as a graph, and says when each edge is taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches,
-//! then the exit. All edges of the code from one block to another are one edge: a path is a sequence of blocks. Every block that
-//! ends the function has an edge to the exit, and so has every block with a call that might not come back
-//! ([`EdgeKind::Reach`]).
+//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches, then
+//! the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the function has an
+//! edge to the exit, and so has every block with a call that may not return ([`EdgeKind::Reach`]).
 
 use crate::calls;
 use crate::code;
@@ -20,69 +19,67 @@ use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, UnitBlock as BlockMap};
 
-/// A function as a graph, with what is needed to put code on its edges.
+/// A function's graph, together with the LLVM handles needed to insert code on its edges.
 #[derive(Clone)]
 pub struct FunctionCfg {
     /// The blocks of the nodes; `None` for a dispatch block.
     pub nodes: Vec<Option<Block>>,
-    /// What the map says of them.
+    /// The blocks' entries in the map.
     pub blocks: Vec<BlockMap>,
-    /// For each block, its calls that may not return, each with the number of positions up to it.
+    /// For each block, its calls that may not return, each with the number of source positions up to it.
     pub reached: Vec<Vec<(Value, u32)>>,
-    /// Digest of their code.
+    /// Digest of the function's code.
     pub code: u64,
-    /// What they call.
+    /// Calls, by block.
     pub calls: Vec<BlockCall>,
-    /// The graph's edges.
     pub edges: Vec<FlowEdge>,
-    /// Where code for each edge can go.
+    /// For each edge, where its code can be inserted.
     pub sites: Vec<EdgeSite>,
-    /// What is known of each edge's frequency.
+    /// Hints about each edge's frequency.
     pub hints: Vec<Hint>,
-    /// Edges that must be cut.
+    /// Edges that must be cut, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
 }
 
-/// Where code for an edge can go.
+/// Where code for an edge can be inserted.
 #[derive(Clone, Debug)]
 pub enum EdgeSite {
-    /// In front of this instruction of the edge's tail, which runs only when the edge is taken.
+    /// Before this instruction of the edge's tail, which is only executed when the edge is taken.
     Before(Value),
-    /// In front of this instruction; what begins behind the edge begins at its head.
+    /// Before this instruction; a path that starts with this edge starts at the head.
     BeforeThenHead(Value),
-    /// Somewhere on the edge, which consists of these successors of the tail's terminator.
+    /// On the edge itself, which comprises these successors of the tail's terminator.
     OnEdge(Vec<usize>),
-    /// At the head, a landing of indirect branches.
+    /// At the head, which is a landing block of indirect branches.
     Head,
 }
 
-/// Whether a call must be a tail call.
 pub fn is_must_tail(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail
 }
 
 impl FunctionCfg {
-    /// The block of a node; `None` for a dispatch block and the exit.
+    /// Returns the block of a node; `None` for a dispatch block and the exit.
     pub fn block(&self, node: Node) -> Option<Block> {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// For each edge, whether it says that a call was reached: paths that end with it are besides those that go on.
+    /// For each edge, returns true if it is a `Reach` edge. Paths that end with one are prefixes of the paths that continue.
     pub fn excluded(&self) -> Vec<bool> {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }
 
-    /// The edges of this graph, by number, that another description of the same function does not have: it takes fewer calls for such that
-    /// might not come back.
-    pub fn edges_besides(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
+    /// Returns the edges of this graph that are missing from another description of the same function, which considered fewer calls as
+    /// possibly not returning; each with the node it starts from.
+    pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.edges.iter().peekable();
-        let besides = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
-        let besides = besides.map(|(number, edge)| (number, edge.from)).collect();
+        let extra_edges = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
+        let extra_edges = extra_edges.map(|(number, edge)| (number, edge.from)).collect();
         assert!(own.peek().is_none(), "a description with more calls has all edges of one with fewer");
-        besides
+        extra_edges
     }
 
-    /// Describes a function whose blocks were prepared.
+    /// Describes a function whose blocks were prepared by [`crate::shape::prepare`].
     pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
         let number: HandleMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
@@ -148,15 +145,15 @@ impl FunctionCfg {
         }
     }
 
-    /// A block that ends with a call that returns twice: what comes back begins a path.
+    /// Adds the edge after a call that returns twice. Each return starts a new path.
     fn add_return_twice(&mut self, from: Node, block: Block) {
-        let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split behind it");
+        let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
         let edge = FlowEdge { from, to: Node(from.0 + 1), kind: EdgeKind::ReturnsTwice, cases: Vec::new() };
         let edge = self.add(edge, EdgeSite::BeforeThenHead(call), Hint::None);
         self.forced.push((edge, CutReason::ReturnsTwice));
     }
 
-    /// The edges of a terminator, one for each block it may go to.
+    /// Adds one edge for each distinct successor of a terminator.
     fn add_flow(&mut self, from: Node, block: Block, number: &HandleMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
@@ -189,7 +186,7 @@ impl FunctionCfg {
         }
     }
 
-    /// Edges to the exit: the function ends here, or a call might not come back.
+    /// Adds the edges to the exit: the function ends here, or a call may not return.
     fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
             let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
@@ -201,7 +198,7 @@ impl FunctionCfg {
         }
     }
 
-    /// Edges into blocks that do nothing but end without returning are hardly ever taken.
+    /// Marks edges into blocks that never return as cold.
     fn mark_cold(&mut self) {
         let mut cold = vec![false; self.nodes.len() + 1];
         for edge in self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume)) {
@@ -215,13 +212,13 @@ impl FunctionCfg {
     }
 }
 
-/// Weights of the exit edges of a block that closes a loop which iterates a constant number of times.
+/// Returns edge weights of a latch whose loop has a constant trip count.
 fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>> {
     let times = successors.iter().find_map(|to| Some((*to, constant_trip_count(block, *to)? as f64)));
     times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
 }
 
-/// How a block ends the function, if it does, and in front of which instruction the path is over.
+/// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end it.
 fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
@@ -232,23 +229,22 @@ fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
     }
 }
 
-/// The call (or terminator) with which a block ends the function: paths are counted in front of it.
+/// Returns the call or terminator with which a block ends the function. Paths are counted before it.
 pub fn ending_call(block: Block) -> Option<Value> {
     end_of(block).map(|(_, at)| at).or_else(|| tail_call_before_return(block))
 }
 
-/// A block's calls from which control might not come back to it, in order.
 pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
-    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !comes_back_by_edge(*i);
+    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !has_return_edge(*i);
     block.instructions().filter(suspicious).collect()
 }
 
-/// A call that returns twice is left by the edge behind it.
-fn comes_back_by_edge(call: Value) -> bool {
+/// Returns true for a call that returns twice: the edge after it already ends the path.
+fn has_return_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
-/// Whether a block does nothing but return.
+/// Returns true if a block does nothing but return.
 pub fn only_returns(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
@@ -257,7 +253,7 @@ pub fn only_returns(block: Block) -> bool {
     })
 }
 
-/// If a block ends with a tail call and goes on to one that only returns what the call returned: the call. Code generation makes it a jump.
+/// Returns a block's final tail call if its successor only returns the call's result. Code generation turns the call into a jump.
 pub fn tail_call_before_return(block: Block) -> Option<Value> {
     let jump = block.terminator();
     let [to] = jump.successors().try_into().ok()?;
@@ -272,15 +268,15 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
 }
 
-/// How a returning block ends, and in front of which instruction the path is over: a call that takes the function's
-/// place comes after the count, so that it can still be a jump.
+/// Returns how a returning block ends, and the instruction before which the path ends. A tail call comes after the count, so that it can
+/// still become a jump.
 fn return_end(terminator: Value) -> (EdgeKind, Value) {
     let mut last = None;
     for instruction in terminator.block().instructions() {
         match instruction.opcode() {
             LLVMOpcode::LLVMCall if is_tail_call(instruction) => last = Some(instruction),
             LLVMOpcode::LLVMRet => {}
-            // What a tail call may be followed by.
+            // May follow a tail call.
             LLVMOpcode::LLVMBitCast => {}
             LLVMOpcode::LLVMCall if is_placeholder(instruction) => {}
             _ => last = None,
@@ -292,8 +288,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
     }
 }
 
-/// Whether a call may be made as a jump, if it is the last thing that a function does: a call of another function,
-/// unless the function's code was asked for without such jumps.
+/// Returns true if a call in tail position may become a jump: a call of a real function, unless tail calls are disabled for the caller.
 fn is_tail_call(call: Value) -> bool {
     if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || call.calls_intrinsic() {
         return false;
@@ -301,13 +296,13 @@ fn is_tail_call(call: Value) -> bool {
     !call.callee().is_assembly() && (is_must_tail(call) || !disables_tail_calls(call))
 }
 
-/// Whether the function that holds an instruction was compiled by `-fno-optimize-sibling-calls`.
+/// Returns true if the function containing an instruction was compiled with `-fno-optimize-sibling-calls`.
 fn disables_tail_calls(instruction: Value) -> bool {
     const NAME: &str = "disable-tail-calls";
     let function = instruction.block().function().0;
     let attribute = llvm!(LLVMGetStringAttributeAtIndex(function, LLVMAttributeFunctionIndex, NAME.as_ptr().cast(), NAME.len() as u32));
     let mut length = 0;
-    // SAFETY: LLVM returns the attribute's value with its length; it lives as long as the context.
+    // SAFETY: LLVM returns the attribute's value together with its length; it lives as long as the context.
     !attribute.is_null()
         && unsafe {
             let value = LLVMGetStringAttributeValue(attribute, &mut length);
@@ -315,26 +310,26 @@ fn disables_tail_calls(instruction: Value) -> bool {
         }
 }
 
-/// Whether a `ret` returns nothing, or what the call returned.
+/// Returns true if a `ret` returns nothing, or the result of `call`.
 fn returns_value_of(terminator: Value, call: Value) -> bool {
     let Some(value) = terminator.operands().next() else { return true };
     let is_cast = !llvm!(LLVMIsABitCastInst(value.0)).is_null();
     value == call || (is_cast && value.operand(0) == call)
 }
 
-/// Intrinsics that make no code.
+/// Returns true for calls of intrinsics that emit no code.
 pub fn is_placeholder(call: Value) -> bool {
     let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
     call.calls_intrinsic() && names.iter().any(|n| call.callee().name().starts_with(n))
 }
 
-/// The call because of which what follows cannot be reached, or the terminator if there is none.
+/// Returns the `noreturn` call that makes the terminator unreachable, or the terminator if there is none.
 fn last_call_before(terminator: Value) -> Value {
     let calls = terminator.block().instructions().filter(|i| i.is_call() && !is_placeholder(*i));
     calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
 }
 
-/// The calls in which a path of the block may stop, without that of its end.
+/// Returns the calls at which a path of the block may stop, except the one that ends the function.
 fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
     let ending = ending_call(block);
     calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()
@@ -377,7 +372,7 @@ fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {
     }
 }
 
-/// The value of the switch for which it takes a successor; none for the default.
+/// Returns the switch value that selects a successor; `None` for the default.
 fn case_value(terminator: Value, index: usize) -> Option<i64> {
     if !terminator.is(LLVMOpcode::LLVMSwitch) || index == 0 {
         return None;

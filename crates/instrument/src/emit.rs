@@ -1,9 +1,8 @@
-//! What the object file gets besides code: the counters, the allocated record, the frame.
+//! Sections of the object file besides code: counters, unit record, frame.
 //!
-//! All three are made by module-level assembly, because an LLVM global in a section of its own has its zeros in the
-//! file, cannot be in a section that is not loaded, and is not retained by the linker without being listed in
-//! `llvm.used`. The record is retained (`R`) so that `--gc-sections` leaves it; it refers to the counters by their
-//! distance, so that it needs no relocation when the program starts.
+//! All three are emitted as module-level assembly: an LLVM global in a custom section would store its zeros in the file, cannot be in a
+//! section that is not loaded, and is dropped by the linker unless `llvm.used` lists it. The record has the flag `R` so that
+//! `--gc-sections` keeps it. It refers to the counters by distance and needs no relocation at start-up.
 
 use crate::llvm::{Module, Value, attribute_kind, llvm};
 use llvm_sys::LLVMVisibility;
@@ -19,17 +18,16 @@ use trodden_wire::{
     UnitRecord,
 };
 
-/// Name of the unit's counters; local to the object file.
+/// Name of the unit's counters, local to the object file.
 pub const COUNTERS_SYMBOL: &str = "__trodden_counters";
-/// Number of LLVM's calling convention in which the callee preserves all registers.
+/// LLVM's calling convention in which the callee preserves all registers.
 const PRESERVE_ALL: u32 = 15;
 
-/// Declares the template of the unit's counters, which [`sections`] defines.
+/// Declares the template of the unit's counters; [`sections`] defines it.
 pub fn declare_counters(module: Module) -> Value {
     module.add_hidden_global(COUNTERS_SYMBOL, module.i64())
 }
 
-/// Declares the thread-local bias.
 pub fn declare_bias(module: Module) -> Value {
     module.add_thread_local(BIAS_SYMBOL)
 }
@@ -39,20 +37,19 @@ pub fn declare_enter(module: Module, name: &str) -> Value {
     declare_of_runtime(module, name, llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0)))
 }
 
-/// Declares the runtime's function that counts.
 pub fn declare_count(module: Module) -> Value {
     let mut pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
     declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(module.void(), &raw mut pointer, 1, 0)))
 }
 
-/// Declares a function of the runtime that is called seldom.
+/// Declares a cold function of the runtime.
 pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     let function = declare_preserving(module, name, kind);
     add_attribute(module, function, "cold");
     function
 }
 
-/// Declares a function of the runtime.
+/// Declares a function of the runtime that preserves all registers.
 pub fn declare_preserving(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     let function = module.add_function(name, kind);
     llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
@@ -61,19 +58,19 @@ pub fn declare_preserving(module: Module, name: &str, kind: LLVMTypeRef) -> Valu
     function
 }
 
-/// Declares the bias by which code of the residual tier counts itself, if that was not done; [`define_direct_bias`] defines it.
+/// Returns the bias of counts that residual code makes itself, declaring it if necessary; [`define_direct_bias`] defines it.
 pub fn direct_bias(module: Module) -> Value {
     module.global(DIRECT_BIAS_SYMBOL).unwrap_or_else(|| module.add_thread_local(DIRECT_BIAS_SYMBOL))
 }
 
-/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier have them; linkers keep one.
+/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier define them; linkers keep one.
 pub fn define_direct_bias(module: Module) {
     thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
 
-/// Defines a thread-local object of so many bytes (words), all zero, and the function `place` by which the runtime
-/// finds the calling thread's, in a section group: linkers keep one of each group. The function is in machine code, for
-/// the module's assembly may be in either syntax:
+/// Defines a zeroed thread-local object of `size` bytes, and a function `place` that returns the address of the calling thread's instance,
+/// in a section group of which linkers keep one. The function is written as machine code, because the module's assembly may use either
+/// syntax:
 ///
 /// ```text
 /// movq SYMBOL@GOTTPOFF(%rip), %rax
@@ -91,12 +88,12 @@ pub fn thread_local_with_place(module: Module, symbol: &str, size: usize, place:
     ));
 }
 
-/// A hidden symbol, in the assembly that both syntaxes have.
+/// Returns the definition of a hidden symbol, in directives that both assembly syntaxes share.
 pub fn label(name: &str, kind: &str, size: usize) -> String {
     format!(".globl {name}\n.hidden {name}\n.type {name},@{kind}\n.size {name},{size}\n{name}:\n")
 }
 
-/// Defines the pattern of the image's files, where the environment of a run has none. All units have it; linkers keep one.
+/// Defines the default pattern of the image's output files. All units define it; linkers keep one.
 pub fn default_output(module: Module, pattern: &[u8]) {
     let text: String = pattern.iter().map(|b| format!("\\{b:03o}")).collect();
     module.append_assembly(&format!(
@@ -105,17 +102,17 @@ pub fn default_output(module: Module, pattern: &[u8]) {
     ));
 }
 
-/// Declares the bias of the region that all threads share, which [`shared_bias`] defines.
+/// Declares the bias of the region that all threads share; [`shared_bias`] defines it.
 pub fn declare_shared_bias(module: Module) -> Value {
     module.add_hidden_global(SHARED_BIAS_SYMBOL, module.i64())
 }
 
-/// Defines the bias of the region that all threads share. All units have it; linkers keep one.
+/// Defines the bias of the region that all threads share. All units define it; linkers keep one.
 pub fn shared_bias(module: Module) {
     zeros(module, SHARED_BIAS_SYMBOL, 3);
 }
 
-/// Defines an object of zeros, as large as it is aligned.
+/// Defines a zeroed object whose size equals its alignment.
 fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
     let size = 1 << alignment_bits;
     module.append_assembly(&format!(
@@ -124,9 +121,9 @@ fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
     ));
 }
 
-/// Takes declarations out that nothing refers to: the assembler would make undefined symbols without a type of them,
-/// which linkers refuse where the definition has one.
-pub fn forget_unused(declared: &[Value]) {
+/// Removes declarations without uses. The assembler would turn them into undefined symbols without a type, which linkers reject if the
+/// definition has one.
+pub fn remove_unused(declared: &[Value]) {
     for value in declared.iter().filter(|v| v.users().next().is_none()) {
         match value.is_function() {
             true => llvm!(LLVMDeleteFunction(value.0)),
@@ -135,24 +132,23 @@ pub fn forget_unused(declared: &[Value]) {
     }
 }
 
-/// Gives a function an attribute.
 pub fn add_attribute(module: Module, function: Value, name: &str) {
     let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), attribute_kind(name), 0));
     llvm!(LLVMAddAttributeAtIndex(function.0, llvm_sys::LLVMAttributeFunctionIndex, attribute));
 }
 
-/// Declares the switch of the sample tier, which [`switch`] defines.
+/// Declares the switch of the sample tier; [`switch`] defines it.
 pub fn declare_switch(module: Module) -> Value {
     module.add_hidden_global(SWITCH_SYMBOL, module.i8())
 }
 
-/// Defines the image's switch: a page of its own, which the runtime maps again. All units have it; linkers keep one.
+/// Defines the image's switch: a page of its own, over which the runtime maps another. All units define it; linkers keep one.
 pub fn switch(module: Module) {
     zeros(module, SWITCH_SYMBOL, 12);
 }
 
-/// Emits the unit's counters (cells, where there are several for each; aligned so that no path's lie in two cache
-/// lines), its record, and its frame from the file where that is stored.
+/// Emits the unit's counters, its record, and its frame, which is included from the file `frame`. With `several` cells per path the
+/// counters are aligned so that no path's cells straddle two cache lines.
 pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
     let path = quoted(frame);
@@ -160,7 +156,7 @@ pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, fr
     let mut assembly = String::new();
     let mut distance = "0".to_owned();
     if counters > 0 {
-        // From the record's beginning, not from the field.
+        // Relative to the record's start, not to the field.
         distance = format!("{COUNTERS_SYMBOL}-.+{}", offset_of!(UnitRecord, counters_delta));
         assembly += &format!(
             ".pushsection {COUNTERS_SECTION},\"aw\",@nobits\n.p2align {align}\n{COUNTERS_SYMBOL}:\n.zero {}\n\
@@ -178,17 +174,17 @@ pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, fr
     module.append_assembly(&assembly);
 }
 
-/// A path between quotes of assembly: bytes that mean something there, or are no text, in octal.
+/// Quotes a path for assembly: special and non-ASCII bytes are written in octal.
 fn quoted(path: &Path) -> String {
     let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'"' && byte != b'\\';
     let bytes = path.as_os_str().as_bytes().iter();
     bytes.map(|&byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }).collect()
 }
 
-/// Emits a record of each function, by which the runtime knows a counter's function and where its time is noted.
+/// Emits a record of each function, from which the runtime derives a counter's function and where its time is recorded.
 pub fn functions(module: Module, map: &UnitMap) {
-    // The runtime does not say so: where there are none, gold would give hidden ones its own address.
-    // Where no unit has such a function there is no section, and a hidden name of its bounds could not be linked.
+    // Hidden here, because the runtime does not declare them hidden: if there are none, gold would give them its own address. If no unit
+    // has such a function, there is no section, and a reference to hidden bounds would not link.
     if map.functions.iter().all(|f| f.counters == 0) {
         return;
     }

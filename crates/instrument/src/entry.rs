@@ -1,22 +1,22 @@
-//! Where a function begins: the address of the thread's counters, and the check whether the thread has a region.
+//! Function entry: the address of the thread's counters, and the check whether the thread has a region.
 //!
-//! A thread that counts for the first time has no region; the runtime is called then, on a path of its own. Functions that only
-//! instrumented functions call find the region acquired, and have no check.
+//! A thread that counts for the first time has no region yet; a cold path calls the runtime to acquire one. Functions that only
+//! instrumented functions call need no check.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
-use crate::shape::new_block_behind;
+use crate::shape::new_block_after;
 use crate::weights::mark_unlikely;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
-/// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some
-/// thread may count here for the first time, so it is checked whether it has a region.
-pub fn counters_of_thread(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
+/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. `may_be_first`: the thread may not have a
+/// region yet, so check.
+pub fn thread_counters(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_lack_region: bool) -> Value {
     let module = context.module;
-    if !may_be_first {
-        let builder = Builder::before(module, function.entry().behind_variables(), location);
+    if !may_lack_region {
+        let builder = Builder::before(module, function.entry().after_allocas(), location);
         let bias = builder.load(module.i64(), context.bias);
         return builder.offset(module.i8(), context.counters, bias);
     }
@@ -26,10 +26,9 @@ pub fn counters_of_thread(context: ModuleContext, function: Value, location: Opt
     base
 }
 
-/// Where code of the residual tier counts by itself: the address of the thread's copy, or of the template, whose
-/// counters stay 0, while the runtime is to see each count. Computed at the function's entry; the thread has a region
-/// then.
-pub fn direct_counters_of_thread(context: ModuleContext, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
+/// Emits, at function entry, the address for counts that residual code makes itself: the thread's copy, or the template while the runtime
+/// has to see each count (the template's counters then stay 0). The thread has a region afterwards.
+pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
     let module = context.module;
     let (check, entry) = new_entry(module, function);
     let (_, end) = counters_at(context, check, location);
@@ -39,7 +38,7 @@ pub fn direct_counters_of_thread(context: ModuleContext, function: Value, direct
     copies
 }
 
-/// A new entry block with the stack's fixed variables; not ended yet. Gives it and the old one.
+/// Creates a new entry block with the static allocas and no terminator. Returns it and the old one.
 pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
     let old = function.entry();
     let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
@@ -47,11 +46,11 @@ pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
     (new, old)
 }
 
-/// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a
-/// region. Gives it and the block that is to be ended now.
+/// Emits the same address, with the check, at the end of a block without terminator. Returns it and the block where code continues, which
+/// has no terminator either.
 pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
     let module = context.module;
-    let (end, acquire) = (new_block_behind(module, check), new_block_behind(module, check));
+    let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));
     let builder = Builder::at_end(module, check, location);
     let bias = builder.load(module.i64(), context.bias);
     mark_unlikely(module, builder.branch(builder.equal(bias, module.constant(0)), acquire, end));
@@ -65,7 +64,6 @@ pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMe
     (builder.offset(module.i8(), context.counters, known), end)
 }
 
-/// Moves the variables that the stack frame holds for the whole call to the end of another block.
 pub fn move_static_allocas(module: Module, from: Block, to: Block) {
     let builder = Builder::at_end(module, to, None);
     for alloca in from.instructions().filter(is_static_alloca).collect::<Vec<_>>() {

@@ -1,25 +1,11 @@
-//! Events of each path: a counter of events is read where a function begins and where its paths end, and what passed
-//! between is added to the path's sum.
-//!
-//! What a path is charged with is its own: less what paths of callees were charged with meanwhile. That takes no stack
-//! of activations. Each thread has a sum `spent` of all that was charged so far, so `now - spent` is what is not
-//! charged to a path yet; a path's own events are the difference between that quantity now and when its function
-//! began, and charging them brings it back to what it was. So the function needs one number for all its paths,
-//!
-//! ```text
-//! function begins   begun = now - spent
-//! path ends         own = now - begun - spent;  count += 1;  sum += own;  squares += own * own;  spent += own
-//! ```
-//!
-//! and an activation that never comes to its path's end (an exception, `longjmp`) leaves nothing behind that would have
-//! to be undone: what it did is charged to the path that ends next. Reading takes time itself, of which `spent` gets an
-//! estimate as well ([`trodden_wire::EventCost`]), so that no path is charged with it.
-//!
-//! Invariants: one reading for each path's end, where the count is made. `spent` and a path's sums are changed by additions to memory, in
-//! unoptimised code too, and `spent` after everything else where a path ends: what a signal handler's paths were charged with meanwhile is
-//! not forgotten.
+//! Sums of events per path: an event counter is read at function entry and where paths end, and the difference is added to the path's sum.
+//! A path is only charged its own events, without those charged to paths of callees. That needs no stack of activations: each thread keeps
+//! a sum `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With
+//! `start = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own *
+//! own; spent += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the
+//! next path that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
-use crate::additions::{add_in_place, add_to_two_words};
+use crate::additions::{add_inline, add_to_two_words};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::core::*;
@@ -30,28 +16,27 @@ use trodden_unit::events::CELLS;
 use trodden_unit::experiment::Spelling;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
-/// What a unit's code refers to for events.
+/// The symbols that a unit's code refers to for events.
 #[derive(Clone, Copy)]
 pub struct Events {
-    /// The thread's own: an [`EventThread`].
     thread: Value,
     /// The image's [`EventCost`].
     cost: Value,
-    /// Reads the counter.
+    /// The function or intrinsic that reads the counter.
     now: Value,
 }
 
-/// Events of a function that has begun.
+/// The state of event counting in a function's activation.
 #[derive(Clone, Copy)]
-pub struct BegunEvents {
-    /// The cells of a path.
+pub struct EventActivation {
+    /// Type of a path's cells.
     pub cells: LLVMTypeRef,
     events: Events,
-    begun: Value,
+    start: Value,
 }
 
 impl Events {
-    /// Declares what code refers to, and defines it (linkers keep one definition in each image).
+    /// Declares the symbols and defines them (linkers keep one definition per image).
     pub fn declare(module: Module, source: EventSource) -> Events {
         define(module, source);
         let thread = module.add_thread_local(&format!("{EVENT_SYMBOL}_own"));
@@ -59,15 +44,14 @@ impl Events {
         Events { thread, cost, now: declare_reading(module, source) }
     }
 
-    /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry
-    /// before it was checked whether the thread has a region.
-    pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> BegunEvents {
-        let builder = Builder::before(module, entry.behind_variables(), location);
+    /// Reads the counter at the start of a function. `entry` is the block that was the entry before the check for a region was inserted.
+    pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> EventActivation {
+        let builder = Builder::before(module, entry.after_allocas(), location);
         let now = self.read(&builder);
-        let begun = builder.subtract(now, builder.load(module.i64(), self.thread));
-        self.spend(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
+        let start = builder.subtract(now, builder.load(module.i64(), self.thread));
+        self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
         let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
-        BegunEvents { cells, events: self, begun }
+        EventActivation { cells, events: self, start }
     }
 
     fn read(self, builder: &Builder) -> Value {
@@ -80,20 +64,19 @@ impl Events {
         builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
-    /// `spent += events`
-    fn spend(self, builder: &Builder, events: Value) {
-        add_in_place(builder, self.thread, events, false);
+    fn add_spent(self, builder: &Builder, events: Value) {
+        add_inline(builder, self.thread, events, false);
     }
 }
 
-impl BegunEvents {
-    /// Charges a path that ends here. The count itself is made by the caller.
+impl EventActivation {
+    /// Charges the events to the path that ends here. The caller increments its count.
     pub fn end(self, builder: &Builder, path: Value) {
         let (events, module) = (self.events, builder.module);
         let now = events.read(builder);
-        let own = builder.subtract(builder.subtract(now, self.begun), builder.load(module.i64(), events.thread));
+        let own = builder.subtract(builder.subtract(now, self.start), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
-        add_in_place(builder, cell(1), own, false);
+        add_inline(builder, cell(1), own, false);
         let wide = llvm!(LLVMIntTypeInContext(module.context(), 128));
         let extended = Value(llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr())));
         let square = builder.multiply(extended, extended);
@@ -102,11 +85,11 @@ impl BegunEvents {
         let high = half(llvm!(LLVMBuildLShr(builder.raw(), square.0, word, c"".as_ptr())));
         add_to_two_words(builder, cell(2), [half(square.0), high]);
         let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
-        events.spend(builder, builder.add(own, cost));
+        events.add_spent(builder, builder.add(own, cost));
     }
 }
 
-/// What reads the counter: an instruction, or the runtime.
+/// Declares what reads the counter: an intrinsic, or a function of the runtime.
 fn declare_reading(module: Module, source: EventSource) -> Value {
     if source == EventSource::Tsc {
         return module.intrinsic("llvm.readcyclecounter", &mut []);
@@ -115,9 +98,8 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
     declare_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
 }
 
-/// Defines the thread's own, the costs, the record, and the function by which the runtime finds the first. All units of
-/// an image have them, in a section group whose name has the event in it: of units with other events, the linker finds
-/// the symbols defined twice.
+/// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
+/// image define them in a section group named after the event. If two units use different events, the linker reports duplicate symbols.
 fn define(module: Module, source: EventSource) {
     let (kind, config) = source.kernel();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));

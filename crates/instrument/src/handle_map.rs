@@ -1,18 +1,18 @@
-//! Maps by handles of LLVM: their addresses are spread over the table by one multiplication.
+//! Maps keyed by LLVM handles, with a cheap hash.
 //!
-//! Every instruction of a unit is looked up a few times, and the standard library's hash, made for keys that an attacker may choose, takes
-//! longer than the rest of a look-up.
+//! Every instruction of a unit is looked up several times, and the standard library's hash, which resists attackers, would dominate the
+//! cost.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by handles, in the order of insertion.
+/// A map keyed by handles, in insertion order.
 pub type HandleMap<K, V> = indexmap::IndexMap<K, V, BuildHasherDefault<HandleHasher>>;
 
-/// See the module's documentation.
+/// A multiplicative hash of addresses.
 #[derive(Default)]
 pub struct HandleHasher(u64);
 
-/// An odd number without a pattern in its bits: the golden ratio.
+/// The golden ratio times 2^64, an odd number without a regular bit pattern.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for HandleHasher {
@@ -25,7 +25,7 @@ impl Hasher for HandleHasher {
     }
 
     fn finish(&self) -> u64 {
-        // Addresses are multiples of eight or more, so the lowest bits of their products are zero; tables go by the lowest.
+        // Addresses are multiples of at least 8, so the lowest bits of the product are zero, but tables index by the lowest bits.
         self.0.rotate_left(26)
     }
 }

@@ -1,11 +1,9 @@
-//! Whether code generation may move constants out of loops.
+//! Disables hoisting of constants out of loops where it would dominate compile time.
 //!
-//! A program that generates code makes machines of states: one loop of hundreds of switches. LLVM moves the addresses
-//! of all their jump tables to the beginning of that loop, and the register allocator then splits the live range of
-//! each over all blocks of the loop. That takes time in O(switches x blocks), for addresses that are rematerialised at each
-//! switch in the end. A count at each edge multiplies the blocks, so that minutes may become of seconds. Where the
-//! product is too large, the unit's code is generated without that pass, and a note says so. LLVM has no such choice
-//! for a single function.
+//! Generated programs may contain state machines: one loop with hundreds of switches. LLVM hoists the addresses of all jump tables out of
+//! that loop, and the register allocator then splits each live range over all blocks of the loop, only to rematerialise the address at its
+//! switch. That takes time in O(switches x blocks). A probe per edge multiplies the blocks, so seconds may become minutes. If the product
+//! is too large, the pass is disabled for the whole unit (LLVM cannot disable it for one function), with a note.
 
 use crate::flags::set_option;
 use crate::llvm::Value;
@@ -13,16 +11,15 @@ use llvm_sys::LLVMOpcode;
 use std::ffi::CStr;
 use std::sync::Once;
 
-/// Switches times blocks of a function, up to which its code is generated as usual: at 500 switches of 20 cases the
-/// pass costs half of the time.
-const MOST: usize = 1 << 20;
-/// Successors of a switch that becomes a jump table.
-const LEAST_CASES: usize = 5;
-/// The switch of LLVM's.
+/// Maximum product of switches and blocks. For 500 switches of 20 cases, the pass takes half of the compile time.
+const MAX_SWITCHES_TIMES_BLOCKS: usize = 1 << 20;
+/// Minimum number of successors of a switch that becomes a jump table.
+const MIN_JUMP_TABLE_CASES: usize = 5;
+/// LLVM's option that disables the pass.
 const OPTION: &CStr = c"-disable-machine-licm";
 
-/// Generates the code of this process without moving constants out of loops if one of the functions is too large for that.
-pub fn limit(functions: &[Value]) {
+/// Disables hoisting for this process if one of the functions is too large.
+pub fn disable_if_too_costly(functions: &[Value]) {
     static ONCE: Once = Once::new();
     let large = functions.iter().find_map(|f| Some((*f, cost(*f)?)));
     if let Some((function, (switches, blocks))) = large {
@@ -30,24 +27,24 @@ pub fn limit(functions: &[Value]) {
     }
 }
 
-/// Switches and blocks, if those are too many.
+/// Returns the numbers of switches and blocks if their product is too large.
 fn cost(function: Value) -> Option<(usize, usize)> {
-    let is_table = |end: Value| end.is(LLVMOpcode::LLVMSwitch) && end.successors().len() >= LEAST_CASES;
+    let is_table = |end: Value| end.is(LLVMOpcode::LLVMSwitch) && end.successors().len() >= MIN_JUMP_TABLE_CASES;
     let blocks = function.blocks().count();
     let switches = function.blocks().filter(|b| is_table(b.terminator())).count();
-    (switches.saturating_mul(blocks) > MOST).then_some((switches, blocks))
+    (switches.saturating_mul(blocks) > MAX_SWITCHES_TIMES_BLOCKS).then_some((switches, blocks))
 }
 
 fn disable(function: &str, switches: usize, blocks: usize) {
-    // LLVM ends the process where an option is given twice.
+    // LLVM exits if an option is given twice.
     if std::env::args_os().any(|a| a.as_encoded_bytes().ends_with(OPTION.to_bytes())) {
         return;
     }
     set_option(OPTION);
     if std::env::var_os("TRODDEN_QUIET").is_none() {
         eprintln!(
-            "trodden: `{function}` has {switches} switches and {blocks} blocks with its counts: LLVM does not move constants out of \
-             loops in this unit (-mllvm -disable-machine-licm), which would take most of the time"
+            "trodden: `{function}` has {switches} switches and {blocks} blocks with its probes: disabling LLVM's machine LICM for this \
+             unit (-mllvm -disable-machine-licm), which would dominate compile time"
         );
     }
 }

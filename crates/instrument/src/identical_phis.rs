@@ -1,24 +1,20 @@
-//! Equal phi nodes where calls that may unwind go on, and where they unwind to.
+//! Works around a miscompilation of identical phi nodes in the two successors of an `invoke`.
 //!
-//! LLVM's code generation (up to 22 at least) lowers a phi node to copies at the ends of the blocks before it. For a
-//! landing pad they must stand in front of the call; for where the call comes back they stand behind it. But of two phi
-//! nodes that merge the same values from the same blocks only the first one gets copies (`PHIElimination`, identical
-//! phi nodes of critical edges): if that is the one behind the call, the landing pad reads a register that was never
-//! written. Compilers hardly ever make such identical phis. Merging a register, or values of two versions of the code,
-//! wherever two such calls lead makes them all the time.
-//!
-//! So one of the successors gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs
-//! no instruction, and the identical phis are none any more.
+//! LLVM's code generation (at least up to 22) lowers phi nodes to copies at the ends of the predecessors. For a landing pad the copies go
+//! before the call, for the normal destination after it. Of two identical phi nodes only the first gets copies (`PHIElimination`,
+//! identical phi nodes of critical edges). If that is the one after the call, the landing pad reads an uninitialised register. Compilers
+//! hardly ever produce such phi nodes, but merging a path register at both destinations does. So one edge gets a block with empty inline
+//! assembly, which keeps it alive at no cost in instructions.
 
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
-use crate::shape::{new_block_behind, predecessors};
+use crate::shape::{new_block_after, predecessors};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 
-/// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another
-/// block behind the same calls.
-pub fn split(module: Module, function: Value) {
+/// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in another successor of the
+/// same calls.
+pub fn split_edges(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {
         let from: IndexSet<Block> = predecessors(block).into_iter().collect();
@@ -26,13 +22,13 @@ pub fn split(module: Module, function: Value) {
         for (successor, other) in call.terminator().successors().into_iter().enumerate() {
             let same_calls = || predecessors(other).into_iter().collect::<IndexSet<Block>>() == from;
             if other != block && block.phis().any(|phi| other.phis().any(|duplicate| are_identical(phi, duplicate))) && same_calls() {
-                detour(module, call, successor, other);
+                split_edge(module, call, successor, other);
             }
         }
     }
 }
 
-/// Whether control leaves for a block from within the terminator: by unwinding, or by a jump of assembly.
+/// Returns true if control leaves to a block from within the terminator: by unwinding, or by a jump in inline assembly.
 fn is_left_early(terminator: Value, to: Block) -> bool {
     let successors = terminator.successors();
     match terminator.opcode() {
@@ -42,15 +38,15 @@ fn is_left_early(terminator: Value, to: Block) -> bool {
     }
 }
 
-/// Whether two phi nodes merge the same values from the same blocks.
+/// Returns true if two phi nodes merge the same values from the same blocks.
 fn are_identical(a: Value, b: Value) -> bool {
     let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<IndexSet<_>>();
     a.kind() == b.kind() && merged(a) == merged(b)
 }
 
-/// Lets one edge of a terminator go through a block of its own.
-fn detour(module: Module, call: Block, successor: usize, to: Block) {
-    let between = new_block_behind(module, call);
+/// Splits one edge of a terminator.
+fn split_edge(module: Module, call: Block, successor: usize, to: Block) {
+    let between = new_block_after(module, call);
     let terminator = call.terminator();
     let builder = Builder::at_end(module, between, terminator.location());
     builder.assembly(module.void(), "", "", &[]);

@@ -1,10 +1,9 @@
-//! Interesting paths: planned, checked, and counted in words of their own; all others together in one ([`trodden_flow::interesting`]).
+//! Interesting paths: planning and verifying their numbering, and counting them in words of their own, with one word for all other paths
+//! ([`trodden_flow::interesting`]).
 //!
-//! The word is computed without a branch: the register (or its hash, or its upper bits) is the word's number, unless it
-//! lies outside, or a constant table says that this is not that word's path; then it is the last one. Where the
-//! register is a constant, so is the word.
-//!
-//! Tables have entries of as few bytes as their numbers take.
+//! The word is computed without branches: the register (or its hash, or its upper bits) is the index of the word, unless it is out of
+//! range or a constant table shows that the word belongs to another path; then it is the last word. A constant register gives a constant
+//! word. Table entries have as few bytes as possible.
 
 use crate::llvm::{Builder, Module, Value, llvm};
 use llvm_sys::LLVMIntPredicate;
@@ -12,7 +11,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMTypeRef;
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::NumberAliases as Found;
+use trodden_flow::interesting::NumberAliases;
 use trodden_flow::interesting::PathEnding;
 use trodden_flow::placement::Probes;
 use trodden_flow::plan::probe_costs;
@@ -23,28 +22,25 @@ use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
 
-/// Orders of out-edges that preferential numbering tries, for a small span of numbers. With 0 or 128, three programs execute within 0.4 %
-/// (docs/benchmarks/constants.md).
+/// Number of random orders of out-edges that preferential numbering tries, for a small range of numbers. With 0 or 128, three programs are
+/// within 0.4 % (docs/benchmarks/constants.md).
 pub const RESTARTS: u32 = 16;
 
-/// What is interesting, and how it is counted.
+/// The interesting paths of a function, and how to count them.
 pub struct InterestingRequest<'a> {
-    /// The function's graph.
     pub graph: &'a Graph,
-    /// Its frequencies.
     pub frequencies: &'a Frequencies,
-    /// The numbering, the paths, the edges that are no part of the flow.
+    /// The scheme, the paths, and the edges that are not part of the flow.
     pub wish: Wish<'a>,
-    /// How plans are made.
     pub options: &'a PlanOptions,
-    /// How long the optimal scheme may search, in seconds.
+    /// Time limit of the optimal scheme, in seconds.
     pub time_limit_s: u64,
 }
 
-/// Plans to count what is interesting, of the paths of an acyclic graph.
+/// Plans a program that counts the interesting paths of an acyclic graph.
 ///
 /// # Errors
-/// The numbering was refuted; or all paths are to be counted instead.
+/// The numbering is wrong, or all paths should be counted instead.
 pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, NoInterestingPlan> {
     let InterestingRequest { graph, frequencies, wish, options, .. } = request;
     let began = Instant::now();
@@ -56,10 +52,10 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
-/// Plans to count what is not known, of the paths of an acyclic graph: known ones are recognised by preferential numbering.
+/// Plans a program that counts the unknown paths of an acyclic graph; known ones are recognised by preferential numbering.
 ///
 /// # Errors
-/// The numbering was refuted, or numbers do not fit.
+/// The numbering is wrong, or the numbers do not fit.
 pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, NoInterestingPlan> {
     let InterestingRequest { graph, frequencies, wish, options, .. } = request;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
@@ -71,56 +67,56 @@ pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, wish.ids.to_vec()))
 }
 
-/// The program of all paths of an acyclic graph.
+/// Returns the program that counts all paths of an acyclic graph.
 pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
-/// What the unit's map says of a function's words.
-pub fn described(cells: &InterestingCells, first_word: u64) -> InterestingWords {
+/// Returns the map's description of a function's words.
+pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
-        Found::Exactly(aliases) => StorageAliases::Exactly(number(aliases)),
-        Found::Drawn { aliases, of } => StorageAliases::Drawn { aliases, of },
+        NumberAliases::Exactly(aliases) => StorageAliases::Exactly(number(aliases)),
+        NumberAliases::Drawn { aliases, of } => StorageAliases::Drawn { aliases, of },
     };
     InterestingWords { first_word, words: cells.ending.words(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
 
-/// How a function finds the word of a path.
+/// The computation of a path's word.
 #[derive(Clone, Copy)]
 pub struct Words<'a> {
     ending: &'a PathEnding,
-    /// The table and the type of its entries, if there is one.
+    /// The table and the type of its entries, if one is needed.
     table: Option<(Value, LLVMTypeRef)>,
 }
 
 impl<'a> Words<'a> {
-    /// Puts the table into the module, if it takes one.
+    /// Adds the table to the module, if one is needed.
     pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> Words<'a> {
         Words { ending, table: Words::entries(ending).map(|entries| constant_table(module, function, &entries)) }
     }
 
-    /// What is in the table, if an ending takes one.
+    /// Returns the entries of the table; `None` if none is needed.
     pub fn entries(ending: &PathEnding) -> Option<Vec<u64>> {
         match ending {
             PathEnding::Direct { .. } => None,
-            // Beyond the last word there is an entry, too: it is read, and does not matter.
+            // One more entry for the index after the last word, which is read but has no effect.
             PathEnding::Checked { expected, .. } => Some(expected.iter().copied().chain([0]).collect()),
             PathEnding::Hashed { keys, .. } => Some(keys.clone()),
         }
     }
 
-    /// By a table that is there, of [`Words::entries`].
+    /// Uses an existing table with the entries of [`Words::entries`].
     pub fn with_table(ending: &'a PathEnding, table: (Value, LLVMTypeRef)) -> Words<'a> {
         Words { ending, table: Some(table) }
     }
 
-    /// The word for a register that is known now.
-    pub fn of_constant(&self, register: i64) -> u64 {
+    /// Returns the word for a constant register.
+    pub fn constant_word(&self, register: i64) -> u64 {
         self.ending.word(register)
     }
 
-    /// Computes the word.
+    /// Emits the computation of the word.
     pub fn of(&self, builder: &Builder, register: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.ending.words() == 1 {
@@ -138,24 +134,24 @@ impl<'a> Words<'a> {
             PathEnding::Checked { bias, shift, .. } => {
                 let biased = plus(builder, register, *bias);
                 let word = below(right(biased, *shift));
-                choose(self.is_noted(builder, word, biased), word)
+                choose(self.is_in_table(builder, word, biased), word)
             }
             PathEnding::Hashed { multiplier, shift, .. } => {
                 let word = right(builder.multiply(register, constant(*multiplier)), *shift);
-                choose(self.is_noted(builder, word, register), word)
+                choose(self.is_in_table(builder, word, register), word)
             }
         }
     }
 
-    /// Whether a path has no word of its own.
-    pub fn is_of_others(&self, builder: &Builder, register: Value) -> Value {
+    /// Emits the condition that a path has no word of its own.
+    pub fn has_no_own_word(&self, builder: &Builder, register: Value) -> Value {
         builder.equal(self.of(builder, register), builder.constant(self.ending.words() - 1))
     }
 
-    /// Whether a number is what the table has for a word.
-    fn is_noted(&self, builder: &Builder, word: Value, number: Value) -> Value {
+    /// Emits the condition that the table has this number for a word.
+    fn is_in_table(&self, builder: &Builder, word: Value, number: Value) -> Value {
         let (table, entry) = self.table.expect("such an ending has a table");
-        builder.equal(builder.widen(builder.load(entry, builder.offset(entry, table, word))), number)
+        builder.equal(builder.zero_extend(builder.load(entry, builder.offset(entry, table, word))), number)
     }
 }
 
@@ -163,11 +159,12 @@ fn plus(builder: &Builder, register: Value, by: i64) -> Value {
     if by == 0 { register } else { builder.add(register, builder.module.constant(by)) }
 }
 
-/// A constant array of numbers in as few bytes each as they take. The greatest number of all stands for none, and is so in any width.
+/// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` stands for "none", and becomes the maximum of the
+/// chosen width.
 pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
     const NONE: u64 = u64::MAX;
-    let most = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
-    let bytes = [1usize, 2, 4].into_iter().find(|b| most < (1 << (8 * b)) - 1).unwrap_or(8);
+    let max = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
+    let bytes = [1usize, 2, 4].into_iter().find(|b| max < (1 << (8 * b)) - 1).unwrap_or(8);
     let content: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes().into_iter().take(bytes)).collect();
     let table = module.add_bytes(&format!("{function}.paths"), &content);
     llvm!(LLVMSetAlignment(table.0, bytes as u32));

@@ -1,14 +1,12 @@
-//! The compiler plugin. clang loads it (`-fpass-plugin=`) and calls it once per module, after the optimiser and just
-//! before code generation.
+//! The compiler plugin. clang loads it (`-fpass-plugin=`) and calls it once per module, after the optimiser and just before code
+//! generation.
 //!
-//! The order of work is [`module::instrument`]. This crate alone knows LLVM; it reaches it through LLVM-C, whose
-//! functions resolve at load time against the libLLVM that clang has loaded, so nothing of LLVM is needed to build it.
-//! It decides nothing about paths: it turns functions into [`trodden_flow::Graph`]s ([`describe`]) and carries out
-//! [`trodden_flow::Plan`]s ([`probes`]).
-//!
-//! Errors end the compilation with a message: a unit is never left uninstrumented in silence.
+//! [`module::instrument`] shows the order of work. This is the only crate that knows LLVM. It uses the LLVM-C API, whose functions resolve
+//! at load time against the libLLVM that clang has loaded, so building the crate needs no LLVM. It makes no decisions about paths: it
+//! turns functions into [`trodden_flow::Graph`]s ([`describe`]) and inserts the probes of [`trodden_flow::Plan`]s ([`probes`]). Errors end
+//! the compilation with a message; no unit is silently left uninstrumented.
 
-#![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
+#![allow(unused_unsafe, reason = "calls to LLVM-C, each in its own `unsafe`, may be nested")]
 
 mod additions;
 mod attributes;
@@ -58,7 +56,7 @@ mod weights;
 use llvm_sys::prelude::LLVMModuleRef;
 use std::ffi::{c_char, c_int, c_void};
 
-/// `llvm::PassPluginLibraryInfo` of LLVM 22 (plugin interface 2).
+/// LLVM 22's `llvm::PassPluginLibraryInfo` (plugin API version 2).
 #[repr(C)]
 pub struct PassPluginLibraryInfo {
     api_version: u32,
@@ -73,7 +71,7 @@ const PLUGIN_API_VERSION: u32 = 2;
 /// The entry point that LLVM looks up in a plugin.
 ///
 /// # Safety
-/// Called by LLVM only; reads nothing.
+/// Only LLVM calls it; it dereferences nothing.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
@@ -86,7 +84,7 @@ pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
     }
 }
 
-/// Instruments the module in place; false lets LLVM go on to generate its code, true means that there is none to generate.
+/// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| module::instrument(llvm::Module::new(module), machine.cast()));
     let message = match outcome {

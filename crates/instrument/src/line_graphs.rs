@@ -1,13 +1,13 @@
-//! Functions as the front end made them: graphs of lines ([`trodden_unit::line_graphs`]).
+//! Line graphs: functions as the front end emitted them ([`trodden_unit::line_graphs`]).
 //!
-//! The plugin sees a module after the optimiser only. `clang -fembed-bitcode` puts the module of the front end into it, as a constant.
-//! That is taken out, and what is known of it is kept in a metadata node, which stays with the bitcode from which variants are made.
+//! The plugin only sees a module after optimisation. `clang -fembed-bitcode` embeds the front end's module as a constant, which is removed
+//! here. Its graphs are kept in a metadata node, which stays in the bitcode that variants are built from.
 
 use crate::debug::{path_of, subprogram};
 use crate::error::Error;
 use crate::llvm::{Block, Module, Value, c_string, llvm};
 use crate::no_return::is_definition;
-use crate::placeholders::llvm_profile::forget_globals;
+use crate::placeholders::llvm_profile::delete_globals;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
@@ -16,24 +16,21 @@ use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
 
-/// Name of the constant that clang makes.
+/// The constant that clang adds.
 const EMBEDDED: &str = "llvm.embedded.module";
-/// Name of the metadata node.
+/// The metadata node with the graphs.
 const NODE: &str = "trodden.line.graphs";
 
-/// Takes the module of the front end out of a module, if it is there.
-///
-/// # Errors
-/// LLVM cannot read what it embedded.
-pub fn take(module: Module) -> Result<(), Error> {
+/// Removes the embedded front-end module, and keeps its line graphs in a metadata node.
+pub fn extract(module: Module) -> Result<(), Error> {
     let Some(embedded) = module.global(EMBEDDED) else { return Ok(()) };
     let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
-    // The user may have asked for a mere marker.
+    // The user may have asked for an empty marker only.
     if bytes.is_empty() {
         return Ok(());
     }
-    let graphs = graphs(module, &bytes).ok_or(Error::Embedded)?;
-    forget_globals(module, &IndexSet::from([embedded]));
+    let graphs = graphs(module, &bytes).ok_or(Error::UnreadableEmbeddedModule)?;
+    delete_globals(module, &IndexSet::from([embedded]));
     let bytes = graphs.to_bytes();
     let mut text = llvm!(LLVMMDStringInContext2(module.context(), bytes.as_ptr().cast(), bytes.len()));
     let node = llvm!(LLVMMDNodeInContext2(module.context(), &mut text, 1));
@@ -42,8 +39,7 @@ pub fn take(module: Module) -> Result<(), Error> {
     Ok(())
 }
 
-/// The graphs that are kept with a module.
-pub fn of(module: Module) -> LineGraphs {
+pub fn read(module: Module) -> LineGraphs {
     let mut all = LineGraphs::default();
     let count = llvm!(LLVMGetNamedMetadataNumOperands(module.raw, c_string(NODE).as_ptr()));
     let mut nodes = vec![std::ptr::null_mut(); count as usize];
@@ -108,7 +104,6 @@ fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
     function.blocks().map(block).collect()
 }
 
-/// Adds the line of an instruction of a block.
 fn add_line(block: &mut LineBlock, instruction: Value, line: u32) {
     if !block.lines.contains(&line) {
         let is_jump = instruction.is(LLVMOpcode::LLVMBr) && instruction.successors().len() == 1;

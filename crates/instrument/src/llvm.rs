@@ -1,9 +1,8 @@
-//! Thin names for what the plugin uses of LLVM-C.
+//! Thin wrappers for the parts of LLVM-C that the plugin uses.
 //!
-//! Handles are copies of pointers into the module that clang handed over; the module outlives the plugin's call, and
-//! nothing here keeps a handle beyond it. Within it the module only grows, except where code says otherwise: deleting an
-//! instruction ([`Value::erase`]) is unsafe, and the few places that delete a function or a global variable just made it,
-//! or replaced all its uses and drop the handle.
+//! Handles are copies of pointers into the module that clang passed in. The module outlives the plugin's call, and no handle is kept
+//! beyond it. During the call nothing is deleted unless the code says so: deleting an instruction ([`Value::erase`]) is unsafe, and the
+//! few places that delete a function or a global have just created it, or have replaced all its uses, and drop the handle.
 
 mod builder;
 mod module;
@@ -18,28 +17,26 @@ use std::ffi::{CStr, CString, c_char, c_uint};
 pub use builder::Builder;
 pub use module::Module;
 
-/// Calls a function of LLVM-C, which has two demands on its arguments:
+/// Calls a function of LLVM-C, which requires of its arguments:
 ///
-/// - *Handles are live.* They come from LLVM itself, for the module being compiled, and nothing in safe code ends their life
-///   while it keeps a copy (see the module's documentation). LLVM's own passes, which do, run on modules of which no handle
-///   is kept (`passes.rs`).
-/// - *Values are of the kind that the function takes.* The caller has asked for it (`is`, `opcode`, `LLVMIsA...`), or made the
-///   value itself. Where it is wrong, LLVM's builds with assertions abort.
+/// - *Handles are live.* They come from LLVM, for the module being compiled, and safe code deletes nothing of which it keeps a copy (see
+///   the module's documentation). LLVM's passes do delete values; they run only on modules of which no handle is kept (`passes.rs`).
+/// - *Values have the kind that the function expects.* The caller has checked (`is`, `opcode`, `LLVMIsA...`), or has created the value
+///   itself. LLVM builds with assertions abort on a violation.
 ///
-/// Pointers to arrays go with their lengths, and live until the call returns.
+/// Pointers to arrays come with their lengths and live until the call returns.
 macro_rules! llvm {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: as the documentation of the macro says.
+        // SAFETY: see the documentation of the macro.
         unsafe { $function($($argument),*) }
     };
 }
 pub(crate) use llvm;
 
-/// A basic block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Block(pub LLVMBasicBlockRef);
 
-/// A value: function, instruction, constant.
+/// A value: a function, an instruction, a constant, and so on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Value(pub LLVMValueRef);
 
@@ -47,63 +44,60 @@ fn text(pointer: *const c_char, length: usize) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: LLVM returned the pointer together with the length of the string behind it.
+    // SAFETY: LLVM returned the pointer together with the length of the string.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) };
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A text that LLVM made for its caller, who disposes of it.
-pub fn owned(made: *mut c_char) -> String {
-    // SAFETY: LLVM returned a string that ends with a zero byte, and it is copied before it is disposed of.
-    let text = unsafe { CStr::from_ptr(made) }.to_string_lossy().into_owned();
-    llvm!(LLVMDisposeMessage(made));
+/// Copies a string that LLVM allocated for its caller, and frees it.
+pub fn owned(message: *mut c_char) -> String {
+    // SAFETY: LLVM returned a NUL-terminated string, which is copied before it is freed.
+    let text = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+    llvm!(LLVMDisposeMessage(message));
     text
 }
 
-/// A C string for LLVM; a zero byte cannot occur in the names used here.
+/// Converts to a C string, dropping NUL characters (which do not occur in the names used here).
 pub fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).expect("zero bytes were removed")
 }
 
 impl Block {
-    /// Its instructions in order.
     pub fn instructions(self) -> impl Iterator<Item = Value> {
         let first = llvm!(LLVMGetFirstInstruction(self.0));
         std::iter::successors(Value::some(first), |i| i.next())
     }
 
-    /// Its phi nodes.
     pub fn phis(self) -> impl Iterator<Item = Value> {
         self.instructions().take_while(|i| i.is(LLVMOpcode::LLVMPHI))
     }
 
-    /// The function that it is a block of.
     pub fn function(self) -> Value {
         Value(llvm!(LLVMGetBasicBlockParent(self.0)))
     }
 
-    /// Its last instruction. Every block of a verified module has a terminator.
+    /// Returns the terminator, which every block of a verified module has.
     pub fn terminator(self) -> Value {
         Value(llvm!(LLVMGetBasicBlockTerminator(self.0)))
     }
 
-    /// Its first instruction that reserves nothing on the stack: in a function's entry, the place behind its variables.
-    pub fn behind_variables(self) -> Value {
+    /// Returns the first instruction that is not an `alloca`: in an entry block, the one after the stack variables.
+    pub fn after_allocas(self) -> Value {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMAlloca)).unwrap_or_else(|| self.terminator())
     }
 
-    /// The landing pad instruction it begins with, if it does.
+    /// Returns the landing pad instruction, if the block is a landing pad.
     pub fn landing_pad(self) -> Option<Value> {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI)).filter(|i| i.is(LLVMOpcode::LLVMLandingPad))
     }
 
-    /// Its first instruction behind phi nodes, a landing pad and what reserves room on the stack.
-    pub fn behind_head(self) -> Value {
+    /// Returns the first instruction after phi nodes, landing pad and `alloca`s.
+    pub fn after_head(self) -> Value {
         let head = [LLVMOpcode::LLVMPHI, LLVMOpcode::LLVMLandingPad, LLVMOpcode::LLVMAlloca];
         self.instructions().find(|i| !head.contains(&i.opcode())).expect("a block has a terminator")
     }
 
-    /// Where code may be inserted first: behind phi nodes and a landing pad.
+    /// Returns the first instruction before which code may be inserted: the one after phi nodes and landing pad.
     pub fn first_insertion_point(self) -> Value {
         let skip = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMLandingPad);
         self.instructions().find(|i| !skip(i)).expect("a block has a terminator")
@@ -111,24 +105,21 @@ impl Block {
 }
 
 impl Value {
-    /// A value unless the pointer is null.
+    /// Wraps a pointer; `None` if it is null.
     pub fn some(raw: LLVMValueRef) -> Option<Value> {
         (!raw.is_null()).then_some(Value(raw))
     }
 
-    /// Name, for functions and globals.
     pub fn name(self) -> String {
         let mut length = 0;
         let pointer = llvm!(LLVMGetValueName2(self.0, &mut length));
         text(pointer, length)
     }
 
-    /// The block in which a function begins; of definitions only.
     pub fn entry(self) -> Block {
         Block(llvm!(LLVMGetEntryBasicBlock(self.0)))
     }
 
-    /// The blocks of a function.
     pub fn blocks(self) -> impl Iterator<Item = Block> {
         let first = llvm!(LLVMGetFirstBasicBlock(self.0));
         std::iter::successors((!first.is_null()).then_some(Block(first)), |b| {
@@ -137,158 +128,137 @@ impl Value {
         })
     }
 
-    /// The instruction behind this one.
     pub fn next(self) -> Option<Value> {
         Value::some(llvm!(LLVMGetNextInstruction(self.0)))
     }
 
-    /// The block an instruction is in.
     pub fn block(self) -> Block {
         Block(llvm!(LLVMGetInstructionParent(self.0)))
     }
 
-    /// Whether it is an instruction.
     pub fn is_instruction(self) -> bool {
         !llvm!(LLVMIsAInstruction(self.0)).is_null()
     }
 
-    /// What kind of instruction it is.
     pub fn opcode(self) -> LLVMOpcode {
         llvm!(LLVMGetInstructionOpcode(self.0))
     }
 
-    /// Whether it is that kind of instruction.
     pub fn is(self, opcode: LLVMOpcode) -> bool {
         self.opcode() == opcode
     }
 
-    /// Whether it is a call in any form.
+    /// Returns true for `call`, `invoke` and `callbr`.
     pub fn is_call(self) -> bool {
         matches!(self.opcode(), LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr)
     }
 
-    /// Whether a call is of an intrinsic function.
     pub fn calls_intrinsic(self) -> bool {
         self.callee().is_function() && self.callee().intrinsic() != 0
     }
 
-    /// What a call calls.
     pub fn callee(self) -> Value {
         Value(llvm!(LLVMGetCalledValue(self.0)))
     }
 
-    /// Whether the value is a function.
     pub fn is_function(self) -> bool {
         !llvm!(LLVMIsAFunction(self.0)).is_null()
     }
 
-    /// The parameters of a function.
     pub fn parameters(self) -> Vec<Value> {
         (0..llvm!(LLVMCountParams(self.0))).map(|i| Value(llvm!(LLVMGetParam(self.0, i)))).collect()
     }
 
-    /// Whether the value is a variable of the module.
     pub fn is_global_variable(self) -> bool {
         !llvm!(LLVMIsAGlobalVariable(self.0)).is_null()
     }
 
-    /// Whether the value is a constant.
     pub fn is_constant(self) -> bool {
         llvm!(LLVMIsConstant(self.0)) != 0
     }
 
-    /// What a variable begins with, if its definition is there.
+    /// Returns the initial value of a global variable, if this module defines it.
     pub fn initializer(self) -> Option<Value> {
         Value::some(llvm!(LLVMGetInitializer(self.0)))
     }
 
-    /// Whether the value is inline assembly.
     pub fn is_assembly(self) -> bool {
         !llvm!(LLVMIsAInlineAsm(self.0)).is_null()
     }
 
-    /// The text of inline assembly.
     pub fn assembly_text(self) -> String {
         let mut length = 0;
         let pointer = llvm!(LLVMGetInlineAsmAsmString(self.0, &mut length));
         text(pointer, length)
     }
 
-    /// Number of an intrinsic function; 0 for others.
+    /// Returns the ID of an intrinsic; 0 for other functions.
     pub fn intrinsic(self) -> u32 {
         llvm!(LLVMGetIntrinsicID(self.0))
     }
 
-    /// The type of the value.
     pub fn kind(self) -> LLVMTypeRef {
         llvm!(LLVMTypeOf(self.0))
     }
 
-    /// Whether the instruction gives no value.
+    /// Returns true if the instruction has no result.
     pub fn is_void(self) -> bool {
         llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMVoidTypeKind
     }
 
-    /// Whether the value is a token: one that no phi node can merge.
+    /// Returns true for a token, which no phi node can merge.
     pub fn is_token(self) -> bool {
         llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMTokenTypeKind
     }
 
-    /// One of its operands.
     pub fn operand(self, index: u32) -> Value {
         Value(llvm!(LLVMGetOperand(self.0, index)))
     }
 
-    /// How many operands it has.
     pub fn operand_count(self) -> u32 {
         llvm!(LLVMGetNumOperands(self.0)).max(0) as u32
     }
 
-    /// Its operands.
     pub fn operands(self) -> impl Iterator<Item = Value> {
         (0..self.operand_count()).map(move |index| self.operand(index))
     }
 
-    /// The arguments of a call.
     pub fn arguments(self) -> impl Iterator<Item = Value> {
         (0..llvm!(LLVMGetNumArgOperands(self.0))).map(move |index| self.operand(index))
     }
 
-    /// The blocks a terminator may go to, in order, repeated as they are.
+    /// Returns the successors of a terminator, in order and with duplicates.
     pub fn successors(self) -> Vec<Block> {
         let count = llvm!(LLVMGetNumSuccessors(self.0));
         (0..count).map(|i| Block(llvm!(LLVMGetSuccessor(self.0, i)))).collect()
     }
 
-    /// Makes a terminator go elsewhere.
     pub fn set_successor(self, index: usize, to: Block) {
         llvm!(LLVMSetSuccessor(self.0, index as c_uint, to.0));
     }
 
-    /// Makes a terminator go to one block wherever it went to another.
+    /// Replaces the successor `from` of a terminator by `to`, everywhere.
     pub fn redirect(self, from: Block, to: Block) {
         let taken = self.successors().into_iter().enumerate().filter(|(_, successor)| *successor == from);
         taken.for_each(|(index, _)| self.set_successor(index, to));
     }
 
-    /// What a phi node gets from a block.
+    /// Returns the value that a phi node receives from a block.
     pub fn incoming_from(self, block: Block) -> Option<Value> {
         self.incoming().into_iter().find(|(_, from)| *from == block).map(|(value, _)| value)
     }
 
-    /// Incoming values of a phi node with their blocks.
+    /// Returns the incoming values of a phi node with their blocks.
     pub fn incoming(self) -> Vec<(Value, Block)> {
         let count = llvm!(LLVMCountIncoming(self.0));
         (0..count).map(|i| (Value(llvm!(LLVMGetIncomingValue(self.0, i))), Block(llvm!(LLVMGetIncomingBlock(self.0, i))))).collect()
     }
 
-    /// Adds incoming values to a phi node.
     pub fn add_incoming(self, incoming: &[(Value, Block)]) {
         let (mut values, mut blocks): (Vec<_>, Vec<_>) = incoming.iter().map(|(v, b)| (v.0, b.0)).unzip();
         llvm!(LLVMAddIncoming(self.0, values.as_mut_ptr(), blocks.as_mut_ptr(), incoming.len() as c_uint));
     }
 
-    /// Replaces every use of this value.
     pub fn replace_uses(self, by: Value) {
         llvm!(LLVMReplaceAllUsesWith(self.0, by.0));
     }
@@ -296,20 +266,19 @@ impl Value {
     /// Deletes an instruction without uses.
     ///
     /// # Safety
-    /// No copy of the handle is given to LLVM afterwards. Copies may still be compared with each other; with handles of
-    /// instructions that are made later only if a match does no harm, since these may come to lie in the same place.
+    /// No copy of the handle may be passed to LLVM afterwards. Copies may still be compared with each other. An instruction that is
+    /// created later may get the same address, so compare with it only if a false match is harmless.
     pub unsafe fn erase(self) {
         llvm!(LLVMInstructionEraseFromParent(self.0));
     }
 
-    /// The users of the value.
     pub fn users(self) -> impl Iterator<Item = Value> {
         self.uses().map(|u| Value(llvm!(LLVMGetUser(u))))
     }
 
-    /// The calls of the value by name: each once, whether or not it passes the value on as an argument.
+    /// Returns the direct calls of a function: each once, even if the call also passes the function as an argument.
     pub fn calls(self) -> impl Iterator<Item = Value> {
-        // What is called is the last operand.
+        // The callee is the last operand.
         let is_callee = |u: LLVMUseRef, call: Value| call.is_call() && llvm!(LLVMGetOperandUse(call.0, call.operand_count() - 1)) == u;
         self.uses()
             .map(|u| (u, Value(llvm!(LLVMGetUser(u)))))
@@ -325,20 +294,20 @@ impl Value {
         })
     }
 
-    /// Metadata of that kind attached to an instruction.
+    /// Returns an instruction's metadata of a kind given by name.
     pub fn metadata(self, kind: &str) -> Option<Value> {
         let context = llvm!(LLVMGetTypeContext(self.kind()));
         Value::some(llvm!(LLVMGetMetadata(self.0, metadata_kind(context, kind))))
     }
 
-    /// Attaches metadata of that kind to an instruction, or takes it away.
+    /// Attaches metadata to an instruction; `None` removes it.
     pub fn set_metadata(self, context: LLVMContextRef, kind: &str, node: Option<LLVMMetadataRef>) {
         let kind = metadata_kind(context, kind);
         let value = node.map_or(std::ptr::null_mut(), |node| llvm!(LLVMMetadataAsValue(context, node)));
         llvm!(LLVMSetMetadata(self.0, kind, value));
     }
 
-    /// Operands of a metadata node; null ones are `None`.
+    /// Returns the operands of a metadata node, `None` for null operands.
     pub fn metadata_operands(self) -> Vec<Option<Value>> {
         let count = llvm!(LLVMGetMDNodeNumOperands(self.0)) as usize;
         let mut operands = vec![std::ptr::null_mut(); count];
@@ -346,12 +315,10 @@ impl Value {
         operands.into_iter().map(Value::some).collect()
     }
 
-    /// Text of a metadata string.
     pub fn metadata_text(self) -> Option<String> {
         Some(String::from_utf8_lossy(&self.metadata_bytes()?).into_owned())
     }
 
-    /// Bytes of a metadata string.
     pub fn metadata_bytes(self) -> Option<Vec<u8>> {
         let mut length = 0;
         let pointer = llvm!(LLVMGetMDString(self.0, &mut length));
@@ -359,7 +326,7 @@ impl Value {
         (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length as usize) }.to_vec())
     }
 
-    /// Bytes of a constant array.
+    /// Returns the bytes of a constant array of `i8`.
     pub fn bytes(self) -> Option<Vec<u8>> {
         let is_bytes = !llvm!(LLVMIsAConstantDataSequential(self.0)).is_null() && llvm!(LLVMIsConstantString(self.0)) != 0;
         let mut length = 0;
@@ -368,7 +335,7 @@ impl Value {
         (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec())
     }
 
-    /// A constant integer, if it is one that fits 64 bits (wider ones are cut).
+    /// Returns the value of a constant integer, sign-extended. `None` for other values and for integers wider than 64 bits.
     pub fn as_integer(self) -> Option<i64> {
         let constant = llvm!(LLVMIsAConstantInt(self.0));
         if constant.is_null() || llvm!(LLVMGetIntTypeWidth(llvm!(LLVMTypeOf(constant)))) > 64 {
@@ -377,53 +344,50 @@ impl Value {
         Some(llvm!(LLVMConstIntGetSExtValue(constant)))
     }
 
-    /// How many bits it has, if it is one whole number.
+    /// Returns the width in bits of an integer type's value.
     pub fn integer_width(self) -> Option<u32> {
         let kind = self.kind();
         (llvm!(LLVMGetTypeKind(kind)) == LLVMTypeKind::LLVMIntegerTypeKind).then(|| llvm!(LLVMGetIntTypeWidth(kind)))
     }
 
-    /// Whether a function has an attribute (by name) of its own.
     pub fn has_attribute(self, name: &str) -> bool {
         let kind = attribute_kind(name);
         !llvm!(LLVMGetEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, kind)).is_null()
     }
 
-    /// Removes an attribute of a function.
     pub fn remove_attribute(self, name: &str) {
         llvm!(LLVMRemoveEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, attribute_kind(name)));
     }
 
-    /// Whether a call, or the function it calls directly, has an attribute.
+    /// Returns true if a call, or the function it calls directly, has the attribute.
     pub fn call_has_attribute(self, name: &str) -> bool {
         let kind = attribute_kind(name);
         let here = llvm!(LLVMGetCallSiteEnumAttribute(self.0, LLVMAttributeFunctionIndex, kind));
         !here.is_null() || (self.callee().is_function() && self.callee().has_attribute(name))
     }
 
-    /// The debug location of an instruction.
     pub fn location(self) -> Option<LLVMMetadataRef> {
         let location = llvm!(LLVMInstructionGetDebugLoc(self.0));
         (!location.is_null()).then_some(location)
     }
 
-    /// Gives an instruction a debug location, or takes it away.
+    /// Sets the debug location of an instruction; `None` removes it.
     pub fn set_location(self, location: Option<LLVMMetadataRef>) {
         llvm!(LLVMInstructionSetDebugLoc(self.0, location.unwrap_or(std::ptr::null_mut())));
     }
 }
 
-/// The number of a kind of metadata.
+/// Returns LLVM's ID of a metadata kind.
 pub fn metadata_kind(context: LLVMContextRef, name: &str) -> c_uint {
     llvm!(LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as c_uint))
 }
 
 thread_local! {
-    /// Kinds of attributes that were asked for: LLVM compares a name with those of all kinds, and calls are asked for several each.
+    /// Cache of attribute kinds, because LLVM finds a kind by comparing the name with all others, and several are looked up per call.
     static ATTRIBUTE_KINDS: RefCell<Vec<(String, c_uint)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of a kind of attribute.
+/// Returns LLVM's ID of an enum attribute.
 pub fn attribute_kind(name: &str) -> c_uint {
     ATTRIBUTE_KINDS.with_borrow_mut(|known| {
         if let Some((_, kind)) = known.iter().find(|(other, _)| other == name) {
@@ -435,7 +399,7 @@ pub fn attribute_kind(name: &str) -> c_uint {
     })
 }
 
-/// Text of a file of the debug information: its folder and name.
+/// Returns the folder and the name of a debug-information file.
 pub fn file_name(file: LLVMMetadataRef) -> (String, String) {
     let mut length: c_uint = 0;
     let folder = llvm!(LLVMDIFileGetDirectory(file, &mut length));
@@ -444,7 +408,7 @@ pub fn file_name(file: LLVMMetadataRef) -> (String, String) {
     (folder, text(name, length as usize))
 }
 
-/// Copies the flags of a floating-point operation.
+/// Copies the fast-math flags of a floating-point operation.
 pub fn copy_fast_math(from: Value, to: Value) {
     if llvm!(LLVMCanValueUseFastMathFlags(from.0)) != 0 {
         llvm!(LLVMSetFastMathFlags(to.0, llvm!(LLVMGetFastMathFlags(from.0))));

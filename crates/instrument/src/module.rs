@@ -1,4 +1,4 @@
-//! The whole of a module: choose, observe, describe, emit.
+//! Processing a whole module: choose functions, observe them, describe the unit, emit its sections.
 
 use crate::block_properties;
 use crate::emit;
@@ -20,19 +20,18 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::{Identity, Observation};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
-/// What is left to do with a module.
+/// What LLVM has to do after the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitOutcome {
-    /// To generate its code.
     Code,
-    /// Nothing.
+    /// Nothing: no code is wanted.
     NoCode,
 }
 
-/// Instruments a module in place, or only writes what its blocks compute.
+/// Instruments a module in place, or only writes the properties of its blocks.
 pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
-    line_graphs::take(module)?;
+    line_graphs::extract(module)?;
     if options.placeholders {
         placeholders::insert(module);
     }
@@ -45,7 +44,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
         unasked::strip(module);
         return Ok(UnitOutcome::Code);
     }
-    // Lines of programs that are traced, here and for addresses, are looked up in their debug information.
+    // Traced programs (here and for block addresses) keep their debug information, in which lines are looked up.
     if let Observation::TraceSleds(_) = options.experiment.observation() {
         sleds::insert(module, choose(module).0);
         return Ok(UnitOutcome::Code);
@@ -58,23 +57,22 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     let (mut work, mut observer) = begin(module, options)?;
     let (chosen, skipped) = choose_functions(&mut work, &*observer);
     if let Some(file) = work.options.properties.clone() {
-        let properties = block_properties::of(module, &chosen, &work.no_return, work.positions);
-        std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::Properties { file, source })?;
+        let properties = block_properties::collect(module, &chosen, &work.no_return, work.positions);
+        std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::PropertiesWrite { file, source })?;
         return Ok(UnitOutcome::NoCode);
     }
     work.map.skipped = skipped;
     observe_all(&mut work, &mut *observer, &chosen, machine)?;
-    emit::forget_unused(&[work.context.bias, work.context.counters, work.context.enter]);
-    observer.forget_unused(&work);
+    emit::remove_unused(&[work.context.bias, work.context.counters, work.context.enter]);
+    observer.remove_unused(&work);
     unasked::strip(module);
     if cfg!(debug_assertions) {
         work.verify()?;
     }
-    work.describe(observer.edge_profile(), unit, bitcode)?;
+    work.emit_map(observer.edge_profile(), unit, bitcode)?;
     Ok(UnitOutcome::Code)
 }
 
-/// Begins a unit, and its observation.
 fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), Error> {
     let counters = emit::declare_counters(module);
     let (bias, enter) = match options.experiment.threads() {
@@ -87,19 +85,19 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
     Ok((Unit::new(context, options, map), observer))
 }
 
-/// Makes the code that observes what each of these functions does.
+/// Instruments these functions.
 fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
     if work.options.experiment.threads() != Threads::Own {
         emit::shared_bias(work.module);
     }
     observer.observe_all(work, chosen, machine)?;
     unoptimised::define(work.context, work.options.experiment.threads());
-    hoisting::limit(chosen);
+    hoisting::disable_if_too_costly(chosen);
     observer.define(work);
     Ok(())
 }
 
-/// Describes a copy of the module, and marks the blocks of the module itself.
+/// Builds the map from a copy of the module, and marks the blocks in the module itself.
 fn mark_addresses(module: Module, options: PluginOptions, merge_tails: bool, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
     if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
         return Err(Error::ForeignAssembler);

@@ -1,16 +1,13 @@
-//! What inserted code refers to outside the function that it is in.
+//! Globals and runtime functions that inserted code refers to.
 
 use crate::llvm::{Module, Value};
 
-/// What the code refers to outside the function.
+/// The globals and runtime functions that a module's inserted code refers to.
 #[derive(Clone, Copy)]
 pub struct ModuleContext {
-    /// The module.
     pub module: Module,
-    /// The unit's counters.
     pub counters: Value,
-    /// The thread-local bias.
     pub bias: Value,
-    /// The runtime's function that acquires a region.
+    /// The runtime's function that acquires a region for the thread.
     pub enter: Value,
 }

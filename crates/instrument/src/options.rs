@@ -1,8 +1,7 @@
-//! How units are to be instrumented: the request that `TRODDEN_EXPERIMENT` names, with the files of earlier profiles
-//! that its experiment names by their content, read.
+//! Options of the plugin: the request that `TRODDEN_EXPERIMENT` names, and the contents of the files of earlier profiles that its
+//! experiment refers to by their hash.
 //!
-//! The plugin has no command line of its own; clang hands it none. What can be asked for together was checked where the
-//! [`Experiment`] was made.
+//! clang passes plugins no command line, hence the environment variable. [`Experiment`] has already rejected invalid combinations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,86 +18,82 @@ use trodden_unit::{Experiment, FunctionParts, Identity, KnownPaths, SegmentSet, 
 
 pub use trodden_unit::experiment::{ExperimentScheme, Threads};
 
-/// Functions that count in tables may have this many paths and are cut beyond: so that all paths of a program can be numbered together.
-const MOST_IN_TABLE: u64 = 1 << 52;
-/// All paths of a unit's functions that count in tables.
-const MOST_IN_TABLES: u64 = 1 << 56;
+/// Maximum number of paths of one function that counts in a table. A function with more is cut, so that one number space covers all paths
+/// of a program.
+const MAX_PATHS_PER_TABLE: u64 = 1 << 52;
+/// Maximum number of paths in all tables of a unit.
+const MAX_PATHS_IN_TABLES: u64 = 1 << 56;
 
-/// How units are instrumented.
+/// How a unit is instrumented.
 #[derive(Clone, Debug)]
 pub struct PluginOptions {
-    /// What the unit's map says of it.
+    /// The experiment, as recorded in the unit's map.
     pub experiment: Experiment,
-    /// Cutting and placement.
+    /// Where paths are cut and probes are placed.
     pub plan: PlanOptions,
-    /// When counts are made.
+    /// Options of the placement passes.
     pub choices: Choices,
-    /// Count at every call that it was reached, not only at those that might not come back by themselves: so that
-    /// callers' paths are known too when a signal ends the program.
+    /// Count the arrival at every call, not only at calls that may not return. Callers' paths are then known even if a signal ends the
+    /// program.
     pub reach_all: bool,
-    /// Count it at calls of functions that the unit defines, too.
+    /// Count the arrival at calls of functions that the unit defines, too.
     pub reach_calls: bool,
-    /// Where the flight recorder of a stream build writes if no variable says so when it runs: a pattern of files.
+    /// Pattern of the files that a stream build's flight recorder writes unless a variable overrides it at run time.
     pub recorder: Option<OsString>,
-    /// Keep the unit's bitcode, so that other variants can be made of it.
+    /// Keep the unit's bitcode for building other variants of it.
     pub keep_bitcode: bool,
-    /// Measured frequencies of edges.
+    /// Measured edge frequencies.
     pub weights: Option<Rc<Weights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
-    /// Paths that are interesting: all others are counted together.
+    /// Interesting paths; all other paths share one count.
     pub interesting: Option<Rc<KnownPaths>>,
-    /// Interprocedural segments: these are counted in the place of paths.
+    /// Interprocedural segments to count instead of paths.
     pub segments: Option<Rc<SegmentSet>>,
-    /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
+    /// Time limit of the scheme `ppp-optimal` for numbering one function, in seconds.
     pub time_limit_s: u64,
-    /// What this copy of a program counts.
+    /// Part of the paths that this copy of a partitioned program counts.
     pub parts: Option<Rc<FunctionParts>>,
-    /// Executions of a copy's probes are counted, too.
+    /// Also count executions of a copy's probes.
     pub count_hits: bool,
-    /// Write what the unit's blocks compute to this file, and make no code.
+    /// Write the block properties to this file instead of generating code.
     pub properties: Option<PathBuf>,
-    /// Change the code as this plan says, and count nothing.
+    /// Transform the code according to this plan instead of instrumenting it.
     pub apply: Option<Rc<TransformationPlan>>,
-    /// Slots of the tables of functions with more than [`PluginOptions::array_paths`] paths; 0: there are no tables, and such functions are
-    /// cut.
+    /// Slots of each table, for functions with more than [`PluginOptions::array_paths`] paths. 0: there are no tables, and such functions
+    /// are cut.
     pub table_slots: u64,
-    /// Most paths of a function that counts in an array, where there are tables.
+    /// Maximum number of paths of a function that counts in an array, if there are tables.
     pub array_paths: u64,
-    /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
+    /// Remove LLVM's edge counters, with which the unit was compiled, and record where they were.
     pub placeholders: bool,
 }
 
-/// What cannot be followed.
+/// Options that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
-    /// Settings that no driver has resolved.
+    /// Settings that no driver has resolved into a request.
     #[error(
-        "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile by one of \
-            them, or name the file of a request in {EXPERIMENT_VARIABLE}"
+        "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile with one of \
+             them, or set {EXPERIMENT_VARIABLE} to the file of a request"
     )]
     NotResolved,
     /// The request cannot be read.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A file that it names cannot be read.
+    /// A file that the request names cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// What such a file holds is something else.
+    /// A file that the request names has invalid content.
     #[error("{file}: {source}", file = file.display())]
-    Content {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        source: Box<dyn std::error::Error>,
-    },
+    Content { file: PathBuf, source: Box<dyn std::error::Error> },
 }
 
 impl PluginOptions {
-    /// The options that the environment names, by a look-up function such as `std::env::var_os`.
+    /// Reads the options that the environment names. `variable` is a look-up function such as `std::env::var_os`.
     ///
     /// # Errors
-    /// The request, or a file that it names, cannot be read.
+    /// The request, or a file that it names, cannot be read or has invalid content, or there are only unresolved settings.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         match (set(EXPERIMENT_VARIABLE), set(SETTINGS_VARIABLE)) {
@@ -111,7 +106,7 @@ impl PluginOptions {
         }
     }
 
-    /// The options of a request whose files lie in a folder.
+    /// Loads the files of a request, which lie in `folder`.
     fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
         let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
@@ -120,7 +115,7 @@ impl PluginOptions {
             Some(paths) => (Some(read(folder, InputKind::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
             None => (None, 0),
         };
-        // The paths that are not counted: known ones, or all but those that are watched for.
+        // Paths that are not counted: the known ones, or, in a watch, all but the watched ones.
         let known = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),
@@ -154,25 +149,24 @@ impl PluginOptions {
         })
     }
 
-    /// How a function is to be planned, when the unit's tables hold `used` paths so far; see [`PluginOptions::in_table`].
-    pub fn plan_of(&self, used: u64) -> PlanOptions {
+    /// Returns the planning options of the next function, given that the unit's tables hold `used` paths so far.
+    pub fn plan_options(&self, used: u64) -> PlanOptions {
         match self.table_slots {
             0 => self.plan.clone(),
-            // Ever smaller, but never nothing, when the sum comes near its limit.
+            // The limit shrinks as the sum approaches its maximum, but never below `array_paths`.
             _ => PlanOptions {
-                max_paths: (MOST_IN_TABLES.saturating_sub(used) / 16).min(MOST_IN_TABLE).max(self.array_paths),
+                max_paths: (MAX_PATHS_IN_TABLES.saturating_sub(used) / 16).min(MAX_PATHS_PER_TABLE).max(self.array_paths),
                 ..self.plan.clone()
             },
         }
     }
 
-    /// Whether a function with so many paths counts in a table.
-    pub fn in_table(&self, paths: u64) -> bool {
+    pub fn counts_in_table(&self, paths: u64) -> bool {
         self.table_slots > 0 && paths > self.array_paths
     }
 }
 
-/// The passes that an experiment chooses.
+/// Returns the placement passes that an experiment asks for.
 fn choices(experiment: &Experiment) -> Choices {
     let placement = experiment.placement();
     Choices {
@@ -189,7 +183,7 @@ fn choices(experiment: &Experiment) -> Choices {
     }
 }
 
-/// What a file holds.
+/// Reads and decodes the file named by `identity`.
 fn read<T, E: std::error::Error + 'static>(
     folder: &InputFolder,
     kind: InputKind,

@@ -1,4 +1,4 @@
-//! Runs passes of LLVM's, and its verifier.
+//! LLVM's passes and its verifier.
 
 use crate::error::Error;
 use crate::llvm::{Module, Value, llvm};
@@ -8,30 +8,21 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::transforms::pass_builder::*;
 use std::ffi::{CStr, CString};
 
-/// Has LLVM check a function.
-///
-/// # Errors
-/// It is not valid.
+/// Runs LLVM's verifier on a function.
 pub fn verify(function: Value) -> Result<(), Error> {
     match llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) {
         0 => Ok(()),
-        _ => Err(Error::Invalid(function.name())),
+        _ => Err(Error::InvalidFunction(function.name())),
     }
 }
 
 /// Runs passes on a module.
-///
-/// # Errors
-/// LLVM refuses to.
 pub fn run_on_module(module: Module, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
     let run = |names: &CStr, options| llvm!(LLVMRunPasses(module.raw, names.as_ptr(), machine, options));
     run_with(passes, run, || module.source())
 }
 
 /// Runs passes on a function.
-///
-/// # Errors
-/// LLVM refuses to.
 pub fn run_on_function(function: Value, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
     let run = |names: &CStr, options| llvm!(LLVMRunPassesOnFunction(function.0, names.as_ptr(), machine, options));
     run_with(passes, run, || function.name())
@@ -42,14 +33,14 @@ fn run_with(
     run: impl Fn(&CStr, LLVMPassBuilderOptionsRef) -> LLVMErrorRef,
     name: impl Fn() -> String,
 ) -> Result<(), Error> {
-    let names = CString::new(passes).expect("names of passes hold no zero");
+    let names = CString::new(passes).expect("pass names contain no NUL");
     let options = llvm!(LLVMCreatePassBuilderOptions());
     let error = run(&names, options);
     llvm!(LLVMDisposePassBuilderOptions(options));
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: the message is a string of LLVM's, which is not freed: the compilation ends.
+    // SAFETY: LLVM returns a NUL-terminated message. It is leaked, because the compilation ends here.
     let what = unsafe { CStr::from_ptr(LLVMGetErrorMessage(error)) }.to_string_lossy().into_owned();
     Err(Error::Passes { function: name(), passes, what })
 }

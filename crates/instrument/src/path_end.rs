@@ -1,46 +1,42 @@
-//! What is done where a path ends: one variant for each way of counting. Kinds of observation choose it ([`crate::observe`]), and the code
-//! is made by [`crate::probes`], or later by [`crate::counting`] where it needs blocks of its own.
+//! The actions at the end of a path, one variant per way of counting. A kind of observation chooses one ([`crate::observe`]).
+//! [`crate::probes`] emits the code, or [`crate::counting`] does later where it needs new blocks.
 
-use crate::events::BegunEvents;
+use crate::events::EventActivation;
 use crate::interesting::Words;
 use crate::llvm::Value;
 use crate::segments::SegmentCode;
 use crate::stream::StreamCode;
 use trodden_unit::CountTable;
 
-/// What is done where a path ends.
 #[derive(Clone, Copy)]
 pub enum PathEnd<'a> {
-    /// Its word in an array is incremented.
+    /// Increment the path's word in an array.
     Word,
-    /// Its cell in a table is incremented, which is looked for.
+    /// Find the path's cell in a table and increment it.
     Table(CountTable),
-    /// Events are charged to its cells in an array, and its count is incremented.
-    Sums(BegunEvents),
-    /// The word of an interesting path, or that of all others, is incremented; events are charged to it, if any are summed up.
-    Interesting(Words<'a>, Option<BegunEvents>),
-    /// It is counted if it is unknown.
-    Unknown(Unknown<'a>),
-    /// It is appended to a stream.
+    /// Increment the path's count in an array, and add the events since the path's start to its cells.
+    Sums(EventActivation),
+    /// Increment the word of an interesting path, or the one shared by all others, and add the events if there are any.
+    Interesting(Words<'a>, Option<EventActivation>),
+    Unknown(UnknownPaths<'a>),
     Stream(StreamCode),
-    /// The context that it is for callees is passed on, and the segment that ends with it is counted.
+    /// Pass the context on to callees, and count the segment that ends here.
     Segment(SegmentCode<'a>),
-    /// Its word in an array is incremented; the unit's first of two words in which hits of probes are counted, if they are.
+    /// Increment the path's word in an array. With hits: the first of the unit's two words that count executions of probes.
     Part(Option<u64>),
 }
 
 impl PathEnd<'_> {
-    /// Whether a path that is counted often may have code of its own: where that is an addition to a word.
+    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a word.
     pub fn may_count_split(&self) -> bool {
         !matches!(self, PathEnd::Table(_) | PathEnd::Sums(_) | PathEnd::Interesting(..))
     }
 
-    /// Whether events are charged to paths.
+    /// Returns true if events are added to paths.
     pub fn has_events(&self) -> bool {
         matches!(self, PathEnd::Sums(_) | PathEnd::Interesting(_, Some(_)))
     }
 
-    /// The stream to which it is appended.
     pub fn stream(&self) -> StreamCode {
         match self {
             PathEnd::Stream(stream) => *stream,
@@ -49,24 +45,24 @@ impl PathEnd<'_> {
     }
 }
 
-/// What it takes to count unknown paths only.
+/// The code that counts unknown paths.
 #[derive(Clone, Copy)]
-pub struct Unknown<'a> {
-    /// The runtime's function that counts, in whatever region is the thread's.
+pub struct UnknownPaths<'a> {
+    /// The runtime's function that counts in the thread's current region.
     pub count: Value,
-    /// The thread-local bias by which is counted here.
+    /// The thread-local bias of these counts.
     pub bias: Value,
-    /// Address of the counters by that bias, where it is computed once for all of the function's counts.
-    pub copies: Option<Value>,
-    /// How a path is looked up. None where no path is known: all are counted then.
+    /// Address of the counters for that bias, if the function computes it once for all counts.
+    pub thread_base: Option<Value>,
+    /// The look-up. `None` if no path is known, so that all are counted.
     pub known: Option<KnownTest<'a>>,
 }
 
-/// How it is found whether a path is known.
+/// How to find out whether a path is known.
 #[derive(Clone, Copy)]
 pub enum KnownTest<'a> {
-    /// A byte for each of the function's paths, by its number: 1 for those that are known.
+    /// One byte for each of the function's paths, by path number: 1 if known.
     Bytes(Value),
-    /// Known paths have words of their own. The bits of the sum that are the path's number.
+    /// Known paths have words of their own. The mask selects the path number from the path register.
     Words(Words<'a>, u64),
 }

@@ -1,27 +1,17 @@
-//! LLVM's counters as placeholders: a path profile from which LLVM's own edge profile, or clang's coverage, follows.
-//!
-//! A unit that is compiled with LLVM's early instrumentation (`-fprofile-generate`, `-fprofile-instr-generate
-//! -fcoverage-mapping`, rustc's `-Cinstrument-coverage`; with atomic updates, which the optimiser neither merges nor
-//! moves across branches) comes here with `atomicrmw add` on its counters in the blocks
-//! where the optimiser left them, inlined and duplicated with the code around them. They are taken out, and the unit's
-//! map notes where they were ([`trodden_unit::edge_profile`]): paths say how often each block is executed, and so what
-//! each counter would hold. Three kinds cannot become a note and are counted, by counters of the unit's own:
-//!
-//! - the amount is computed (LLVM counts a `select` by adding its condition);
-//! - the address is computed (the optimiser merged blocks that differ in their counter only). For these the counters'
-//!   array gets a duplicate among the unit's counters, whose address takes its place; the address less that of the template,
-//!   added to the thread's base, is where the thread counts;
-//! - it stands between two calls of one block of which either might not come back, so that paths cannot say whether it was passed.
-//!
-//! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
-//! recognised when variants are made.
-// Length: the three kinds of counters are found, removed and described by one walk.
+//! LLVM's counters as placeholders: a path profile from which LLVM's edge profile, or clang's coverage, follows. A unit compiled with
+//! LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`, `-Cinstrument-coverage`; with atomic updates, which the
+//! optimiser neither merges nor moves across branches) arrives with `atomicrmw add` in its blocks. The updates are removed, and the unit's
+//! map records where they were ([`trodden_unit::edge_profile`]): paths say how often each block is executed, and so what each counter
+//! would hold. Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`), those with a
+//! computed address (merged blocks), and those between two calls of a block that may not return. Bitcode kept for variants still has the
+//! updates, and a named metadata node that identifies them.
+// Length: one walk finds, removes and describes all kinds of counters.
 
 mod bitmaps;
 mod fall_through;
 pub mod llvm_profile;
 
-use crate::additions::add_in_place;
+use crate::additions::add_inline;
 use crate::debug::Positions;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
@@ -39,112 +29,102 @@ use trodden_unit::{
     ReachedCall, ValueCounters,
 };
 
-/// Bytes of a counter.
-const COUNTER: i64 = 8;
-/// Name of the metadata node of modules whose counters are ours to take out.
-const MARK: &str = "trodden.edge.counters";
+const COUNTER_BYTES: i64 = 8;
+/// Named metadata node of modules whose counters trodden may remove.
+const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 
-/// Why LLVM's counters cannot become placeholders.
+/// Reasons why LLVM's counters cannot become placeholders.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
-    /// A table of LLVM's is not as expected.
+    /// One of LLVM's tables is not as expected.
     #[error(
-        "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` or `--coverage` alone, without profile \
+        "cannot read LLVM's profile table `{0}`: build with `trodden build --pgo` or `--coverage` alone, without profile \
             options of the compiler, and with LLVM 22"
     )]
     Table(String),
     /// The unit was compiled with counters of another kind.
-    #[error("the unit was compiled with {found}, and {expected} are asked for: compile it again by `trodden build {option}`")]
+    #[error("the unit was compiled with {found} instead of {expected}: recompile it with `trodden build {option}`")]
     Kind {
-        /// Counters that the unit has.
+        /// The unit's counters.
         found: &'static str,
-        /// Counters that are asked for.
         expected: &'static str,
-        /// The option of the build that inserts those.
+        /// The option of `trodden build` that inserts them.
         option: &'static str,
     },
-    /// A counter is used in a way that is not known.
     #[error(
-        "function `{function}` uses a counter of LLVM's in a way that is not known (`{instruction}`): build this file without `--pgo` \
+        "function `{function}` uses one of LLVM's counters in an unsupported way (`{instruction}`): build this file without `--pgo` \
             and `--coverage`, and please report it"
     )]
-    Use {
-        /// The function.
-        function: String,
-        /// The instruction.
-        instruction: String,
-    },
+    Use { function: String, instruction: String },
 }
 
-/// Which counters a build takes out of its units.
+/// The counters that a build removes from its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// LLVM's own, of edges, for profile-guided optimisation.
+    /// LLVM's edge counters, for profile-guided optimisation.
     Edges,
-    /// Those of the front end, of regions of the source; the mapping of counters to regions stays in the program.
+    /// The front end's counters of source regions; the mapping of counters to regions stays in the program.
     Coverage,
-    /// Whatever there is: nothing of it is wanted.
+    /// Any counters, to discard them.
     Discarded,
 }
 
-/// How the counters of a unit are taken out.
+/// How to remove a unit's counters.
 #[derive(Clone, Copy, Debug)]
-pub struct Taking {
-    /// Which they are.
+pub struct RemovalOptions {
     pub kind: CounterKind,
-    /// Threads share the unit's own counters: they are incremented atomically.
+    /// Threads share the unit's counters, so increments are atomic.
     pub shared: bool,
 }
 
-/// What was taken out of a module.
+/// The counters removed from a module.
 pub struct Placeholders {
     module: Module,
     profile: EdgeProfile,
-    fixed: IndexMap<Value, Vec<Fixed>>,
+    fixed: IndexMap<Value, Vec<FixedUpdate>>,
     computed: IndexMap<Value, Vec<Value>>,
-    notes: IndexMap<Value, Vec<Note>>,
+    notes: IndexMap<Value, Vec<ValueNote>>,
     own: IndexMap<EdgeCounter, u64>,
     shared: bool,
-    /// The first counter of bits that are computed.
+    /// The first counter for computed bits.
     first_bit: u64,
-    /// Stands for the thread's counters in the function at work.
+    /// Placeholder for the address of the thread's counters, in the current function.
     base: Option<Value>,
 }
 
-/// A placeholder with a constant amount, known by the instruction behind it.
-struct Fixed {
+/// A removed update with a constant amount, identified by the following instruction.
+struct FixedUpdate {
     before: Value,
     counter: EdgeCounter,
     amount: i64,
 }
 
-/// A call that notes a value, and the unit's first counter for its place; `None` if that is to be computed of its arguments.
-struct Note {
+/// A call that records a value, and the first of the unit's counters for its site; `None` if that depends on its arguments.
+struct ValueNote {
     call: Value,
     kind: ProfiledValueKind,
     first: Option<u64>,
 }
 
-/// Says in a module that its counters are ours.
+/// Marks a module's counters as placeholders.
 pub fn insert(module: Module) {
     if !has_placeholders(module) {
         let node = llvm!(LLVMMDNodeInContext2(module.context(), std::ptr::null_mut(), 0));
         let node = llvm!(LLVMMetadataAsValue(module.context(), node));
-        llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(MARK).as_ptr(), node));
+        llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(PLACEHOLDER_MARK).as_ptr(), node));
     }
 }
 
-/// Whether a module's counters are ours.
+/// Returns true if a module's counters are placeholders.
 pub fn has_placeholders(module: Module) -> bool {
-    !llvm!(LLVMGetNamedMetadata(module.raw, MARK.as_ptr().cast(), MARK.len())).is_null()
+    !llvm!(LLVMGetNamedMetadata(module.raw, PLACEHOLDER_MARK.as_ptr().cast(), PLACEHOLDER_MARK.len())).is_null()
 }
 
 impl Placeholders {
-    /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the
-    /// unit's `counters`, from `next` on.
-    pub fn take(module: Module, counters: Value, next: &mut u64, taking: Taking) -> Result<Placeholders, PlaceholderError> {
+    /// Removes LLVM's counters from a module. Updates that have to be counted get counters of the unit, from index `next` on.
+    pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
-        check_kind(&tables, taking.kind)?;
+        check_kind(&tables, options.kind)?;
         let notes = llvm_profile::value_notes(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
@@ -155,18 +135,18 @@ impl Placeholders {
             computed: IndexMap::new(),
             notes: IndexMap::new(),
             own: IndexMap::new(),
-            shared: taking.shared,
+            shared: options.shared,
             first_bit: 0,
             base: None,
         };
-        let stand_ins = placeholders.take_notes(notes, &tables.functions, next);
-        let mapping = if taking.kind == CounterKind::Coverage { CoverageTables::Kept } else { CoverageTables::Removed };
-        llvm_profile::remove_tables(module, &stand_ins, mapping);
+        let replacements = placeholders.count_value_sites(notes, &tables.functions, next);
+        let mapping = if options.kind == CounterKind::Coverage { CoverageTables::Kept } else { CoverageTables::Removed };
+        llvm_profile::remove_tables(module, &replacements, mapping);
         let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
-        let bits = placeholders.take_bitmaps(&tables.functions, counters, next)?;
+        let bits = placeholders.remove_bitmaps(&tables.functions, counters, next)?;
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
-        let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
-        placeholders.sort(&updates.into_iter().flatten().collect(), &numbers, &bits);
+        let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| is_computed(*u))).collect();
+        placeholders.sort_updates(&updates.into_iter().flatten().collect(), &numbers, &bits);
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_duplicate[number] {
                 let duplicate = placeholders.duplicate(counters, number as u32, next);
@@ -177,10 +157,10 @@ impl Placeholders {
         Ok(placeholders)
     }
 
-    /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their
-    /// place only, the place is computed: then all places of the functions in question get counters, in order, and a
-    /// number that stands for the function's table says where they begin.
-    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
+    /// Assigns counters to every site that records a value. If the optimiser merged calls that differ only in their site, the site is
+    /// computed: then all sites of the functions involved get counters, in order, and a number that replaces the function's table says
+    /// where they start.
+    fn count_value_sites(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
@@ -189,19 +169,19 @@ impl Placeholders {
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
                 let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
-                    // A table of virtual functions.
-                    // SAFETY: the call is one of the list that is consumed here, and becomes no note.
+                    // A site of a virtual table.
+                    // SAFETY: the call is in the list consumed here, and no handle to it is kept.
                     unsafe { call.erase() };
                     continue;
                 };
                 Some(*known.entry((function, kind, site)).or_insert_with(|| self.count_values(function, kind, site, next)))
             } else {
-                for function in values::tables_behind(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
+                for function in values::reachable_tables(table).into_iter().filter_map(|t| numbers.get(&t).copied()) {
                     whole.entry(function).or_insert_with(|| self.count_all_values(function, next));
                 }
                 None
             };
-            self.notes.entry(call.block().function()).or_default().push(Note { call, kind, first });
+            self.notes.entry(call.block().function()).or_default().push(ValueNote { call, kind, first });
         }
         whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
     }
@@ -213,7 +193,7 @@ impl Placeholders {
         first
     }
 
-    /// Counters for all places of a function, as many for each as the most need.
+    /// Assigns counters to all sites of a function, each with as many as the kind that needs most.
     fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
@@ -226,9 +206,9 @@ impl Placeholders {
         first
     }
 
-    /// Takes the bitmaps of decisions out; gives the updates of bits that are known, which are left. Counters of computed bits lie
-    /// together, so that the word follows from the address alone.
-    fn take_bitmaps(
+    /// Removes the bitmaps of decisions; returns the updates of constant bits, which remain for now. Counters of computed bits are
+    /// contiguous, so that the word follows from the address alone.
+    fn remove_bitmaps(
         &mut self,
         tables: &[llvm_profile::CounterTable],
         counters: Value,
@@ -248,7 +228,7 @@ impl Placeholders {
                     None => {
                         computed = true;
                         let all = self.computed.entry(update.block().function()).or_default();
-                        // One update may be of several bitmaps.
+                        // One update may refer to several bitmaps.
                         if !all.contains(&update) {
                             all.push(update);
                         }
@@ -269,14 +249,15 @@ impl Placeholders {
         Ok(known)
     }
 
-    /// Sorts updates into those that become notes, which are erased, and others. Those of bits that are known are among the former.
-    fn sort(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
-        let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| computes(**u));
+    /// Sorts updates into computed ones and those that become placeholders, which are deleted. Updates of constant bits are among the
+    /// latter.
+    fn sort_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
+        let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
         let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
-        let is_erased = |i: &Value| bits.contains_key(i) || (updates.contains(i) && !computes(*i));
+        let is_erased = |i: &Value| bits.contains_key(i) || (updates.contains(i) && !is_computed(*i));
         let counter = |update: Value| {
-            let (array, index) = fixed_element(update.operand(0), COUNTER)?;
+            let (array, index) = fixed_element(update.operand(0), COUNTER_BYTES)?;
             Some(EdgeCounter { function: *numbers.get(&array)?, index })
         };
         for &update in &erased {
@@ -284,19 +265,19 @@ impl Placeholders {
                 Some(bits) => (bits.clone(), 1),
                 None => (counter(update).into_iter().collect(), update.operand(1).as_integer().unwrap_or(0)),
             };
-            let before = first_behind(update, |i| !is_erased(i));
-            let placeholders = counters.into_iter().filter(|_| amount != 0).map(|counter| Fixed { before, counter, amount });
+            let before = first_after(update, |i| !is_erased(i));
+            let placeholders = counters.into_iter().filter(|_| amount != 0).map(|counter| FixedUpdate { before, counter, amount });
             self.fixed.entry(update.block().function()).or_default().extend(placeholders);
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
         for update in erased {
-            // SAFETY: no placeholder is before an instruction that is erased (`first_behind`), and `computed` has the others.
+            // SAFETY: no placeholder refers to a deleted instruction (`first_after`), and `computed` has only the others.
             unsafe { update.erase() };
         }
         functions.into_iter().for_each(fall_through::restore);
     }
 
-    /// Makes counters of the unit for all those of a function; gives their address.
+    /// Assigns counters of the unit to all counters of a function; returns their address.
     fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
@@ -307,7 +288,7 @@ impl Placeholders {
         Value(llvm!(LLVMConstGEP2(self.module.i64(), counters.0, at.as_mut_ptr(), 1)))
     }
 
-    /// Counts in a function what no path can say. The counts' address is known later: [`Placeholders::resolve`].
+    /// Emits counts for a function's computed updates and values. [`Placeholders::resolve`] supplies the counters' address later.
     pub fn count_computed(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -316,7 +297,7 @@ impl Placeholders {
         }
         let all: IndexSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
         for placeholder in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
-            placeholder.before = first_behind(placeholder.before, |i| !all.contains(i));
+            placeholder.before = first_after(placeholder.before, |i| !all.contains(i));
         }
         let base = self.base(function);
         for update in updates {
@@ -325,29 +306,29 @@ impl Placeholders {
             if llvm!(LLVMGetAtomicRMWBinOp(update.0)) == LLVMAtomicRMWBinOpOr {
                 let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
-                // SAFETY: the list was taken out of `computed`, and no placeholder is before it any more.
+                // SAFETY: the list was removed from `computed`, and no placeholder refers to the instruction any more.
                 unsafe { update.erase() };
                 continue;
             }
-            let offset = builder.subtract(builder.number_of(address), builder.number_of(counters));
+            let offset = builder.subtract(builder.pointer_to_int(address), builder.pointer_to_int(counters));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
             // SAFETY: as above.
             unsafe { update.erase() };
         }
-        for Note { call, kind, first } in notes {
+        for ValueNote { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
             let first = first.map_or_else(|| values::computed_first(&builder, call), |f| self.module.constant(f as i64));
             let counters = builder.offset(self.module.i64(), base, first);
             for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
-            // SAFETY: as above, of `notes`.
+            // SAFETY: as above, for `notes`.
             unsafe { call.erase() };
         }
     }
 
-    /// Notes a function's placeholders, once its graph is known; what no path can say is counted.
-    pub fn note(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
+    /// Records a function's placeholders once its graph is known; those that paths do not determine are counted.
+    pub fn record(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
@@ -359,8 +340,8 @@ impl Placeholders {
                 self.profile.forks.push(ForkCall { function: number as u32, edge: Edge(edge as u32) });
             }
         }
-        for Fixed { before, counter, amount } in all {
-            match place(before, no_return) {
+        for FixedUpdate { before, counter, amount } in all {
+            match position_among_calls(before, no_return) {
                 Some(place) => {
                     let placeholder = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
                     self.profile.placeholders.push(placeholder);
@@ -370,9 +351,9 @@ impl Placeholders {
         }
     }
 
-    /// Notes a function's calls that may not return, and counts returns from those that another such call of its block follows, on another
-    /// line or behind code of another line.
-    pub fn note_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
+    /// Records a function's calls that may not return. Counts the returns of a call if another such call follows in its block, on another
+    /// line or after code of another line.
+    pub fn record_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
         for (block, calls) in cfg.reached.iter().enumerate() {
             let known = &cfg.blocks[block].positions;
             let lines = |at: std::ops::Range<u32>| known[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
@@ -417,72 +398,72 @@ impl Placeholders {
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        add_in_place(builder, address, amount, self.shared);
+        add_inline(builder, address, amount, self.shared);
     }
 
-    /// What stands for the address of the thread's counters until that is known.
+    /// Returns a placeholder for the address of the thread's counters.
     fn base(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
-            let builder = Builder::before(module, function.entry().behind_variables(), None);
+            let builder = Builder::before(module, function.entry().after_allocas(), None);
             let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
             builder.freeze(Value(llvm!(LLVMGetPoison(pointer))))
         })
     }
 
-    /// Gives the counts in the function at work their address.
+    /// Replaces the placeholder for the counters' address in the current function.
     pub fn resolve(&mut self, base: Value) {
-        if let Some(stand_in) = self.base.take() {
-            stand_in.replace_uses(base);
-            // SAFETY: `base` held it, and has given it away; no instruction uses it any more.
-            unsafe { stand_in.erase() };
+        if let Some(placeholder) = self.base.take() {
+            placeholder.replace_uses(base);
+            // SAFETY: `base` held the only handle, and no instruction uses it any more.
+            unsafe { placeholder.erase() };
         }
     }
 
-    /// The notes. Functions that are not instrumented count nothing.
+    /// Returns the profile. Updates in functions that were not instrumented are deleted.
     pub fn finish(self) -> EdgeProfile {
         let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
         for instruction in computed.chain(notes.map(|note| note.call)) {
-            // SAFETY: the placeholders end here, and nothing else keeps handles to what they stand for.
+            // SAFETY: `self` is consumed, and nothing else keeps handles to these instructions.
             unsafe { instruction.erase() };
         }
         self.profile
     }
 }
 
-/// Whether a unit has the counters that are asked for. One without functions has none of either kind.
+/// Checks that a unit has the requested counters. A unit without functions has none of either kind.
 fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
-    const OF_EDGES: u64 = 1 << 56;
+    const EDGE_COUNTERS_FLAG: u64 = 1 << 56;
     let names = |kind| match kind {
-        CounterKind::Coverage => ("counters of coverage", "--coverage"),
-        CounterKind::Edges | CounterKind::Discarded => ("counters of edges", "--pgo"),
+        CounterKind::Coverage => ("coverage counters", "--coverage"),
+        CounterKind::Edges | CounterKind::Discarded => ("edge counters", "--pgo"),
     };
-    let found = if tables.version & OF_EDGES == 0 { CounterKind::Coverage } else { CounterKind::Edges };
+    let found = if tables.version & EDGE_COUNTERS_FLAG == 0 { CounterKind::Coverage } else { CounterKind::Edges };
     if tables.functions.is_empty() || expected == found || expected == CounterKind::Discarded {
         return Ok(());
     }
     Err(PlaceholderError::Kind { found: names(found).0, expected: names(expected).0, option: names(expected).1 })
 }
 
-/// Whether an update adds a computed amount, or to a counter whose address is computed.
-fn computes(update: Value) -> bool {
+/// Returns true if an update adds a computed amount, or to a computed address.
+fn is_computed(update: Value) -> bool {
     let amount = update.operand(1).as_integer();
-    amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER).is_none())
+    amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER_BYTES).is_none())
 }
 
-/// The first instruction behind another that is as wanted; the terminator is.
-fn first_behind(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
+/// Returns the first instruction after another that satisfies `expected`, which must hold for terminators.
+fn first_after(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
-/// Where a placeholder in front of an instruction stands among the calls that might not come back; `None` if paths do not
-/// say whether it was passed.
-fn place(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
+/// Returns the position of a placeholder, which is before `before`, among the calls of its block that may not return; `None` if paths do
+/// not tell whether it was passed.
+fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_may_not_return(block, no_return);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
-    // Calls that take the function's place, or end it, are behind the path's count: paths do not say whether they came back.
+    // A path ends before a tail call or a call that ends the function, so paths do not tell whether it returned.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
         (0, _) => Some(PlaceholderPosition::Entered),
@@ -491,7 +472,7 @@ fn place(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosit
     }
 }
 
-/// All updates that an array of counters is reached by, through whatever the optimiser has made of its address.
+/// Returns all updates of an array of counters, following its address through other instructions.
 fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     let (mut updates, mut seen, mut stack) = (IndexSet::new(), IndexSet::from([counters]), vec![counters]);
     while let Some(value) = stack.pop() {
@@ -506,20 +487,20 @@ fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     Ok(updates)
 }
 
-/// Whether an instruction is a counter's update and nothing else depends on it.
+/// Returns true if an instruction updates a counter and its result is unused.
 fn is_update(user: Value, address: Value) -> bool {
     if llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null() || user.operand(0) != address || user.users().next().is_some() {
         return false;
     }
     match llvm!(LLVMGetAtomicRMWBinOp(user.0)) {
         LLVMAtomicRMWBinOpAdd => true,
-        // The optimiser's form of adding nothing.
+        // The optimiser's form of adding zero.
         LLVMAtomicRMWBinOpOr => user.operand(1).as_integer() == Some(0),
         _ => false,
     }
 }
 
-/// Whether a user makes another address of an address, or keeps it in a table of constants or takes it from there.
+/// Returns true if a user derives another address from an address, or stores it in or loads it from a constant table.
 pub fn passes_address_on(user: Value) -> bool {
     if !user.is_instruction() {
         return true;

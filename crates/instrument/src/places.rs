@@ -1,19 +1,16 @@
-//! Places for the code of edges.
+//! Insertion points for the code of edges.
 //!
-//! Code for an edge goes to the end of its tail or to the head where only that edge leads there; otherwise the edge is
-//! split. An edge along which an exception arrives is split by giving it a landing pad of its own, since a landing pad
-//! must be where the call unwinds to. The remaining edges to that pad share another.
-//!
-//! A block that does nothing but return is counted on the edges into it where one of them comes behind a tail call (and
-//! in front of that call): code generation will copy the return behind the call and make it a jump, and code in the
-//! returning block would prevent that and let the stack grow.
+//! Code for an edge goes to the end of its tail, or to the head if no other edge leads there; otherwise the edge is split. An unwind edge
+//! is split by giving it a landing pad of its own, because calls must unwind to a landing pad. The remaining edges to the old pad share
+//! another. A block that only returns, and has an incoming edge from a tail call, is counted on its incoming edges, before the call. Code
+//! in the block itself would keep code generation from turning the call into a jump, so the stack would grow.
 
 use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
 use crate::handle_map::HandleMap;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::no_return::returns_twice;
 use crate::phis;
-use crate::shape::new_block_behind;
+use crate::shape::new_block_after;
 use crate::trip_count;
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
@@ -24,17 +21,16 @@ use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
-/// A place for code: in front of an instruction, found when it is used, since other code may have come in front of it by then.
+/// An insertion point. The instruction is looked up on use, because other code may have been inserted before it meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub enum InsertionPlace {
-    /// In front of this instruction.
     Before(Value),
-    /// At the beginning of this block.
+    /// At the beginning of this block, after phi nodes and landing pad.
     Top(Block),
 }
 
 impl InsertionPlace {
-    /// The instruction in front of which the code goes.
+    /// Returns the instruction before which the code goes.
     pub fn instruction(&self) -> Value {
         match self {
             InsertionPlace::Before(instruction) => *instruction,
@@ -43,21 +39,21 @@ impl InsertionPlace {
     }
 }
 
-/// For blocks into which edges were split: which block now comes in between, by the block it came from.
+/// For each block with split incoming edges: the new block that replaces each old predecessor.
 type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 
-/// The places of a function's edges, and the control flow between its blocks now.
+/// The insertion points of a function's edges, and its control flow after edges were split.
 pub struct Places {
     code: Vec<Option<InsertionPlace>>,
-    /// Which edge leads from one block to another (as blocks are now).
+    /// The edge that leads from one block to another, in the current control flow.
     arrivals: HandleMap<(Block, Block), Edge>,
     /// Landing pads shared by edges without code.
     shared_pads: IndexMap<Block, Vec<Edge>>,
-    /// Values that are no more, with what took their places, in the order of the replacements.
+    /// Deleted values and their replacements, in the order of the replacements.
     replaced: Vec<(Value, Value)>,
 }
 
-/// What passes have to know of the blocks.
+/// Returns the block properties that the placement passes need.
 pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     let node = |n: Node| cfg.block(n);
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
@@ -70,7 +66,7 @@ pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
-        early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(cfg, graph, n, b))).collect(),
+        early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, graph, n, b))).collect(),
         open: graph.edges().map(can_split).collect(),
         free: graph.edges().map(is_free).collect(),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
@@ -80,15 +76,15 @@ pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     }
 }
 
-/// Instructions of a block that become code.
+/// Number of instructions of a block that emit code.
 fn size(block: Block) -> u32 {
     let is_none = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMGetElementPtr);
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
-/// Whether nothing in a block can be observed from outside: it calls nothing but what becomes a few instructions. A
-/// block that ends with an indirect branch does not count as such: code generation copies it to wherever one leads there,
-/// and how well it does (interpreters live on it) depends on those blocks.
+/// Returns true if no other code runs in the middle of a block: it contains no calls except of intrinsics, and no unwinding. Blocks that
+/// end with an indirect branch never qualify: tail duplication copies them into their predecessors, which interpreters depend on, and
+/// additional code would interfere.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
@@ -97,24 +93,24 @@ fn is_quiet(block: Block) -> bool {
     block.landing_pad().is_none() && !block.instructions().any(|i| is_call(&i) || i.is(LLVMOpcode::LLVMResume))
 }
 
-/// Whether a block does nothing but return and one of the edges into it comes behind a tail call.
-fn returns_behind_tail_call(cfg: &FunctionCfg, graph: &Graph, node: Node, block: Block) -> bool {
+/// Returns true if a block only returns and one of its incoming edges follows a tail call.
+fn returns_after_tail_call(cfg: &FunctionCfg, graph: &Graph, node: Node, block: Block) -> bool {
     only_returns(block) && graph.incoming(node).iter().any(|e| tail_call(cfg, graph, *e).is_some())
 }
 
-/// The tail call behind which an edge leads to a block that only returns.
+/// Returns the tail call before an edge that leads to a block that only returns.
 fn tail_call(cfg: &FunctionCfg, graph: &Graph, edge: Edge) -> Option<Value> {
     cfg.block(graph.from(edge)).and_then(tail_call_before_return)
 }
 
 impl Places {
-    /// Finds a place for every edge that needs code, splitting edges as needed.
-    pub fn make(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
+    /// Determines the insertion point of every edge that needs code, splitting edges where necessary.
+    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
         let mut places = Places { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
-            places.note_arrival(cfg, edge);
+            places.record_arrival(cfg, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
         let mut renames = Renames::new();
@@ -126,9 +122,9 @@ impl Places {
                     InsertionPlace::Before(tail_call(cfg, graph, edge).unwrap_or(*instruction))
                 }
                 EdgeSite::Before(instruction) | EdgeSite::BeforeThenHead(instruction) => InsertionPlace::Before(*instruction),
-                EdgeSite::Head => InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block is no landing")),
+                EdgeSite::Head => InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block is not a landing block")),
                 EdgeSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
-                    InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block has no such edges"))
+                    InsertionPlace::Top(cfg.nodes[to.index()].expect("only indirect edges lead to a dispatch block"))
                 }
                 EdgeSite::OnEdge(_) if cfg.edges[edge.index()].kind == EdgeKind::Unwind => {
                     pads.insert(to);
@@ -137,7 +133,7 @@ impl Places {
                 EdgeSite::OnEdge(successors) => places.split(module, cfg, edge, successors, location, &mut renames),
             });
         }
-        // Once for each block, however many edges into it were split: a switch may have thousands.
+        // Rebuild phi nodes once per block rather than per split edge: a switch may have thousands.
         for (to, renamed) in renames {
             places.replaced.extend(phis::rename_all(module, to, &renamed));
         }
@@ -147,29 +143,29 @@ impl Places {
         places
     }
 
-    /// Where the code of an edge goes.
+    /// Returns the insertion point of an edge; `None` if it needs no code.
     pub fn code(&self, edge: Edge) -> Option<&InsertionPlace> {
         self.code[edge.index()].as_ref()
     }
 
-    /// The edge that leads from one block to another.
+    /// Returns the edge that leads from one block to another now.
     pub fn arrival(&self, from: Block, to: Block) -> Option<Edge> {
         self.arrivals.get(&(from, to)).copied()
     }
 
-    /// The edges that meet in a landing pad made for those without code.
+    /// Returns the edges that share a new landing pad because they have no code.
     pub fn shared_pad(&self, block: Block) -> Option<&[Edge]> {
         self.shared_pads.get(&block).map(Vec::as_slice)
     }
 
-    /// Values that are no more, with what took their places, in the order of the replacements.
+    /// Returns deleted values and their replacements, in the order of the replacements.
     pub fn into_replaced(self) -> Vec<(Value, Value)> {
         self.replaced
     }
 
-    fn note_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
+    fn record_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
         let flow = &cfg.edges[edge.index()];
-        // An edge that goes through a block of its own arrives from there.
+        // If the edge has its own block, control arrives from there.
         let own = match &cfg.sites[edge.index()] {
             EdgeSite::Before(instruction) => Some(instruction.block()),
             _ => None,
@@ -190,7 +186,7 @@ impl Places {
     ) -> InsertionPlace {
         let flow = &cfg.edges[edge.index()];
         let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));
-        let between = new_block_behind(module, from);
+        let between = new_block_after(module, from);
         Builder::at_end(module, between, location).jump(to);
         for &index in successors {
             from.terminator().set_successor(index, between);
@@ -201,7 +197,7 @@ impl Places {
         InsertionPlace::Before(between.terminator())
     }
 
-    /// Gives every edge to a landing pad that has code a pad of its own, and the others one that they share.
+    /// Splits a landing pad: every incoming edge with code gets its own pad, the others share one.
     fn split_landing_pad(
         &mut self,
         module: Module,
@@ -220,14 +216,14 @@ impl Places {
         }
         let mut values = Vec::new();
         for edges in &groups {
-            let new = new_block_behind(module, old);
+            let new = new_block_after(module, old);
             let copy = Value(llvm!(LLVMInstructionClone(instruction.0)));
             Builder::at_end(module, new, None).insert(copy);
             copy.set_location(instruction.location());
             Builder::at_end(module, new, location).jump(old);
             for &edge in edges {
                 let from = cfg.nodes[graph.from(edge).index()].expect("a block");
-                let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwinding is no jump") };
+                let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwind edges are split on the edge") };
                 successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
                 self.arrivals.swap_remove(&(from, old));
             }
@@ -236,7 +232,7 @@ impl Places {
                     self.arrivals.insert((new, old), *edge);
                     self.code[edge.index()] = Some(InsertionPlace::Before(new.terminator()));
                 }
-                _ => self.share(cfg, graph, new, edges),
+                _ => self.share_pad(cfg, graph, new, edges),
             }
             values.push((copy, new));
         }
@@ -245,12 +241,12 @@ impl Places {
         let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
         merged.add_incoming(&values);
         instruction.replace_uses(merged);
-        // SAFETY: what still holds the handle looks it up in `replaced`, by comparison.
+        // SAFETY: any remaining copy of the handle is only compared, with the entries of `replaced`.
         unsafe { instruction.erase() };
         self.replaced.push((instruction, merged));
     }
 
-    fn share(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
+    fn share_pad(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
         for &edge in edges {
             let from = cfg.nodes[graph.from(edge).index()].expect("a block");
             self.arrivals.insert((from, pad), edge);
@@ -258,7 +254,7 @@ impl Places {
         self.shared_pads.insert(pad, edges.to_vec());
     }
 
-    /// Phi nodes of a split landing pad: what came from a call comes from its new pad; in the shared pad it is merged first.
+    /// Updates the phi nodes of a split landing pad to its new predecessors; the shared pad merges its values first.
     fn redirect_phis(
         &self,
         module: Module,

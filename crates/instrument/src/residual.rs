@@ -1,14 +1,9 @@
-//! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
-//!
-//! The original blocks are the checking code, with copies ([`crate::sample::copies`]) of those that are several there;
-//! other copies are the instrumented code. First control is led as the graph of all versions says, and values that are
-//! several now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count
-//! by jumps to the runtime and back: such code hardly ever runs, so it is to be small, and must not make a frame
-//! necessary. Last, loops of the checking code get [`gates`], so that code generation sees them as they were; and it is
-//! given how often the known paths take each edge ([`weigh`]).
-//!
-//! Indirect branches have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known
-//! whether the path that begins is.
+//! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] decides on the versions of the code, this module builds
+//! them. The original blocks are the checking code, with copies ([`crate::sample::copies`]) where it has several versions; further copies
+//! are the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
+//! ([`crate::sample::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and must
+//! not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`set_known_path_weights`]).
+//! Indirect branches of all versions meet in one landing block, which then selects the version.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing};
@@ -18,12 +13,12 @@ use crate::entry;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
-use crate::path_end::{KnownTest, PathEnd, Unknown};
+use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
 use crate::places;
 use crate::probes;
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, ValueFlow};
-use crate::sample::{PlannedFunction, landings, moved, part_landings};
+use crate::sample::{PlannedFunction, description_of_copies, landings, split_landings};
 use crate::shape::predecessors;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
@@ -36,15 +31,15 @@ use trodden_unit::{BlockKind, FlowEdge};
 
 mod gates;
 
-/// Makes a function count its unknown paths.
+/// Inserts the code that counts a function's unknown paths.
 pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     match planned.program.places() {
         Some(places) => insert_versions(context, count, planned, places, first_counter, choices),
-        None => insert_into_one(context, count, planned, first_counter, choices),
+        None => insert_single_version(context, count, planned, first_counter, choices),
     }
 }
 
-/// Makes the versions of a function, and has them count its unknown paths.
+/// Builds the versions of a function and inserts their probes.
 fn insert_versions(
     context: ModuleContext,
     count: Value,
@@ -58,19 +53,20 @@ fn insert_versions(
     if !program.has_any_code() {
         return;
     }
-    let mut work = Several { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
-    let cfg = work.make(*function);
-    weigh(context.module, *function, &cfg, &program);
+    let mut work =
+        VersionBuilder { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
+    let cfg = work.build(*function);
+    set_known_path_weights(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg, program.graph());
     probes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_test(context.module, planned);
-    let at_end = PathEnd::Unknown(Unknown { count, bias: emit::direct_bias(context.module), copies: None, known });
-    let counters = Counters { at_end, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
+    let at_end = PathEnd::Unknown(UnknownPaths { count, bias: emit::direct_bias(context.module), thread_base: None, known });
+    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
-    let nests: IndexSet<Node> = nests(graph, program.dag()).into_iter().collect();
+    let outer_headers: IndexSet<Node> = outer_headers(graph, program.dag()).into_iter().collect();
     let first = |p: NodePlace| p.version != CodeVersion::Instrumented;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
     gates::insert(
@@ -78,38 +74,38 @@ fn insert_versions(
         *function,
         &blocks(&first),
         &counted,
-        &blocks(&|p| first(p) && nests.contains(&p.node)).into_iter().collect(),
+        &blocks(&|p| first(p) && outer_headers.contains(&p.node)).into_iter().collect(),
     );
 }
 
-/// The nodes of a function that exist once: dispatch blocks of indirect branches.
+/// Returns the dispatch blocks, which have no versions.
 pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
     let dispatch_blocks = cfg.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Dispatch);
     dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// The same for a function that stays one version, since there cannot be two of it, none of its paths is known, or known paths are
-/// recognised by their numbers: every path is looked up where it ends, or counted.
-fn insert_into_one(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
+/// Handles a function that keeps one version: it cannot have two, none of its paths is known, or known paths are recognised by their
+/// numbers. Every path is looked up where it ends, or counted without look-up.
+fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     let PlannedFunction { function, cfg, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
     let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
-    // Where all is counted, and more than one path is taken, it pays to make sure at the entry that the thread has a region.
-    let goes_on = !program.dag().cuts().is_empty();
+    // If everything is counted, and an activation takes several paths, one check for a region at entry is cheaper.
+    let has_cuts = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
-    let copies = (known.is_none() && goes_on).then(|| entry::direct_counters_of_thread(context, *function, bias, location));
-    let at_end = PathEnd::Unknown(Unknown { count, bias, copies, known });
-    let counters = Counters { at_end, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
+    let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
+    let at_end = PathEnd::Unknown(UnknownPaths { count, bias, thread_base, known });
+    let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);
 }
 
-/// The heads of loops that hold others.
-fn nests(graph: &Graph, dag: &Dag) -> Vec<Node> {
+/// Returns the headers of loops that contain other loops.
+fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
     let back: Vec<Edge> = dag.cuts().iter().filter(|c| c.reason == CutReason::Back).map(|c| c.edge).collect();
     let heads: IndexSet<Node> = back.iter().map(|e| graph.to(*e)).collect();
-    let mut nests = Vec::new();
+    let mut outer_headers = Vec::new();
     for &edge in &back {
         let (head, mut seen, mut stack) = (graph.to(edge), IndexSet::new(), vec![graph.from(edge)]);
         while let Some(node) = stack.pop() {
@@ -118,20 +114,20 @@ fn nests(graph: &Graph, dag: &Dag) -> Vec<Node> {
             }
         }
         if seen.iter().any(|n| heads.contains(n)) {
-            nests.push(head);
+            outer_headers.push(head);
         }
     }
-    nests
+    outer_headers
 }
 
-/// Says to code generation how often the known paths take each edge of all versions; where they never come, what was said
-/// before stays. And how often they begin at the entry: with a count there it takes the weights for measured, and lays
-/// blocks that are hardly ever executed behind the loops that they are in (the instrumented code among them).
-fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
+/// Sets edge weights by how often the known paths take each edge of each version; edges that they never reach keep their weights. Also
+/// sets the entry count, without which LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
+/// of loops.
+fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
     if entries > 0 && !weights::has_entries(module, function) {
-        weights::weigh_function(module, function, entries);
+        weights::set_entry_count(module, function, entries);
     }
     for node in graph.nodes().filter(|n| *n != graph.exit()) {
         let Some(block) = cfg.nodes[node.index()] else { continue };
@@ -142,11 +138,11 @@ fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProg
                 successors.iter().for_each(|at| taken[*at] = each);
             }
         }
-        weights::weigh_successors(module, block.terminator(), &taken);
+        weights::set_edge_weights(module, block.terminator(), &taken);
     }
 }
 
-/// How paths are looked up. None if nothing is known of the function.
+/// Returns how paths are looked up; `None` if no path of the function is known.
 fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
     if let Cells::Preferential(ending) = planned.program.cells() {
@@ -158,32 +154,31 @@ fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>
     Some(KnownTest::Bytes(module.add_bytes(&format!("{}.known", planned.function.name()), &bytes)))
 }
 
-/// A function while it gets its versions.
-struct Several<'a> {
+struct VersionBuilder<'a> {
     module: Module,
     program: &'a ProbeProgram,
-    /// What the nodes of the program's graph are.
+    /// What each node of the program's graph is.
     places: &'a [NodePlace],
     cfg: FunctionCfg,
-    /// What is not original.
+    /// The blocks of all versions but the original.
     copies: BTreeMap<CodeVersion, Copies>,
 }
 
-/// The blocks that are original.
+/// The version that consists of the original blocks.
 const ORIGINAL: CodeVersion = CodeVersion::Known(0);
 
-/// A phi node of a block: in each version that has one, with its block; and what the original had.
-struct Arriving {
+/// A phi node in each version of its block, and the incoming values of the original.
+struct PhiVersions {
     phis: Vec<(Value, Block)>,
     entries: Vec<(Value, Block)>,
 }
 
-impl Several<'_> {
-    /// Makes the copies and leads control. Gives the description of all versions.
-    fn make(&mut self, function: Value) -> FunctionCfg {
-        let landings = part_landings(self.module, &landings(function), &mut self.cfg);
+impl VersionBuilder<'_> {
+    /// Copies blocks and redirects control flow. Returns the description of all versions.
+    fn build(&mut self, function: Value) -> FunctionCfg {
+        let landings = split_landings(self.module, &landings(function), &mut self.cfg);
         if !landings.is_empty() {
-            bounds::VALUES_TOGETHER.raise();
+            bounds::COALESCED_VALUES.raise();
         }
         let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {
@@ -191,21 +186,21 @@ impl Several<'_> {
                 copied.entry(place.version).or_default().push(block);
             }
         }
-        let made = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
-        self.copies = made.collect();
+        let created = copied.iter().map(|(v, blocks)| (*v, Copies::new(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
+        self.copies = created.collect();
         let mut arriving = self.phis();
-        self.lead(&landings);
-        self.end_unreached(&mut arriving);
-        let values = self.arrive(&landings, arriving);
-        let mut flow = ValueFlow::new(self.module, function, &self.meeting());
+        self.redirect_terminators(&landings);
+        self.terminate_unreachable(&mut arriving);
+        let values = self.update_phis(&landings, arriving);
+        let mut flow = ValueFlow::new(self.module, function, &self.join_blocks());
         let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
         let all = values.iter().map(Vec::len).sum::<usize>();
-        debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is one version of one");
-        flow.merge(&values, Definitions::Several);
-        self.described()
+        debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is a version of only one original");
+        flow.merge(&values, Definitions::Arbitrary);
+        self.description()
     }
 
-    /// A block of a version; `None` if it has none such.
+    /// Returns a version's copy of a block; `None` if it has none.
     fn block_in(&self, version: CodeVersion, block: Block) -> Option<Block> {
         match self.copies.get(&version) {
             Some(copies) => Some(copies.block(block)).filter(|copy| *copy != block),
@@ -213,42 +208,42 @@ impl Several<'_> {
         }
     }
 
-    /// A value of a version; the original where the version has none of its own.
+    /// Returns a version's copy of a value, or the original if it has none.
     fn value_in(&self, version: CodeVersion, value: Value) -> Value {
         self.copies.get(&version).map_or(value, |copies| copies.value(value))
     }
 
-    /// A block and its copies, with their versions.
-    fn all_of(&self, block: Block) -> Vec<(CodeVersion, Block)> {
+    /// Returns a block and its copies, with their versions.
+    fn block_versions(&self, block: Block) -> Vec<(CodeVersion, Block)> {
         let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
         versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
     }
 
-    /// The phi nodes of all blocks that are not landings, as they are.
-    fn phis(&self) -> Vec<Arriving> {
+    /// Returns the phi nodes of all blocks except landing blocks.
+    fn phis(&self) -> Vec<PhiVersions> {
         let mut all = Vec::new();
         for &block in self.cfg.nodes.iter().flatten() {
-            let places = self.all_of(block);
+            let places = self.block_versions(block);
             for phi in block.phis() {
                 let phis = places.iter().map(|(version, block)| (self.value_in(*version, phi), *block)).collect();
-                all.push(Arriving { phis, entries: phi.incoming() });
+                all.push(PhiVersions { phis, entries: phi.incoming() });
             }
         }
         all
     }
 
-    /// Sets where terminators lead.
-    fn lead(&self, landings: &[(Block, Block)]) {
+    /// Redirects terminators to match the graph of all versions.
+    fn redirect_terminators(&self, landings: &[(Block, Block)]) {
         let (graph, places) = (self.program.graph(), self.places);
         let before: IndexMap<Block, Vec<Block>> = self.cfg.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
         let mut left = IndexMap::<Block, BTreeSet<usize>>::new();
         for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
             let (tail, head) = (places[graph.from(edge).index()], places[graph.to(edge).index()]);
             let Some(to) = self.cfg.block(head.node) else { continue };
-            let target = self.block_in(head.version, to).expect("what control reaches was copied");
+            let target = self.block_in(head.version, to).expect("reachable blocks were copied");
             match self.cfg.block(tail.node) {
                 Some(block) => {
-                    let from = self.block_in(tail.version, block).expect("what control reaches was copied");
+                    let from = self.block_in(tail.version, block).expect("reachable blocks were copied");
                     for (index, _) in before[&block].iter().enumerate().filter(|(_, s)| **s == to) {
                         from.terminator().set_successor(index, target);
                         if head.version == CodeVersion::Instrumented && tail.version != CodeVersion::Instrumented {
@@ -256,7 +251,7 @@ impl Several<'_> {
                         }
                     }
                 }
-                // From the dispatch block: the landing goes on there.
+                // The landing block jumps from the dispatch block to the right version.
                 None => {
                     let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("indirect branches arrive in landings");
                     Builder::at_end(self.module, *landing, None).jump(target);
@@ -273,38 +268,37 @@ impl Several<'_> {
         }
     }
 
-    /// Original blocks to which nothing leads any more lead nowhere. (But for indirect branches: whatever they lead to has
-    /// phi nodes of all of them; and for calls that must be tail calls: a return has to follow them, wherever they
-    /// are.) What such a block's end defined (a call that may throw does) still has versions in the copies, which may
-    /// arrive in original blocks: a stand-in takes its place in everything that names it.
-    fn end_unreached(&mut self, arriving: &mut [Arriving]) {
+    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions: indirect branches, because the phi nodes of their
+    /// targets must list all of them; and blocks with `musttail` calls, which must be followed by a return. A terminator that defines a
+    /// value (an `invoke`) still has versions in the copies, which may reach original blocks, so a placeholder replaces it everywhere.
+    fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
         let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
         let nodes = self.cfg.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
-        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.stand_in(b))).collect();
-        let stand_ins: IndexMap<Value, Value> = ends.iter().copied().collect();
-        let instead = |value: &mut Value| *value = stand_ins.get(value).copied().unwrap_or(*value);
-        arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| instead(value));
+        let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.placeholder(b))).collect();
+        let placeholders: IndexMap<Value, Value> = ends.iter().copied().collect();
+        let replace = |value: &mut Value| *value = placeholders.get(value).copied().unwrap_or(*value);
+        arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| replace(value));
         for site in &mut self.cfg.sites {
             if let EdgeSite::Before(at) | EdgeSite::BeforeThenHead(at) = site {
-                instead(at);
+                replace(at);
             }
         }
         self.copies.values_mut().for_each(|copies| copies.replace_originals(&ends));
-        // All stand-ins are there already: none of them lies where one of these did.
-        for (end, stand_in) in ends {
+        // All placeholders exist already, so none of them can reuse the address of a deleted terminator.
+        for (end, placeholder) in ends {
             if !end.is_void() {
-                end.replace_uses(stand_in);
+                end.replace_uses(placeholder);
             }
-            // SAFETY: the graph and the copies name the stand-ins now (`instead`, `replace_originals`).
+            // SAFETY: graph and copies refer to the placeholders now (`replace`, `replace_originals`).
             unsafe { end.erase() };
         }
     }
 
-    /// Ends a block again, behind its end, and gives what takes the end's place: a value of its kind, if it has one.
-    fn stand_in(&self, block: Block) -> Value {
+    /// Appends a new terminator to a block, and returns what replaces the old one: a value of its type if it has a result.
+    fn placeholder(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
         let value = (!end.is_void()).then(|| builder.freeze(Value(llvm!(LLVMGetPoison(end.kind())))));
@@ -312,8 +306,8 @@ impl Several<'_> {
         value.unwrap_or(unreachable)
     }
 
-    /// Gives phi nodes what arrives from all versions now. Gives all values that are several.
-    fn arrive(&self, landings: &[(Block, Block)], arriving: Vec<Arriving>) -> Vec<Vec<Value>> {
+    /// Adds the incoming values of all versions to the phi nodes. Returns all values that have several versions.
+    fn update_phis(&self, landings: &[(Block, Block)], arriving: Vec<PhiVersions>) -> Vec<Vec<Value>> {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let entries = phi.incoming();
             for &version in self.copies.keys() {
@@ -321,18 +315,18 @@ impl Several<'_> {
                 phi.add_incoming(&copied.collect::<Vec<_>>());
             }
         }
-        // Old ones are erased last: what is made later may come to lie where they were.
+        // Old phi nodes are deleted last, so that new ones cannot reuse their addresses.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
         let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
-        // In their order: that of the uses is what passes go by.
+        // In order, because passes depend on the order of uses.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
-        // Asked once for each block: a switch may have thousands of edges to one.
+        // Cached per block: a switch may have thousands of edges to one target.
         let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
-        for Arriving { phis, entries } in &arriving {
+        for PhiVersions { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];
             for &(value, from) in entries {
-                for (version, from) in self.all_of(from) {
+                for (version, from) in self.block_versions(from) {
                     let successors = leads.entry(from).or_insert_with(|| from.terminator().successors().into_iter().collect());
                     if let Some(which) = phis.iter().position(|(_, block)| successors.contains(block)) {
                         into[which].push((now(self.value_in(version, value)), from));
@@ -348,16 +342,22 @@ impl Several<'_> {
         };
         let several = instructions.map(versions_of).filter(|all| all.len() > 1).collect();
         for old in olds {
-            // SAFETY: `now` gave the new node wherever an old one was kept, and nothing is made after this.
+            // SAFETY: `now` replaced every kept handle of an old node, and no instruction is created after this.
             unsafe { old.erase() };
         }
         several
     }
 
-    /// The blocks to which both the checking code and the counted one lead.
-    fn meeting(&self) -> IndexSet<Block> {
-        let all: IndexMap<Block, bool> =
-            self.cfg.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == CodeVersion::Instrumented)).collect();
+    /// Returns the blocks that both the checking and the instrumented code lead to.
+    fn join_blocks(&self) -> IndexSet<Block> {
+        let all: IndexMap<Block, bool> = self
+            .cfg
+            .nodes
+            .iter()
+            .flatten()
+            .flat_map(|b| self.block_versions(*b))
+            .map(|(v, b)| (b, v == CodeVersion::Instrumented))
+            .collect();
         let meets = |b: &Block| {
             let from: Vec<bool> = predecessors(*b).iter().map(|p| all.get(p).copied().unwrap_or(true)).collect();
             from.contains(&true) && from.contains(&false)
@@ -365,11 +365,10 @@ impl Several<'_> {
         all.keys().copied().filter(meets).collect()
     }
 
-    /// The description of all versions.
-    fn described(&self) -> FunctionCfg {
+    fn description(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
         let copies: BTreeMap<CodeVersion, FunctionCfg> =
-            self.copies.iter().map(|(version, copies)| (*version, moved(&self.cfg, copies))).collect();
+            self.copies.iter().map(|(version, copies)| (*version, description_of_copies(&self.cfg, copies))).collect();
         let of = |version: CodeVersion| copies.get(&version).unwrap_or(&self.cfg);
         let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e).index()));
         let flow = |(e, cfg, own): (Edge, &FunctionCfg, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.edges[own].clone() };

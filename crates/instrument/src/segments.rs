@@ -1,26 +1,10 @@
-//! Interprocedural segments counted online, without a trace: each function keeps a counter for each context and path.
-//!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, section 3.4.5 and figure 3.14 (a procedure that several contexts share, with
-//! counters for each). What a segment is: [`trodden_unit::segments`].
-//!
-//! The thesis hands the caller's counter to the callee as an argument. Here the number of the context goes through a thread-local word
-//! ([`hand_over`]), so that no signature changes, functions of other units take part, and indirect calls and tail calls are as good
-//! as any:
-//!
-//! 1. Before a call on a segment the caller looks its path up to the call up in a constant table, and stores the context that it leads to.
-//!    At an indirect call the context is chosen by the function that is called.
-//! 2. The callee takes the context, and its path register begins with it in the bits above the path's number. So each edge costs what it
-//!    costs within one function, and the number of a first path says which context it is of. A function that is called from elsewhere
-//!    has context 0.
-//! 3. Where a first path ends, the word of its number is counted. Paths that begin at a back edge begin with a constant, and no code is
-//!    made for them.
-//!
-//! Where the growth of code allows it, callees of the same unit do not read the variable: [`crate::supergraph`].
-//!
-//! A local function that other units call by a pointer has a hidden name for them to compare the pointer with.
-//!
-//! Recursion needs nothing: contexts are of bounded length. Interesting edges are never cut: functions are cut where the recorded run's
-//! were, so that each path of a segment is one path of the graph.
+//! Interprocedural segments counted online, without a trace: each function has a counter per context and path. Source: K. Vaswani,
+//! *Efficient Online Path Profiling*, section 3.4.5 and figure 3.14. [`trodden_unit::segments`] defines segments. The thesis passes the
+//! caller's counter as an argument. Here a context number goes through a thread-local word ([`hand_over`]), so signatures stay the same,
+//! and other units, indirect calls and tail calls work too. A caller looks up the context of its path in a constant table and stores it
+//! before the call. The callee's path register starts with the context in its upper bits (0 if it is called from elsewhere), and the word
+//! of the register's value is counted where its first path ends. Within a unit, callees may know their context statically:
+//! [`crate::supergraph`]. Functions are cut where the recorded run's were, so each path of a segment is one path of the graph.
 
 mod displaced;
 pub mod hand_over;
@@ -50,101 +34,91 @@ use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
 
-/// A function in which every path in a context is to be counted has a word for each context and path if these are at most so many.
-const MOST_EVERY: u64 = 1 << 20;
-/// The same by the numbering of Ball and Larus, of a function in which interesting pairs alone are.
-const MOST_DIRECT: u64 = 1 << 12;
-/// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
-const MOST_OF_UNIT: u64 = 1 << 25;
+/// Maximum number of words of a function if every pair of context and path is counted.
+const MAX_WORDS_EVERY_PAIR: u64 = 1 << 20;
+/// Maximum number of words with Ball-Larus numbering if only interesting pairs are counted.
+const MAX_WORDS_DIRECT: u64 = 1 << 12;
+/// Maximum number of words of a unit for such arrays, because code reaches at most 2 GiB.
+const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
 
-/// The words by which callers give callees their context.
+/// Declares the words in which callers pass contexts.
 pub fn declare_context(module: Module) -> ContextWords {
     let words = module.add_thread_local(CONTEXT_SYMBOL);
     emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
     ContextWords(words)
 }
 
-/// What is done in a function.
+/// The plan of a function's segments.
 pub struct SegmentPlan {
-    /// What its map says.
+    /// The entry in the map.
     pub words: SegmentWords,
-    /// Bits of its paths' numbers.
+    /// Number of bits of a path number.
     bits: u32,
     /// How words are found.
     places: Places,
-    /// Edges where first paths end that are counted.
+    /// Edges at the ends of counted first paths.
     counted: BTreeSet<Edge>,
-    /// Calls on segments, by the edge where paths come to them.
+    /// Calls on segments, by the edge at whose end they are.
     calls: BTreeMap<Edge, Vec<CallOnSegment>>,
-    /// Where paths lead to, for each callee.
+    /// For each callee, the contexts that paths lead to.
     transitions: Vec<Transition>,
-    /// By what callees know contexts that are theirs, and the function's number.
+    /// Tags by which callees recognise their own contexts, and the function's number.
     tags: (Tags, u32),
 }
 
-/// A call that passes the context to its callee.
+/// A call that passes a context to its callee.
 struct CallOnSegment {
     call: Value,
-    /// The functions with their places among the transitions; an indirect call's are compared with what it calls.
+    /// The possible callees, each with the index of its transition. An indirect call's target is compared with them.
     callees: Vec<(Value, usize)>,
     is_indirect: bool,
     ends_function: bool,
     executions: f64,
 }
 
-/// A call on segments, with a function that it may be of.
+/// A call on segments, with one possible callee.
 #[derive(Clone, Copy)]
 pub struct CallOfCallee {
-    /// The call.
     pub call: Value,
     /// The callee's number in the set.
     pub callee: u32,
-    /// The callee is behind a pointer.
     pub is_indirect: bool,
-    /// The path is over there, and the call is in the place of a return.
+    /// The call is a tail call, so the path ends before it.
     pub ends_function: bool,
-    /// How often it is executed.
+    /// Estimated number of executions.
     pub executions: f64,
 }
 
-/// The code of one function.
+/// The segments' code in one version of a function.
 #[derive(Clone, Copy)]
 pub struct SegmentCode<'a> {
-    /// With what the path register begins, if calls of the function are on segments.
+    /// Initial value of the path register, if the function takes a context.
     pub start: Option<Value>,
     plan: &'a SegmentPlan,
     words: ContextWords,
     version: &'a SegmentVersion,
 }
 
-/// A function of a module that segments run through.
+/// A function that segments run through.
 pub struct FunctionOnSegments<'a> {
-    /// The module.
     pub module: Module,
-    /// The source of its unit.
     pub source: &'a str,
-    /// The set.
     pub set: &'a Rc<SegmentSet>,
     /// The function's number in the set.
     pub number: u32,
-    /// Its description.
     pub cfg: &'a FunctionCfg,
-    /// Its graph.
     pub graph: &'a Graph,
-    /// Its program, that of all paths, after the passes.
+    /// Its program for all paths, after the passes.
     pub program: &'a ProbeProgram,
-    /// How often its edges are executed.
     pub frequencies: &'a Frequencies,
-    /// Identity of the set.
     pub identity: Identity,
-    /// Its numbering.
     pub numbering: SegmentNumbering,
-    /// The preferential numbering that its program goes by, if it does.
+    /// The preferential numbering that its program uses, if any.
     pub preferential: Option<ContextNumbering>,
 }
 
 impl SegmentPlan {
-    /// Decides what is done in a function whose words begin there.
+    /// Plans a function whose words start at `first_word`.
     pub fn new(on: &mut FunctionOnSegments, first_word: u64) -> SegmentPlan {
         let preferential = on.preferential.take();
         let on = &*on;
@@ -184,7 +158,7 @@ impl SegmentPlan {
         plan
     }
 
-    /// Whether anything is done where paths end by an edge.
+    /// Returns true if code is needed where paths end at an edge.
     pub fn has_code(&self, edge: Edge) -> bool {
         self.counted.contains(&edge) || self.calls.contains_key(&edge)
     }
@@ -197,7 +171,7 @@ impl SegmentPlan {
         };
     }
 
-    /// Finds the calls on segments; notes what no instruction of the function calls.
+    /// Finds the calls on segments; records those that no instruction of the function makes.
     fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
         let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for (callee, context) in on.set.calls_of(on.number) {
@@ -227,14 +201,13 @@ impl SegmentPlan {
         let mut placed: Vec<_> = placed.into_iter().collect();
         placed.sort_by_key(|((edge, call), _)| (*edge, position(*call)));
         for ((edge, call), callees) in placed {
-            let is_indirect = calls::behind(call.callee()).is_none();
+            let is_indirect = calls::resolve_alias(call.callee()).is_none();
             let ends_function = on.cfg.edges[edge.index()].kind != EdgeKind::Reach;
             let executions = on.executions(on.graph.from(edge));
             self.calls.entry(edge).or_default().push(CallOnSegment { call, callees, is_indirect, ends_function, executions });
         }
     }
 
-    /// The calls on segments.
     pub fn calls(&self) -> impl Iterator<Item = CallOfCallee> {
         self.calls.values().flatten().flat_map(move |at| {
             let CallOnSegment { call, is_indirect, ends_function, executions, .. } = *at;
@@ -246,7 +219,7 @@ impl SegmentPlan {
         })
     }
 
-    /// Makes the code at the entry of a version of the function; gives what the probes need.
+    /// Emits the code at the entry of a version; returns what the probes need.
     pub fn begin<'a>(
         &'a self,
         module: Module,
@@ -259,7 +232,7 @@ impl SegmentPlan {
         if !takes_context || self.counted.is_empty() && self.words.contexts.is_empty() {
             return code;
         }
-        let builder = Builder::before(module, version.code.entry().behind_variables(), location);
+        let builder = Builder::before(module, version.code.entry().after_allocas(), location);
         let context = match version.context_source {
             ContextSource::Argument => Value(llvm!(LLVMGetLastParam(version.code.0))),
             _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
@@ -269,8 +242,8 @@ impl SegmentPlan {
 }
 
 impl SegmentCode<'_> {
-    /// A path ends by an edge, or comes to calls: its number, which may be known now. Gives the address of the word to count in, behind
-    /// the address `base` of the unit's counters, unless the path is not counted.
+    /// Emits the code where a path ends at an edge or reaches calls. `known` is the path's number if it is constant. Returns the address
+    /// of the word to count in, relative to `base`, the address of the unit's counters; `None` if the path is not counted.
     pub fn path_ends(
         &self,
         builder: &Builder,
@@ -283,7 +256,7 @@ impl SegmentCode<'_> {
             let key = known.map(|number| (number as u64 & places.key_mask()) as i64);
             self.pass_context(builder, location, call, (key, places.key(builder, number)));
         }
-        // A path whose number is a constant does not begin where the function does.
+        // A path with a constant number does not start at function entry.
         if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
             return None;
         }
@@ -293,7 +266,6 @@ impl SegmentCode<'_> {
         Some(builder.offset(i64, first, word))
     }
 
-    /// Gives a callee its context.
     fn pass_context(
         &self,
         builder: &Builder,
@@ -304,7 +276,7 @@ impl SegmentCode<'_> {
         let context = |transition: usize| {
             let transition = &self.plan.transitions[transition];
             match known {
-                Some(number) => builder.constant(transition.of_constant(number as u64).into()),
+                Some(number) => builder.constant(transition.constant_context(number as u64).into()),
                 None => transition.look_up(builder, self.version.code, number),
             }
         };
@@ -334,18 +306,18 @@ impl SegmentCode<'_> {
 }
 
 impl Places {
-    /// Those of a function's pairs, of which there would be so many rows in an array.
+    /// Chooses the lookup of words for a function's pairs, which would take `rows` words as an array.
     fn of_function(on: &FunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> Places {
         let function = &on.set.functions()[on.number as usize];
-        let fits = |most: u64| rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
-        let most = match on.numbering {
-            // Sums of labels are no numbers of paths.
+        let fits = |max: u64| rows <= max && first_word.saturating_add(rows) <= MAX_WORDS_PER_UNIT;
+        let max_rows = match on.numbering {
+            // Sums of labels are not path numbers.
             SegmentNumbering::PreciseSelective => 0,
-            _ if on.set.counts_every() => MOST_EVERY,
-            SegmentNumbering::BallLarus => MOST_DIRECT,
+            _ if on.set.counts_every() => MAX_WORDS_EVERY_PAIR,
+            SegmentNumbering::BallLarus => MAX_WORDS_DIRECT,
             SegmentNumbering::Minimal | SegmentNumbering::Preferential => interesting.len() as u64 + 1,
         };
-        if fits(most) {
+        if fits(max_rows) {
             return Places::Keys { words: rows, pairs: BTreeMap::new() };
         }
         let key = |pair: &(u32, u64)| {
@@ -357,15 +329,14 @@ impl Places {
             SegmentNumbering::PreciseSelective => keys.iter().map(|(key, pair, _)| (*key, *pair)).collect(),
             _ => BTreeMap::new(),
         };
-        // Behind the keys there is a word for all others.
+        // One word after the keys is shared by all others.
         let words = rows + u64::from(!pairs.is_empty());
         Places::minimal(&keys).unwrap_or(Places::Keys { words, pairs })
     }
 }
 
 impl FunctionOnSegments<'_> {
-    /// What the path register and increments sum to on one of the function's paths, of those that matter: its number, or the sum of its
-    /// labels, which no other path has.
+    /// Returns the final value of the path register on a relevant path: its number, or the sum of its labels, which no other path has.
     fn sum_of(&self, path: u64) -> u64 {
         let paths = self.program.paths();
         match self.program.cells() {
@@ -374,24 +345,24 @@ impl FunctionOnSegments<'_> {
         }
     }
 
-    /// How often a node is executed.
+    /// Estimated number of executions of a node.
     fn executions(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
         edges.iter().filter(|e| self.cfg.edges[e.index()].kind != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
     }
 
-    /// How often the function is called.
+    /// Estimated number of calls of the function.
     pub fn entries(&self) -> f64 {
         self.executions(self.graph.entry())
     }
 }
 
-/// Whether paths are counted at an edge.
+/// Returns true if paths are counted at an edge.
 fn ends_a_path(program: &ProbeProgram, edge: Edge) -> bool {
     program.operations(edge).iter().any(|o| matches!(o, Operation::Count { .. }))
 }
 
-/// The edge at which a path is counted.
+/// Returns the edge at which a path is counted.
 fn last_edge(program: &ProbeProgram, path: u64) -> Option<Edge> {
     let paths = program.paths();
     let edges = paths.numbering.path(&paths.dag, path)?;
@@ -402,7 +373,7 @@ fn last_edge(program: &ProbeProgram, path: u64) -> Option<Edge> {
     real.into_iter().find(|edge| ends_a_path(program, *edge))
 }
 
-/// Nodes to which paths come that begin where the function does.
+/// Returns the nodes reached by paths that start at function entry.
 fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
     let dag = &program.paths().dag;
     let mut reached = BTreeSet::from([dag.entry()]);
@@ -415,19 +386,19 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
     reached
 }
 
-/// The calls to which paths come by an edge and that call a function, or may, each with the function as a value of the module.
+/// Returns the calls at the end of an edge that may call a function, each with the function as a value of the module.
 fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
     let callee = &on.set.functions()[number as usize];
     let is_elsewhere = callee.local && callee.unit != on.source;
     let at = calls_at(on, edge);
     let direct: Vec<(Value, Value)> = at
         .iter()
-        .filter_map(|call| Some((*call, calls::behind(call.callee())?)))
+        .filter_map(|call| Some((*call, calls::resolve_alias(call.callee())?)))
         .filter(|(_, function)| !is_elsewhere && on.set.is_called(number, &function.name()))
         .collect();
     let is_indirect = |call: &Value| {
         let called = call.callee();
-        calls::behind(called).is_none() && !called.is_assembly()
+        calls::resolve_alias(called).is_none() && !called.is_assembly()
     };
     let indirect: Vec<Value> = at.into_iter().filter(is_indirect).collect();
     if indirect.is_empty() {
@@ -437,11 +408,11 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         true => local_function(on.module, &callee.unit, &callee.name),
         false => on.module.function_without_parameters(&callee.name),
     };
-    // A block may call it by name and by a pointer.
+    // A block may call it both directly and through a pointer.
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 
-/// The calls that follow where paths end by an edge, or come to calls.
+/// Returns the calls that follow where paths end at an edge.
 fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
@@ -454,12 +425,12 @@ fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     }
 }
 
-/// By what other units name a function that only its own unit can name otherwise.
+/// Returns the name by which other units refer to a local function.
 fn name_of_local(unit: &str, name: &str) -> String {
     format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
 }
 
-/// A local function of another unit. Where that has no such function its address is null.
+/// Declares a local function of another unit. If that unit does not define it, its address is null.
 fn local_function(module: Module, unit: &str, name: &str) -> Value {
     let function = module.function_without_parameters(&name_of_local(unit, name));
     llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));
@@ -468,14 +439,14 @@ fn local_function(module: Module, unit: &str, name: &str) -> Value {
 }
 
 /// Lets other units compare pointers with a local function of this one.
-pub fn name_for_others(module: Module, unit: &str, function: Value) {
+pub fn export_local_name(module: Module, unit: &str, function: Value) {
     let name = c_string(&name_of_local(unit, &function.name()));
     let alias = llvm!(LLVMAddAlias2(module.raw, llvm!(LLVMGlobalGetValueType(function.0)), 0, function.0, name.as_ptr()));
     llvm!(LLVMSetLinkage(alias, LLVMLinkage::LLVMWeakAnyLinkage));
     llvm!(LLVMSetVisibility(alias, LLVMVisibility::LLVMHiddenVisibility));
 }
 
-/// The place of an instruction in its block.
+/// Returns the index of an instruction in its block.
 fn position(instruction: Value) -> usize {
     instruction.block().instructions().position(|i| i == instruction).unwrap_or(0)
 }

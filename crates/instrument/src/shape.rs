@@ -1,9 +1,9 @@
-//! Changes to a function's blocks that must come before its graph is read.
+//! Changes to a function's blocks that must happen before its graph is built.
 //!
-//! 1. A call that returns twice must end its block, for control enters the program again behind it.
-//! 2. A block that indirect branches and other edges lead to is split: the jumps arrive in an empty block of their own,
-//!    which keeps the address the program took. (Edges of indirect branches cannot carry code: their targets are addresses
-//!    in data.)
+//! 1. A call that returns twice must end its block, because control re-enters the function after it.
+//! 2. A block that is the target of both indirect branches and other edges is split: the indirect branches get an empty
+//!    landing block, which keeps the address. Edges of indirect branches cannot carry code, since their targets are
+//!    addresses in data.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::no_return::returns_twice;
@@ -13,21 +13,21 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use trodden_unit::BlockKind;
 
-/// A function's blocks in the order of its map, each with what it is.
+/// Prepares a function and returns its blocks in the order of its map, each with its kind.
 pub fn prepare(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
     let original: Vec<Block> = function.blocks().collect();
     let mut nodes = Vec::new();
     for block in original {
         nodes.push((block, BlockKind::Code));
         let mut rest = block;
-        while let Some(call) = rest.instructions().find(|i| comes_back_twice(*i)) {
-            rest = split_behind(module, call);
+        while let Some(call) = rest.instructions().find(|i| is_returning_twice(*i)) {
+            rest = split_after(module, call);
             nodes.push((rest, BlockKind::Continuation));
         }
     }
     let mut landings = Vec::new();
     for node in &mut nodes {
-        if let Some(body) = part_from_computed_jumps(module, node.0) {
+        if let Some(body) = split_indirect_landing(module, node.0) {
             landings.push((node.0, BlockKind::Landing));
             node.0 = body;
         }
@@ -36,32 +36,32 @@ pub fn prepare(module: Module, function: Value) -> Vec<(Block, BlockKind)> {
     nodes
 }
 
-/// A call that returns twice; one that must be a tail call leaves nothing to come back to.
-fn comes_back_twice(instruction: Value) -> bool {
+/// Returns true for a call that returns twice. A `musttail` call does not return to this function at all.
+fn is_returning_twice(instruction: Value) -> bool {
     instruction.is(LLVMOpcode::LLVMCall) && returns_twice(instruction) && !crate::describe::is_must_tail(instruction)
 }
 
-/// Moves everything behind an instruction to a new block and jumps there.
-fn split_behind(module: Module, instruction: Value) -> Block {
+/// Moves everything after an instruction to a new block, and jumps there.
+fn split_after(module: Module, instruction: Value) -> Block {
     let block = instruction.block();
-    let rest = split_off_behind(module, instruction);
+    let rest = move_rest_to_new_block(module, instruction);
     Builder::at_end(module, block, instruction.location()).jump(rest);
     rest
 }
 
-/// Moves everything behind a block's phi nodes to a new block, which is returned; the block is left without an end.
+/// Moves everything after a block's phi nodes to a new block, which is returned. The old block is left without a terminator.
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
     move_from(module, block, Some(block.first_insertion_point()))
 }
 
-/// Moves everything behind an instruction to a new block, which is returned; the instruction's block is left without an end.
-pub fn split_off_behind(module: Module, instruction: Value) -> Block {
+/// Moves everything after an instruction to a new block, which is returned. The old block is left without a terminator.
+pub fn move_rest_to_new_block(module: Module, instruction: Value) -> Block {
     move_from(module, instruction.block(), instruction.next())
 }
 
-/// Moves an instruction of a block and all behind it to a new block.
+/// Moves an instruction and everything after it to a new block.
 fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Block {
-    let rest = new_block_behind(module, block);
+    let rest = new_block_after(module, block);
     let builder = Builder::at_end(module, rest, None);
     while let Some(this) = instruction {
         instruction = this.next();
@@ -70,7 +70,7 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
         builder.insert(this);
         this.set_location(location);
     }
-    // Phi nodes name the block from which control comes now.
+    // The successors' phi nodes must name the new block.
     let successors: IndexSet<Block> = rest.terminator().successors().into_iter().collect();
     for to in successors {
         phis::rename(module, to, block, rest);
@@ -78,56 +78,56 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
     rest
 }
 
-/// An empty block behind another.
-pub fn new_block_behind(module: Module, block: Block) -> Block {
+/// Creates an empty block after another.
+pub fn new_block_after(module: Module, block: Block) -> Block {
     let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), block.function().0, c"".as_ptr())));
     llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
     new
 }
 
-/// The blocks that lead to a block, each as often as it does.
+/// Returns the predecessors of a block, with duplicates.
 pub fn predecessors(block: Block) -> Vec<Block> {
     let value = Value(llvm!(LLVMBasicBlockAsValue(block.0)));
     let terminators = value.users().filter(|u| u.is_instruction());
     terminators.map(|t| t.block()).collect()
 }
 
-/// If both indirect branches and other edges lead to a block, gives its content to a new block, which is returned; the old
-/// one stays as the jumps' target.
-fn part_from_computed_jumps(module: Module, landing: Block) -> Option<Block> {
+/// If a block is the target of both indirect branches and other edges, moves its content to a new block, which is returned. The old block
+/// remains as the target of the indirect branches.
+fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
     let (jumps, direct) = sources(landing);
     if jumps.is_empty() || direct.is_empty() {
         return None;
     }
     let body = move_to_new_block(module, landing);
-    // A block that was its own predecessor has its body as one now.
+    // A block that was its own predecessor now has its body as predecessor.
     let (jumps, direct) = sources(landing);
     for phi in landing.phis().collect::<Vec<_>>() {
-        part_phi(module, phi, landing, body, &jumps);
+        split_phi(module, phi, landing, body, &jumps);
     }
     direct.into_iter().for_each(|block| block.terminator().redirect(landing, body));
     Builder::at_end(module, landing, None).jump(body);
     Some(body)
 }
 
-/// Predecessors that jump to a computed address, and the others.
+/// Returns predecessors that end with an indirect branch, and the others.
 fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }
 
-/// Leaves in `landing` what indirect branches bring; a new phi node in `body` merges it with what the other edges bring.
-fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
+/// Splits a phi node: the values from indirect branches are merged in `landing`, and the result with all others in `body`.
+fn split_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");
     let both = Builder::phi_like(module, phi, first);
     let here = Builder::phi_like(module, phi, phi);
     phi.replace_uses(both);
-    // A value that iterated a loop may be the phi node itself.
+    // A loop-carried value may be the phi node itself.
     let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);
     here.add_incoming(&arriving.into_iter().map(own).collect::<Vec<_>>());
     all = all.into_iter().map(own).collect();
     all.push((here, landing));
     both.add_incoming(&all);
-    // SAFETY: callers collected the nodes before, and take each once.
+    // SAFETY: callers collected the phi nodes beforehand and pass each once.
     unsafe { phi.erase() };
 }

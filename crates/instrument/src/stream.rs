@@ -1,20 +1,10 @@
-//! Stream builds: the code of what a probe program appends to a stream ([`ProbeProgram::write_stream`]).
-//!
-//! The numbering is that of all builds (Ball and Larus), and an event is made where a path ends or comes to a call that
-//! might not return: the address of the path's counter in the template, with a tag ([`trodden_wire::stream`]). Besides,
-//!
-//! - a function writes an event when it begins, and takes a slot of the shadow stack ([`Streams::enter`]);
-//! - the slot holds the last call's path, to be read when the program has crashed ([`StreamCode::note`]);
-//! - where the function is left, the slot is cleared ([`StreamCode::leave`]);
-//! - at landing pads, and behind calls that return twice, an event says which frame goes on ([`StreamCode::resume`]).
-//!
-//! All of it is inline assembly, so that no block is split and an addition to the cursor is one instruction. Cold parts
-//! are jumps to the runtime, not calls: a leaf function's red zone stays its own.
-//!
-//! Invariant: a path's event is written before its slot is cleared; counts are made one by one where paths end, not
-//! moved, merged or delayed ([`AT_PATH_ENDS`](crate::unit::AT_PATH_ENDS)).
-//!
-//! [`ProbeProgram::write_stream`]: trodden_flow::ProbeProgram::write_stream
+//! Stream builds: code for the operations of a probe program that append to a stream ([`trodden_flow::ProbeProgram::write_stream`]). An
+//! event is written where a path ends or reaches a call that may not return: the address of the path's counter in the template, with a tag
+//! ([`trodden_wire::stream`]). Function entry writes an event and takes a slot of the shadow stack, which holds the path of the last call
+//! in case of a crash and is cleared at exit. Landing pads and returns of `setjmp` say which frame continues. Everything is inline
+//! assembly, so that no block is split and the cursor advances in one instruction; cold parts are jumps, which preserve a leaf function's
+//! red zone. A path's event precedes the clearing of its slot, and events stay at path ends
+//! ([`COUNT_AT_PATH_ENDS`](crate::unit::COUNT_AT_PATH_ENDS)).
 
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
@@ -30,7 +20,7 @@ use trodden_wire::stream::{
     TAG_RESUME, ThreadStream,
 };
 
-/// What a program that writes a stream has to know of a function's edges.
+/// Returns the edges that need stream operations.
 pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     let are = |is: fn(EdgeKind) -> bool| cfg.edges.iter().map(|e| is(e.kind)).collect();
     StreamEdges {
@@ -39,15 +29,16 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     }
 }
 
-/// Whether control may come back to a function while frames above it are gone: it catches exceptions, or calls what returns twice.
+/// Returns true if control may return to a function whose callees' frames were discarded: it catches exceptions, or calls a function that
+/// returns twice.
 pub fn catches(function: Value) -> bool {
-    // Who only cleans up goes on unwinding.
+    // A landing pad with clean-ups only continues unwinding.
     let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
     function.blocks().any(|block| block.instructions().any(is_catching))
 }
 
-/// What the code of a unit refers to.
+/// The runtime's functions that a unit's code refers to.
 #[derive(Clone, Copy)]
 pub struct Streams {
     module: Module,
@@ -55,16 +46,16 @@ pub struct Streams {
     next_slot: Value,
 }
 
-/// The code of one function.
+/// The stream's code in one function.
 #[derive(Clone, Copy)]
 pub struct StreamCode {
     streams: Streams,
-    /// Address of the frame's slot.
+    /// Address of the frame's slot in the shadow stack.
     slot: Value,
 }
 
 impl Streams {
-    /// Declares what code refers to, and defines what is the thread's (linkers keep one definition in each image).
+    /// Declares the runtime's functions, and defines the thread's stream state (linkers keep one definition per image).
     pub fn declare(module: Module) -> Streams {
         emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_PLACE_SYMBOL, STREAM_SYMBOL);
         let kind = llvm!(LLVMFunctionType(module.void(), std::ptr::null_mut(), 0, 0));
@@ -72,14 +63,14 @@ impl Streams {
         Streams { module, next_chunk, next_slot }
     }
 
-    /// Takes declarations out that nothing refers to.
-    pub fn forget_unused(self) {
-        emit::forget_unused(&[self.next_chunk, self.next_slot]);
+    /// Removes declarations without uses.
+    pub fn remove_unused(self) {
+        emit::remove_unused(&[self.next_chunk, self.next_slot]);
     }
 
-    /// The function begins: takes a slot for its frame, and writes the event. `first` is its first counter in the template.
+    /// Takes a slot for the function's frame and writes the event of its entry. `first` is its first counter in the template.
     pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<LLVMMetadataRef>) -> StreamCode {
-        let builder = Builder::before(self.module, function.entry().behind_variables(), location);
+        let builder = Builder::before(self.module, function.entry().after_allocas(), location);
         let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r10\n\tmovq %fs:8(%r10), %rax\n\tleaq 2f(%rip), %r11\n\t\
@@ -93,12 +84,12 @@ impl Streams {
         StreamCode { streams: self, slot }
     }
 
-    /// The event of a counter of the template, at an address, as a word.
+    /// Returns the word of an event: a counter's address in the template, plus the tag.
     fn word(self, builder: &Builder, counter: Value, tag: u32) -> Value {
         builder.offset(self.module.i8(), counter, self.module.constant(tag.into()))
     }
 
-    /// Writes the low half of `word` as the thread's next event.
+    /// Appends the lower half of `word` to the thread's stream.
     fn write(self, builder: &Builder, word: Value) {
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovl $$4, %eax\n\txaddq %rax, %fs:(%r11)\n\tleaq 1f(%rip), %r11\n\t\
@@ -111,8 +102,8 @@ impl Streams {
 }
 
 impl StreamCode {
-    /// A path ends, or comes to a call: its counter in the template is at that address. The call ends with it if
-    /// `call_ends`. Gives the event's word.
+    /// Writes the event of a path, whose counter in the template is at `counter`. `call_ends`: the function's activation ends with it.
+    /// Returns the event's word.
     pub fn path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
         let tag = if call_ends { TAG_EXIT } else { TAG_PATH };
         let word = self.streams.word(builder, counter, tag);
@@ -120,23 +111,23 @@ impl StreamCode {
         word
     }
 
-    /// The function calls something: its slot holds the event of the path so far.
-    pub fn note(self, builder: &Builder, word: Value) {
+    /// Stores the path so far in the slot, before a call.
+    pub fn record_call(self, builder: &Builder, word: Value) {
         builder.assembly(builder.module.void(), "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
     }
 
-    /// The function is left: the frame has no slot any more.
+    /// Clears the frame's slot when the function is left.
     pub fn leave(self, builder: &Builder) {
         let text = format!("movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %fs:8(%r11)\n\tmovl $$0, ($0)");
         builder.assembly(builder.module.void(), &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// At a landing pad, or behind a call that returns twice: frames above this one are gone.
+    /// Writes the event that frames above this one are gone, at a landing pad or after a call that returns twice.
     pub fn resume(self, builder: &Builder) {
         let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES - 1));
         let word = builder.shift_left(offset, builder.constant(1));
         self.streams.write(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
-        // A frame too deep for the stack has the last slot, and leaves the pointer there.
+        // A frame beyond the maximum depth uses the last slot, and leaves the pointer there.
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %rax\n\ttestl $$0x{:x}, %eax\n\tjz 1f\n\taddq $$4, %rax\n1:\n\t\
              movq %rax, %fs:8(%r11)\n\ttestl $$0x{:x}, %eax\n\tjz 2f\n\tmovl $$0, (%rax)\n2:",
@@ -146,14 +137,14 @@ impl StreamCode {
         builder.assembly(builder.module.void(), &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// Has the function say which frame goes on at its landing pads, and behind calls that return twice.
+    /// Inserts that event at the function's landing pads and after calls that return twice.
     pub fn resume_where_control_comes_back(self, function: Value, cfg: &FunctionCfg, location: Option<LLVMMetadataRef>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();
         for pad in pads {
-            let behind = pad.next().expect("a block has a terminator");
-            self.resume(&Builder::before(module, behind, location));
+            let after = pad.next().expect("a block has a terminator");
+            self.resume(&Builder::before(module, after, location));
         }
         let continuations = cfg.nodes.iter().zip(&cfg.blocks).filter(|(_, map)| map.kind == BlockKind::Continuation);
         for block in continuations.filter_map(|(block, _)| *block) {

@@ -1,22 +1,10 @@
-//! The supergraph of segments: versions of functions that take the context of their first path as an argument, inlined in the calls that
-//! they are for, or shared by several.
-//!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There the callee's graph is put
-//! into the caller's at calls on segments, so that a segment is a path of one graph, by inlining or, where code would grow too much, only
-//! in the analysis: a copy of the callee then has one counter variable for each context as an argument. Here:
-//!
-//! 1. [`choice`] decides for each call on a segment whether the callee is inlined there, whether a copy is called, or neither (then the
-//!    context goes through the thread-local word, [`crate::segments`]).
-//! 2. A copy takes one number instead of a counter for each context: the context that it was called in, in the bits above its path's
-//!    number. Only that context's counter could ever be counted, so all others are left out. So caller's path up to the call, call and
-//!    callee's path are one number, which is counted once, where the path ends.
-//! 3. Copies get their probes like the function itself, and calls become calls of copies ([`calls`]). Then LLVM inlines those that are for
-//!    one call; that only removes a call, and no count depends on whether it can.
-//!
-//! A function to which all calls on segments lead by copies counts nothing itself: other callers pay nothing.
-//!
-//! Not copied: functions whose calls or addresses there must be once only, that jump by addresses, take any number of arguments, look at
-//! their caller's frame, or may be replaced by another unit's. They read the variable, as functions of other units do.
+//! The supergraph of segments: versions of functions that take the context of their first path as an argument. Source: K. Vaswani,
+//! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, callees' graphs are inlined into callers at
+//! calls on segments, in the program or only in the analysis. Here [`choose`] decides for each call whether to inline the callee, to call
+//! a copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as one number,
+//! above the bits of the path number, so that the caller's path, the call and the callee's path are counted once, where the path ends.
+//! Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one call. A function whose calls on
+//! segments all lead to copies counts nothing itself.
 
 pub mod calls;
 pub mod version;
@@ -28,7 +16,7 @@ use crate::error::Error;
 use crate::llvm::{Block, Module, Value, llvm};
 use crate::passes::run_on_module;
 use crate::sample::copies::{Copies, Lines};
-use crate::sample::{moved, reason_not_to_double};
+use crate::sample::{description_of_copies, reason_not_to_double};
 use crate::segments::SegmentPlan;
 use calls::can_pass;
 use indexmap::IndexMap;
@@ -44,15 +32,12 @@ use version::{ContextSource, SegmentVersion, VersionTarget};
 /// A function that segments run through, before anything is inserted.
 #[derive(Clone, Copy)]
 pub struct OnSegments<'a> {
-    /// The function.
     pub function: Value,
     /// Its number in the set.
     pub number: u32,
-    /// Its description.
     pub cfg: &'a FunctionCfg,
-    /// Its plan.
     pub plan: &'a SegmentPlan,
-    /// How often it is called.
+    /// Estimated number of calls.
     pub entries: f64,
 }
 
@@ -60,12 +45,12 @@ pub struct OnSegments<'a> {
 pub struct Supergraph {
     module: Module,
     versions: Vec<SegmentVersion>,
-    /// For each function its versions; the first is its own.
+    /// The versions of each function; the first is the original.
     of_function: Vec<Vec<usize>>,
 }
 
 impl Supergraph {
-    /// Chooses versions and makes them, still without probes.
+    /// Chooses and creates versions, without probes.
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
         let sites = Sites::from_functions(functions);
         let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
@@ -74,47 +59,44 @@ impl Supergraph {
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
             codes.push(declare(module, functions[version.function].function, at, version.kind));
         }
-        let by_variable = sites.by_variable(source, set, functions, &choice);
+        let by_word = sites.by_word(source, set, functions, &choice);
         let mut work = Supergraph { module, versions: Vec::new(), of_function: vec![Vec::new(); functions.len()] };
         for (at, version) in choice.versions.iter().enumerate() {
             let on = functions[version.function];
             let context_source = match version.kind {
-                VersionKind::Own if by_variable.contains(&version.function) => ContextSource::Variable,
+                VersionKind::Own if by_word.contains(&version.function) => ContextSource::Word,
                 VersionKind::Own => ContextSource::None,
                 _ => ContextSource::Argument,
             };
             let copies = (version.kind != VersionKind::Own).then(|| copy(module, on.function, codes[at]));
-            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| moved(on.cfg, copies));
+            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| description_of_copies(on.cfg, copies));
             let target = |(call, site): (usize, &Site)| {
                 let version = codes[choice.target(&sites.candidates, at, call)?];
                 Some(((site.call, site.number), VersionTarget { version, guard: site.guard }))
             };
             let targets = sites.of_function[version.function].iter().enumerate().filter_map(target).collect();
             work.of_function[version.function].push(at);
-            let passings = RefCell::new(Vec::new());
-            work.versions.push(SegmentVersion { code: codes[at], context_source, cfg, kind: version.kind, copies, targets, passings });
+            let redirections = RefCell::new(Vec::new());
+            work.versions.push(SegmentVersion { code: codes[at], context_source, cfg, kind: version.kind, copies, targets, redirections });
         }
         work
     }
 
-    /// The versions of a function, by its place among the functions.
+    /// Returns the versions of a function, given its index.
     pub fn of_function(&self, function: usize) -> impl Iterator<Item = &SegmentVersion> {
         self.of_function[function].iter().map(|at| &self.versions[*at])
     }
 
-    /// Makes all calls that were noted, and inlines what is for one call. Gives for each function the copies of it that stay, calls that
-    /// are inlined, and calls of its copy.
-    ///
-    /// # Errors
-    /// LLVM refuses to.
-    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<MadeVersions>, Error> {
+    /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
+    /// inlined calls, and the number of calls of copies.
+    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<VersionSummary>, Error> {
         let module = self.module;
         for version in &self.versions {
-            // It counts now, so it writes memory; what is inlined would otherwise be taken for dead.
+            // It counts now, so it writes memory; otherwise inlined calls might be considered dead.
             version.code.remove_attribute("memory");
-            version.make_calls(module);
+            version.redirect_calls(module);
         }
-        let mut made: Vec<MadeVersions> = self.of_function.iter().map(|_| MadeVersions::default()).collect();
+        let mut summaries: Vec<VersionSummary> = self.of_function.iter().map(|_| VersionSummary::default()).collect();
         let copies = self.of_function.iter().enumerate().flat_map(|(f, versions)| versions.iter().map(move |v| (f, *v)));
         let copies = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind));
         let copies: Vec<(usize, String, VersionKind)> = copies.filter(|(.., kind)| *kind != VersionKind::Own).collect();
@@ -126,31 +108,31 @@ impl Supergraph {
             let calls = left.map_or(0, |code| code.users().count());
             match left {
                 Some(code) if calls == 0 => llvm!(LLVMDeleteFunction(code.0)),
-                Some(code) => made[function].copies.push(code),
+                Some(code) => summaries[function].copies.push(code),
                 None => {}
             }
             match kind {
-                VersionKind::Duplicate => made[function].duplicated += calls as u32,
-                _ if calls > 0 => made[function].duplicated += calls as u32,
-                _ => made[function].inlined += 1,
+                VersionKind::Duplicate => summaries[function].duplicated += calls as u32,
+                _ if calls > 0 => summaries[function].duplicated += calls as u32,
+                _ => summaries[function].inlined += 1,
             }
         }
-        Ok(made)
+        Ok(summaries)
     }
 }
 
-/// What was made of a function.
+/// The result for one function.
 #[derive(Debug, Default)]
-pub struct MadeVersions {
-    /// Copies that there are.
+pub struct VersionSummary {
+    /// Copies that remain.
     pub copies: Vec<Value>,
-    /// Calls that are inlined.
+    /// Number of inlined calls.
     pub inlined: u32,
-    /// Calls of copies.
+    /// Number of calls of copies.
     pub duplicated: u32,
 }
 
-/// A call on segments of a function that may be copied.
+/// A call on segments whose callee can be copied.
 struct Site {
     call: Value,
     /// The callee's number in the set.
@@ -158,7 +140,7 @@ struct Site {
     guard: Option<Value>,
 }
 
-/// Calls on segments by function, and what the choice needs of them.
+/// Calls on segments by function, with the input of the choice.
 struct Sites {
     of_function: Vec<Vec<Site>>,
     candidates: Vec<InliningCandidate>,
@@ -187,8 +169,9 @@ impl Sites {
         sites
     }
 
-    /// The functions that read their context from the variable: another unit calls them, or a version of a function of this one.
-    fn by_variable(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
+    /// Returns the functions that read their context from the thread-local word: those called by another unit, or by a version that does
+    /// not call a copy.
+    fn by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
         let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
@@ -206,7 +189,7 @@ impl Sites {
     }
 }
 
-/// Why there may be no copy of a function.
+/// Returns why a function cannot be copied; `None` if it can.
 fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     let linkage = llvm!(LLVMGetLinkage(function.0));
     let may_be_replaced = !matches!(
@@ -224,14 +207,14 @@ fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     }
     let is_odd = |i: &Value| match i.opcode() {
         LLVMOpcode::LLVMIndirectBr => true,
-        _ => i.is_call() && (crate::describe::is_must_tail(*i) || looks_at_frame(i.callee()) || defines_label(i.callee())),
+        _ => i.is_call() && (crate::describe::is_must_tail(*i) || depends_on_frame(i.callee()) || defines_label(i.callee())),
     };
     let odd = function.blocks().any(|b| b.instructions().any(|i| is_odd(&i)));
     reason_not_to_double(function).or(odd.then_some("its code is of one place or frame"))
 }
 
-/// Whether a callee is an intrinsic function that depends on the frame that calls it.
-fn looks_at_frame(callee: Value) -> bool {
+/// Returns true if a callee is an intrinsic that depends on its caller's frame.
+fn depends_on_frame(callee: Value) -> bool {
     const NAMES: [&str; 7] = ["returnaddress", "frameaddress", "addressofreturnaddress", "sponentry", "localescape", "localrecover", "eh."];
     let name = callee.name();
     callee.intrinsic() != 0
@@ -240,17 +223,16 @@ fn looks_at_frame(callee: Value) -> bool {
         && !name.starts_with("llvm.eh.typeid.for.")
 }
 
-/// Whether assembly may define a label, of which there must be one.
+/// Returns true if inline assembly may define a label, which must be unique.
 fn defines_label(callee: Value) -> bool {
     callee.is_assembly() && callee.assembly_text().contains(':')
 }
 
-/// Instructions of the functions that a module defines.
 fn size_of(module: Module) -> u64 {
     module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
 }
 
-/// A function for a version: as its function, with one argument more.
+/// Declares a version of a function, with one more argument.
 fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = llvm!(LLVMGlobalGetValueType(function.0));
     let mut types = vec![std::ptr::null_mut(); llvm!(LLVMCountParams(function.0)) as usize];
@@ -269,9 +251,9 @@ fn declare(module: Module, function: Value, number: usize, kind: VersionKind) ->
     code
 }
 
-/// Fills a version with copies of a function's blocks.
+/// Copies a function's blocks into a version.
 fn copy(module: Module, function: Value, code: Value) -> Copies {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
-    Copies::make(module, &blocks, code, &known, Lines::Drop)
+    Copies::new(module, &blocks, code, &known, Lines::Drop)
 }

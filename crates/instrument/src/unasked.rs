@@ -1,16 +1,16 @@
-//! Debug information that the user did not ask for: the driver added it for the unit's map, and it goes before code is generated.
+//! Removes debug information that the driver requested only for the unit's map, before code is generated.
 //!
-//! Writing line tables takes LLVM up to half as long again as generating unoptimised code does.
+//! Emitting line tables would make unoptimised code generation up to 50 % slower.
 
 use crate::llvm::{Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
 use trodden_unit::ONLY_FOR_MAPS;
 
-/// Place of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
+/// Index of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
 const FLAGS: usize = 2;
 
-/// Strips the module's debug information, unless the user asked for that of one of the units it was merged from.
+/// Strips the module's debug information if the user asked for it in none of the compile units merged into the module.
 pub fn strip(module: Module) {
     let units = units(module);
     if !units.is_empty() && units.into_iter().all(is_only_for_maps) {

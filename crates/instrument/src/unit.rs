@@ -1,4 +1,4 @@
-//! A unit while it is observed: what its functions are planned by, where they count, and its map.
+//! A unit while it is being instrumented: planning its functions, placing their counters, and building its map.
 
 use crate::calls;
 use crate::debug::Positions;
@@ -21,9 +21,9 @@ mod planning;
 mod storage;
 
 pub use choice::{choose, is_emitted};
-pub use planning::{AT_PATH_ENDS, each_iteration, graph_of, verify_plan};
+pub use planning::{COUNT_AT_PATH_ENDS, count_each_iteration, graph_of, verify_plan};
 
-/// A unit is its code and how it is instrumented, by which version.
+/// Returns the unit's identity: a hash of its code, of how it is instrumented, and of the version that does it.
 pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
     let mut content = Identity::from_content(bitcode).0.to_vec();
     content.extend(options.experiment.to_string().bytes());
@@ -34,47 +34,39 @@ pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
 }
 
 fn store(frame: &Frame) -> Result<PathBuf, Error> {
-    let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(Error::NoStore)?;
-    let folder = std::path::absolute(&folder).map_err(|source| Error::Store { folder: folder.clone(), source })?;
-    UnitCache::at(&folder).put(frame).map_err(|source| Error::Store { folder, source })
+    let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(Error::NoCacheFolder)?;
+    let folder = std::path::absolute(&folder).map_err(|source| Error::CacheWrite { folder: folder.clone(), source })?;
+    UnitCache::at(&folder).put(frame).map_err(|source| Error::CacheWrite { folder, source })
 }
 
-/// A unit that is observed.
+/// A unit that is being instrumented.
 pub struct Unit {
-    /// Its module.
     pub module: Module,
-    /// How it is instrumented.
     pub options: PluginOptions,
-    /// Which calls may not come back.
+    /// Which calls may not return.
     pub no_return: NoReturnAnalysis,
-    /// Source positions.
     pub positions: Positions,
-    /// What all of the code refers to.
+    /// Globals and runtime functions that inserted code refers to.
     pub context: ModuleContext,
-    /// The functions that are observed.
     pub chosen: IndexSet<Value>,
-    /// Functions that have other code now, or were made.
+    /// Functions whose code was changed or generated.
     changed: Vec<Value>,
-    /// Its map, as far as it is known.
     pub map: UnitMap,
-    /// Paths of functions that count in tables.
-    in_tables: u64,
+    /// Paths of all functions so far that count in tables.
+    paths_in_tables: u64,
 }
 
 impl Unit {
-    /// A unit of which nothing is observed yet.
+    /// Creates a unit in which nothing is observed yet.
     pub fn new(context: ModuleContext, options: PluginOptions, map: UnitMap) -> Unit {
         let module = context.module;
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(options.reach_calls);
         let (positions, chosen, changed) = (Positions::new(module), IndexSet::new(), Vec::new());
-        Unit { module, options, no_return, positions, context, chosen, changed, map, in_tables: 0 }
+        Unit { module, options, no_return, positions, context, chosen, changed, map, paths_in_tables: 0 }
     }
 
-    /// Puts the unit's map and bitcode into sections of the module, and into the store.
-    ///
-    /// # Errors
-    /// As of [`Unit::finish`].
-    pub fn describe(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    /// Stores the unit's map and bitcode in the unit cache, and refers to them from sections of the module.
+    pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
         let module = self.module;
         let each = self.options.experiment.observation().observed().words().each();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
@@ -86,30 +78,27 @@ impl Unit {
         Ok(())
     }
 
-    /// Keeps code generation from mistaking what was made of a function.
+    /// Protects a function's new code from transformations during code generation that would break its counts.
     pub fn finish_code(&mut self, parts: &[Value]) {
         for &part in parts {
-            identical_phis::split(self.module, part);
-            // It writes memory now.
+            identical_phis::split_edges(self.module, part);
+            // Inserted counters write memory.
             part.remove_attribute("memory");
         }
         self.changed.extend(parts);
     }
 
-    /// Has LLVM check what was made of the functions. Without debug information that takes less time.
-    ///
-    /// # Errors
-    /// A function is not valid.
+    /// Runs LLVM's verifier on the functions that were changed. This is faster after debug information was stripped.
     pub fn verify(&self) -> Result<(), Error> {
         self.changed.iter().try_for_each(|function| verify(*function))
     }
 
-    /// Completes the map, and stores it; gives it and its file.
+    /// Completes the map and stores it; returns it together with the path of its file.
     ///
     /// # Errors
-    /// There is no store, or it cannot be written.
+    /// There is no unit cache, or it cannot be written.
     pub fn finish(mut self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(UnitMap, PathBuf), Error> {
-        // Behind the words come the paths of functions whose words are not one for each path.
+        // Functions whose words do not correspond one to one to paths number their paths after all words.
         for function in self.map.functions.iter_mut().filter(|f| f.counts_elsewhere()) {
             function.first_counter = self.map.counters;
             self.map.counters += function.counters;
@@ -123,7 +112,7 @@ impl Unit {
     }
 }
 
-/// The map of a unit none of whose functions is described yet.
+/// Returns the map of a unit that has no functions yet.
 pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
     UnitMap {
         source: module.source(),
@@ -139,8 +128,8 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         instead: Vec::new(),
         counters: 0,
         edge_profile: None,
-        calls: calls::of(module),
+        calls: calls::callees(module),
         aliases: calls::aliases(module),
-        line_graphs: line_graphs::of(module),
+        line_graphs: line_graphs::read(module),
     }
 }

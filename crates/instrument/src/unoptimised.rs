@@ -1,11 +1,9 @@
-//! Counting by calls, in code that is not optimised.
+//! Counting by calls in unoptimised code, to save compile time.
 //!
-//! LLVM selects the instructions of such code one at a time (FastISel). What that does not know goes through the instruction selection of
-//! optimised code, a whole pass over each instruction: inline assembly (which moreover sets up an assembler of its own), thread-local
-//! variables, calls that preserve all registers. It does know calls of ordinary functions. So a unit defines functions that add to a word,
-//! and one that returns the address of the thread's counters, and unoptimised code calls these.
-//!
-//! An addition is one instruction, so that a signal handler that counts the same path in between loses nothing.
+//! LLVM selects the instructions of such code one at a time (FastISel). Inline assembly, thread-local variables and calls that preserve
+//! all registers fall back to the instruction selection of optimised code, which is slow; ordinary calls do not. So a unit defines
+//! functions that add to a word and one that returns the address of the thread's counters, and unoptimised code calls them. An addition is
+//! one instruction, so that a signal handler that counts the same path in between loses nothing.
 
 use crate::emit::{COUNTERS_SYMBOL, add_attribute};
 use crate::flags::code_generation_flags;
@@ -19,10 +17,10 @@ use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use std::sync::OnceLock;
 use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_SYMBOL};
 
-/// Returns the address of the thread's copy of the unit's counters.
+/// The function that returns the address of the thread's copy of the unit's counters.
 const COUNTERS_OF_THREAD: &str = "__trodden_counters_of_thread";
 
-/// The functions that add, in machine code, for the module's assembly may be in either syntax.
+/// The functions that add, in machine code, because the module's assembly may use either syntax.
 const ADDITIONS: [Addition; 4] = [
     // incq (%rdi)
     Addition { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
@@ -35,21 +33,21 @@ const ADDITIONS: [Addition; 4] = [
 /// A function that adds to the word at its first argument.
 struct Addition {
     name: &'static str,
-    /// Other threads add to the word at the same time.
+    /// Other threads may add to the word at the same time.
     is_atomic: bool,
-    /// It adds one; otherwise its second argument.
+    /// Adds one instead of the second argument.
     is_one: bool,
-    /// Its bytes, without the return.
+    /// Machine code, without the return.
     code: &'static str,
 }
 
-/// Whether code generation leaves load, addition and store the three instructions that they are.
+/// Returns true if code generation does not combine load, addition and store into one instruction.
 pub fn is_unoptimised(function: Value) -> bool {
     static FLAG: OnceLock<bool> = OnceLock::new();
     *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0")) || function.has_attribute("optnone")
 }
 
-/// Calls what adds to the word at an address.
+/// Emits a call that adds to the word at an address.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool) {
     let is_one = by.as_integer() == Some(1);
     let addition = ADDITIONS.iter().find(|a| (a.is_atomic, a.is_one) == (is_atomic, is_one)).expect("there is one for each case");
@@ -61,9 +59,9 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool
     builder.call(function, &arguments);
 }
 
-/// Calls what returns the address of the thread's copy of the unit's counters, where a function begins: once its parameters are stored,
-/// so that these need not be kept across the call.
-pub fn counters_of_thread(module: Module, function: Value, location: Option<LLVMMetadataRef>) -> Value {
+/// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. It follows the stores of the
+/// parameters, which then need not be preserved across the call.
+pub fn thread_counters(module: Module, function: Value, location: Option<LLVMMetadataRef>) -> Value {
     let parameters = function.parameters();
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
     let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");
@@ -80,7 +78,7 @@ fn declare(module: Module, name: &str, result: LLVMTypeRef, mut parameters: Vec<
     function
 }
 
-/// Defines the functions that are called, local to the object file; in the section of most code, so that calls need no relocation.
+/// Defines the called functions, local to the object file, in the section `.text`, so that most calls need no relocation.
 pub fn define(context: ModuleContext, threads: Threads) {
     let module = context.module;
     for addition in ADDITIONS.iter().filter(|a| module.function(a.name).is_some()) {
@@ -98,8 +96,8 @@ fn define_function(module: Module, name: &str, code: &str) {
     ));
 }
 
-/// The thread's bias (an instruction that linkers know how to shorten), or the one that a region gives that is acquired now; plus the
-/// address of the template:
+/// Returns the code that computes the address of the thread's counters: the thread's bias (loaded by an instruction that linkers can
+/// relax), or that of a region acquired now, plus the address of the template:
 ///
 /// ```text
 /// movq __trodden_bias@GOTTPOFF(%rip), %rax; movq %fs:(%rax), %rax      or      movq __trodden_shared_bias(%rip), %rax

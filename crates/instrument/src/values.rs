@@ -1,7 +1,7 @@
-//! Counting values: where indirect calls go, how much memory operations move.
+//! Value profiling: targets of indirect calls, and sizes of memory operations.
 //!
-//! LLVM's own way is a list per place, searched and extended by its runtime. Here a place has a few plain counters of
-//! the unit, so that threads and runs add up; which, and what they mean, is said with [`ProfiledValueKind`].
+//! LLVM keeps a list per site, which its runtime searches and extends. Here a site has a few plain counters among the unit's, so that
+//! threads and runs can be added. [`ProfiledValueKind`] describes their meaning.
 
 use crate::llvm::{Builder, Module, Value, llvm};
 use indexmap::IndexSet;
@@ -11,17 +11,17 @@ use llvm_sys::core::*;
 use trodden_unit::ProfiledValueKind;
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
 
-/// The linker's symbol for the beginning of an image.
+/// Linker-defined symbol at the start of an image.
 const IMAGE_START: &str = "__ehdr_start";
-/// Targets further away belong to other images.
-const MOST_DISTANCE: u64 = 1 << 32;
+/// Targets further away than this are in other images.
+const MAX_TARGET_DISTANCE: u64 = 1 << 32;
 
-/// What values a call notes.
+/// Returns the kind of value that a call of LLVM's instrumentation records.
 pub fn kind(call: Value) -> ProfiledValueKind {
     if call.callee().name().ends_with("_memop") { ProfiledValueKind::Size } else { ProfiledValueKind::Target }
 }
 
-/// The number of a place among those of its kind, given LLVM's running number over all kinds and the numbers of places.
+/// Converts LLVM's running site number over all kinds to a number within `kind`, given the number of sites of each kind.
 pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
     let number = u16::try_from(number).ok()?;
     match kind {
@@ -30,12 +30,12 @@ pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16
     }
 }
 
-/// The tables that an address may be of, through whatever the optimiser has made of it.
-pub fn tables_behind(address: Value) -> Vec<Value> {
+/// Returns the tables that an address may belong to, looking through phi nodes and other instructions.
+pub fn reachable_tables(address: Value) -> Vec<Value> {
     let (mut tables, mut seen, mut stack) = (Vec::new(), IndexSet::from([address]), vec![address]);
     while let Some(value) = stack.pop() {
         match value.is_instruction() {
-            // Operands of a phi node are what comes in.
+            // The operands of a phi node are its incoming values.
             true => stack.extend(value.operands().filter(|s| seen.insert(*s))),
             false => tables.push(value),
         }
@@ -43,14 +43,14 @@ pub fn tables_behind(address: Value) -> Vec<Value> {
     tables
 }
 
-/// The first counter for a call's place: its table's stand-in says where those of the function begin.
+/// Returns the first counter of a call's site. The table's placeholder is the first counter of the function.
 pub fn computed_first(builder: &Builder, call: Value) -> Value {
-    let begin = builder.number_of(call.operand(1));
+    let begin = builder.pointer_to_int(call.operand(1));
     let each = builder.constant(ProfiledValueKind::Target.counters().into());
-    builder.add(begin, builder.multiply(builder.widen(call.operand(2)), each))
+    builder.add(begin, builder.multiply(builder.zero_extend(call.operand(2)), each))
 }
 
-/// Which counters of a place get how much for a value.
+/// Returns the counters of a site to increment for a value, each with its increment.
 pub fn increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
     match kind {
         ProfiledValueKind::Target => of_target(builder, value),
@@ -59,8 +59,8 @@ pub fn increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> V
 }
 
 fn of_target(builder: &Builder, address: Value) -> Vec<(Value, Value)> {
-    let distance = builder.subtract(address, builder.number_of(image_start(builder.module)));
-    let near = builder.compare(LLVMIntULT, distance, builder.constant(MOST_DISTANCE));
+    let distance = builder.subtract(address, builder.pointer_to_int(image_start(builder.module)));
+    let near = builder.compare(LLVMIntULT, distance, builder.constant(MAX_TARGET_DISTANCE));
     let distance = builder.select(near, distance, builder.constant(0));
     let product = builder.multiply(distance, builder.constant(TARGET_HASH));
     let bucket = builder.shift_right(product, builder.constant((u64::BITS - TARGET_BUCKETS.ilog2()).into()));
@@ -68,11 +68,11 @@ fn of_target(builder: &Builder, address: Value) -> Vec<(Value, Value)> {
     vec![(calls, builder.constant(1)), (builder.add(calls, builder.constant(1)), distance)]
 }
 
-/// `n` up to 7; else twice the place of the highest bit, and 2, and 1 if there are lower bits.
+/// Size class: `n` for n up to 7; otherwise twice the index of the highest bit, plus 2, plus 1 if lower bits are set.
 fn class_of_size(builder: &Builder, size: Value) -> Value {
     let constant = |value: u64| builder.constant(value);
-    let most = constant(size_of_class(SIZE_CLASSES - 1));
-    let size = builder.select(builder.compare(LLVMIntUGT, size, most), most, size);
+    let max = constant(size_of_class(SIZE_CLASSES - 1));
+    let size = builder.select(builder.compare(LLVMIntUGT, size, max), max, size);
     let highest = builder.subtract(constant(63), builder.count_zeros("llvm.ctlz", size));
     let lower = builder.and(size, builder.subtract(size, constant(1)));
     let between = builder.compare(LLVMIntNE, lower, constant(0));
@@ -83,7 +83,7 @@ fn class_of_size(builder: &Builder, size: Value) -> Value {
 fn image_start(module: Module) -> Value {
     module.global(IMAGE_START).unwrap_or_else(|| {
         let start = module.add_hidden_global(IMAGE_START, module.i8());
-        // An image whose headers are not loaded has no such place: all targets are elsewhere then.
+        // If the image's headers are not loaded, the address is 0 and all targets are outside.
         llvm!(LLVMSetLinkage(start.0, LLVMLinkage::LLVMExternalWeakLinkage));
         start
     })

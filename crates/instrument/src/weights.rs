@@ -1,4 +1,4 @@
-//! How often branches take which edge, for code generation: weights in LLVM's metadata.
+//! Branch weights in LLVM's metadata, by which code generation knows how often edges are taken.
 
 use crate::llvm::{Block, Module, Value, llvm, metadata_kind};
 use indexmap::IndexMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const PROFILE: &str = "prof";
 const BRANCH_WEIGHTS: &str = "branch_weights";
 
-/// Weights that the compiler put on a branch: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`.
+/// Reads a branch's weights: the metadata `!{!"branch_weights", [!"expected",] i32 ...}`. `None` if there are none, or all are 0.
 pub fn read(terminator: Value) -> Option<Vec<f64>> {
     let operands = terminator.metadata(PROFILE)?.metadata_operands();
     let mut operands = operands.into_iter().flatten();
@@ -21,18 +21,18 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
     (!weights.is_empty() && weights.iter().any(|w| *w > 0.0)).then_some(weights)
 }
 
-/// Says how often a block is entered beside the other heads of a loop that has several. It means nothing for other blocks.
-pub fn weigh_head(module: Module, block: Block, weight: i64) {
-    let node = list(module, "loop_header_weight", [module.constant(weight)]);
+/// Sets a block's weight relative to the other headers of an irreducible loop. Other blocks ignore it.
+pub fn set_header_weight(module: Module, block: Block, weight: i64) {
+    let node = metadata_list(module, "loop_header_weight", [module.constant(weight)]);
     block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
 }
 
-/// Says to code generation that a branch's first edge is hardly ever taken.
+/// Marks a branch's first edge as unlikely.
 pub fn mark_unlikely(module: Module, branch: Value) {
     mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }
 
-/// Says to code generation that these edges of a terminator are hardly ever taken; says nothing of those that have no other beside them.
+/// Marks these edges of a terminator as unlikely, unless it has no other edges.
 pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTreeSet<usize>) {
     let all = terminator.successors().len();
     if successors.len() == all || !has_weights(terminator) {
@@ -42,22 +42,22 @@ pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTree
     set_weights(module, terminator, (0..all).map(weight));
 }
 
-/// Says to code generation how often each edge of a terminator is taken; says nothing if none is.
-pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
-    // LLVM's weights have 32 bits. With 2^10, three programs are the same (docs/benchmarks/constants.md).
-    const MOST: u64 = 1 << 30;
-    let most = executions.iter().copied().max().unwrap_or_default();
-    if most == 0 || executions.len() < 2 || !has_weights(terminator) {
+/// Sets the weights of a terminator's edges from their execution counts, unless all are 0.
+pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
+    // LLVM's weights have 32 bits. A limit of 2^10 makes no difference for three programs (docs/benchmarks/constants.md).
+    const MAX_WEIGHT: u64 = 1 << 30;
+    let max = executions.iter().copied().max().unwrap_or_default();
+    if max == 0 || executions.len() < 2 || !has_weights(terminator) {
         return;
     }
-    // What was never taken is not impossible.
-    let weight = |n: &u64| (u128::from(*n) * u128::from(MOST) / u128::from(most)) as u64 / executions.len() as u64 + 1;
+    // An edge that was never taken is still possible, hence the 1.
+    let weight = |n: &u64| (u128::from(*n) * u128::from(MAX_WEIGHT) / u128::from(max)) as u64 / executions.len() as u64 + 1;
     set_weights(module, terminator, executions.iter().map(weight));
 }
 
-/// The same with the executions of each block that it leads to, if all are known. Edges of a switch that lead to one
-/// block share in them as they did.
-pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
+/// Sets the weights of a terminator's edges from the execution counts of its targets, if all are known. Several edges of a switch to one
+/// target share its count in proportion to their old weights.
+pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
     let before = read(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
@@ -71,22 +71,20 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
         let part = if sum > 0.0 { before[successor] / sum } else { 1.0 / successors };
         (counts[successor] as f64 * part) as u64
     };
-    weigh_successors(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
+    set_edge_weights(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
 }
 
-/// Says how often a function was entered.
-pub fn weigh_function(module: Module, function: Value, entries: u64) {
-    let node = list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
+pub fn set_entry_count(module: Module, function: Value, entries: u64) {
+    let node = metadata_list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
     llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
 }
 
-/// Whether the module was compiled by a profile: what that says nothing of was not executed, or is new.
+/// Returns true if the module was compiled with a profile. Code without counts then was not executed, or is new.
 pub fn is_profiled(module: Module) -> bool {
     const SUMMARY: &str = "ProfileSummary";
     !llvm!(LLVMGetModuleFlag(module.raw, SUMMARY.as_ptr().cast(), SUMMARY.len())).is_null()
 }
 
-/// Whether a profile says how often a function was entered.
 pub fn has_entries(module: Module, function: Value) -> bool {
     let mut count = 0;
     let entries = llvm!(LLVMGlobalCopyAllMetadata(function.0, &raw mut count));
@@ -102,12 +100,12 @@ fn has_weights(terminator: Value) -> bool {
 
 fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
     let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
-    let node = list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
+    let node = metadata_list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
     terminator.set_metadata(module.context(), PROFILE, Some(node));
 }
 
-/// Metadata that hold a name and numbers.
-fn list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> LLVMMetadataRef {
+/// Creates a metadata node of a name followed by numbers.
+fn metadata_list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> LLVMMetadataRef {
     let context = module.context();
     let mut content = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
     content.extend(numbers.into_iter().map(|n| llvm!(LLVMValueAsMetadata(n.0))));

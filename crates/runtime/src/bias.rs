@@ -3,19 +3,19 @@
 use crate::image;
 use core::arch::asm;
 
-/// The calling thread's bias.
+/// Returns the calling thread's bias.
 pub fn bias() -> i64 {
     let value: i64;
-    // SAFETY: reads this image's thread-local word.
+    // SAFETY: reads a thread-local word of this image.
     unsafe {
         asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", out(reg) value, options(nostack, readonly));
     }
     value
 }
 
-/// Sets the calling thread's bias, and the one by which code of the residual tier counts itself.
+/// Sets the calling thread's bias, and `direct`, the one for counts that residual code makes itself.
 pub fn set_bias(value: i64, direct: i64) {
-    // SAFETY: writes this image's thread-local word, which only this thread uses.
+    // SAFETY: writes a thread-local word of this image, which only this thread uses.
     unsafe {
         asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
     }

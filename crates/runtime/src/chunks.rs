@@ -1,11 +1,11 @@
-//! Chunks: where a thread's stream begins, and where it goes on when a chunk is full (see `stream.rs`).
+//! Chunks of a thread's stream: the first one, and the next one when a chunk is full (see `stream.rs`).
 //!
-//! `tests/interleavings` runs this source under a checker of interleavings, against readers that follow the rules of `wire::live`.
+//! `tests/interleavings` runs this source under a model checker, against readers that follow the rules of `wire::live`.
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::image::Image;
 use crate::state;
-use crate::stream::{HEADER, PATIENCE_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
+use crate::stream::{HEADER, MAX_WAIT_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
 use crate::system;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, RING_OFFSET, RegionStream, SLOTS, TAG_INHERITED,
@@ -13,24 +13,24 @@ use crate::wire::stream::{
 };
 
 const CHUNK: usize = CHUNK_BYTES as usize;
-/// So many events of a signal handler are kept that comes between the end of a chunk and the runtime; more are lost, and counted.
-const MOST_BEHIND: usize = 256;
+/// Maximum number of a signal handler's events to keep if it runs between the end of a chunk and the runtime. More are lost, and counted.
+const MAX_HANDLER_EVENTS: usize = 256;
 
-/// A thread waited in vain, and no chunk came back since then.
+/// A thread has waited in vain, and no chunk was released since.
 static IS_STALLED: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread writes to the region at `base` from now on.
+/// Starts the calling thread's stream in the region at `base`.
 pub fn begin(base: usize) {
     begin_after(base, 0, &[]);
 }
 
-/// The stream of a child of `fork` begins with its parent's frames, in the region at `base`.
+/// Starts the stream of a child of `fork` in the region at `base`, with the frames of its parent.
 pub fn begin_in_child(base: usize, frames: ShadowFrames) {
     begin_after(base, system::parent_id(), frames.slots());
     frames.release();
 }
 
-/// The same in a child of `fork`, where `frames` are the slots of the parent's frames, and the child's own.
+/// Starts a stream; in a child of `fork`, `frames` are the slots of its parent's frames, which it inherits.
 fn begin_after(base: usize, parent: u32, frames: &[u32]) {
     let Some(thread) = thread_stream() else { return };
     let stream = RegionStream {
@@ -46,7 +46,7 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
         next: base as u64,
     };
     finish_chunks(base);
-    // SAFETY: the region is mapped, this thread's, and begins with such a structure and the shadow stack.
+    // SAFETY: the region is mapped, belongs to this thread, and starts with this structure and the shadow stack.
     unsafe {
         (base as *mut RegionStream).write_volatile(stream);
         let slots = (base + HEADER) as *mut u32;
@@ -56,89 +56,89 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
         slots.add(frames.len()).write_volatile(0);
     }
     thread.shadow = (base + HEADER + WORD * frames.len()) as u64;
-    let Some(first) = advance(home(base), parent) else {
+    let Some(first) = advance(stream_state(base), parent) else {
         thread.cursor = 0;
         return;
     };
     let mut to = first;
     for slot in frames {
         if to.is_multiple_of(CHUNK) {
-            let Some(next) = advance(home(base), parent) else { break };
+            let Some(next) = advance(stream_state(base), parent) else { break };
             to = next;
         }
-        put(to, slot & !TAG_MASK | TAG_INHERITED);
+        write_word(to, slot & !TAG_MASK | TAG_INHERITED);
         to += WORD;
     }
     thread.cursor = to as u64;
 }
 
-/// The calling thread's first region, which holds its stream's state.
-fn home(base: usize) -> &'static mut RegionStream {
-    // SAFETY: regions of stream images begin so; this thread alone uses it, with signals blocked, and in one function at a time.
+/// Returns the stream's state, at the start of the calling thread's first region.
+fn stream_state(base: usize) -> &'static mut RegionStream {
+    // SAFETY: regions of stream images start so; only this thread uses it, with signals blocked, one function at a time.
     unsafe { &mut *(base as *mut RegionStream) }
 }
 
-/// Finds room for an event in the stream of the calling thread, whose region is at `base` and whose cursor stopped there; gives its
-/// address.
+/// Finds room for an event in the stream of the calling thread, whose first region is at `base` and whose cursor stopped at `stopped`.
+/// Returns its address.
 pub fn find_room(base: usize, stopped: usize) -> usize {
-    let Some(thread) = thread_stream() else { return nowhere() };
-    let (stream, cursor) = (home(base), thread.cursor as usize);
+    let Some(thread) = thread_stream() else { return discarding_slot() };
+    let (stream, cursor) = (stream_state(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
-        // What a signal handler wrote between the addition to the cursor and here.
-        let behind = stopped + WORD;
-        let written = cursor.saturating_sub(behind) / WORD;
-        let mut more = [0u32; MOST_BEHIND];
+        // Events that a signal handler wrote between the increment of the cursor and here.
+        let following = stopped + WORD;
+        let written = cursor.saturating_sub(following) / WORD;
+        let mut more = [0u32; MAX_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
-            // SAFETY: it lies in the free chunk behind the one that was filled, which may be the next one.
-            *word = unsafe { ((behind + index * WORD) as *const u32).read_volatile() };
+            // SAFETY: it is in the free chunk after the full one, which may become the next chunk.
+            *word = unsafe { ((following + index * WORD) as *const u32).read_volatile() };
         }
-        stream.lost += written.saturating_sub(MOST_BEHIND) as u64;
-        let Some(to) = advance(stream, 0) else { return nowhere() };
-        let kept = written.min(MOST_BEHIND);
+        stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
+        let Some(to) = advance(stream, 0) else { return discarding_slot() };
+        let kept = written.min(MAX_HANDLER_EVENTS);
         for (index, word) in more.iter().enumerate().take(kept) {
-            put(to + (index + 1) * WORD, *word);
+            write_word(to + (index + 1) * WORD, *word);
         }
         thread.cursor = (to + (kept + 1) * WORD) as u64;
         return to;
     }
     let end = stream.end as usize;
     if end != 0 && (end - CHUNK + HEADER..end).contains(&cursor) {
-        // The thread began just now, or a handler's last event changed chunks.
+        // The thread has just started, or a handler's last event has switched chunks.
         thread.cursor += WORD as u64;
         return cursor;
     }
     if stopped != 0 {
-        // A handler filled all of the chunk behind.
+        // A handler filled the whole following chunk.
         stream.lost += CHUNK_BYTES / 4;
     }
-    let Some(to) = advance(stream, 0) else { return nowhere() };
+    let Some(to) = advance(stream, 0) else { return discarding_slot() };
     thread.cursor = (to + WORD) as u64;
     to
 }
 
-/// Address of a word that is never read: without memory for anything else.
-pub fn nowhere() -> usize {
-    static NOWHERE: AtomicU32 = AtomicU32::new(0);
+/// Returns the address of a word that is never read, for use when there is no memory.
+pub fn discarding_slot() -> usize {
+    static DISCARDED: AtomicU32 = AtomicU32::new(0);
     if let Some(thread) = thread_stream() {
         thread.cursor = 0;
     }
-    NOWHERE.as_ptr() as usize
+    DISCARDED.as_ptr() as usize
 }
 
-/// Finishes the chunk that is being filled and begins another; gives the address of its first event. `None`: there is
-/// no room, not even at first.
+/// Finishes the current chunk and starts another; returns the address of its first event. `None` if there is no room even for the first
+/// chunk.
 fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
         0 => find_free(stream),
         slots => Some(overwrite(stream, slots as usize)),
     };
-    // A chunk that is given up was never full, so that the recorder does not read it.
+    // A discarded chunk was never marked full, so the recorder does not read it.
     if chunk.is_some() && before != 0 {
         state_of(before - CHUNK).store(CHUNK_FULL, Release);
     }
-    let chunk = chunk.or_else(|| give_up(stream))?;
-    // SAFETY: the chunk is mapped, this thread's, and free.
+    let chunk = chunk.or_else(|| discard_current(stream))?;
+    // SAFETY: the chunk is mapped, belongs to this thread, and is free.
     unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
     let mut header = ChunkHeader {
         state: CHUNK_FREE,
@@ -161,7 +161,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     Some(chunk + HEADER)
 }
 
-/// The next chunk of a flight recorder. The one behind it is forgotten, for what handlers may write there.
+/// Returns the next chunk of a flight recorder. The one after it is freed for events of signal handlers.
 fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
@@ -173,9 +173,9 @@ fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     chunk_at(base, index)
 }
 
-/// A free chunk: of the regions that there are, of a new one, or one that comes back.
+/// Finds a free chunk: in existing regions, in a new region, or by waiting for one to be released.
 fn find_free(stream: &mut RegionStream) -> Option<usize> {
-    if let Some(chunk) = known_free(stream) {
+    if let Some(chunk) = find_free_in_ring(stream) {
         IS_STALLED.store(false, Relaxed);
         return Some(chunk);
     }
@@ -186,9 +186,9 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
     if stream.end == 0 || IS_STALLED.load(Relaxed) {
         return None;
     }
-    for _ in 0..PATIENCE_MS.load(Relaxed) {
+    for _ in 0..MAX_WAIT_MS.load(Relaxed) {
         system::sleep_ms(1);
-        if let Some(chunk) = known_free(stream) {
+        if let Some(chunk) = find_free_in_ring(stream) {
             return Some(chunk);
         }
     }
@@ -196,10 +196,10 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
     None
 }
 
-/// A free chunk of the region that is being filled, or of the next one, whose chunks are the oldest.
-fn known_free(stream: &mut RegionStream) -> Option<usize> {
+/// Finds a free chunk in the current region, or in the next one, whose chunks are the oldest.
+fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
-    // The chunk that was filled is one of this region: `region` and `end` change together, but for the first.
+    // The last chunk belongs to this region: `region` and `end` change together, except for the first chunk.
     let from = match stream.end {
         0 => 0,
         end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK,
@@ -208,66 +208,66 @@ fn known_free(stream: &mut RegionStream) -> Option<usize> {
     if let Some(chunk) = free(base, from) {
         return Some(chunk);
     }
-    let next = following(stream, base) as usize;
+    let next = next_in_ring(stream, base) as usize;
     let chunk = free(next, 0)?;
     stream.region = next as u64;
     Some(chunk)
 }
 
-/// The first chunk of one region more, behind the one that is being filled. `None`: there is no region, or all chunks of it are to be
-/// read yet, since a thread that ended has filled them; it is one of the ring all the same, and its chunks come back.
+/// Adds a region after the current one and returns its first free chunk. `None` if there is no region, or if all its chunks, filled by a
+/// thread that has ended, are still unread. It joins the ring in any case.
 fn new_region(stream: &mut RegionStream) -> Option<usize> {
-    let new = state::another_region()?;
+    let new = state::add_region()?;
     finish_chunks(new);
     let base = stream.region as usize;
-    let head = RegionStream { thread: 0, next: following(stream, base), slots: 0, more_regions: 0, ..*stream };
-    // SAFETY: the region is mapped and this thread's, and nothing else refers to its beginning: it is new.
+    let head = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
+    // SAFETY: the region is mapped and belongs to this thread; it is new, so nothing else refers to it.
     unsafe { (new as *mut RegionStream).write_volatile(head) };
     stream.more_regions += 1;
     if base == first_region(stream) {
         stream.next = new as u64;
     } else {
-        // SAFETY: the region is mapped and this thread's, and its beginning is another than `stream`.
+        // SAFETY: the region is mapped, belongs to this thread, and is not the one that `stream` is in.
         unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
     }
     let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index))?;
-    // The chunk that is filled next is one of the new region; until there is one, `end` and `region` stay as they are.
+    // The next chunk is in the new region; without one, `end` and `region` do not change.
     stream.region = new as u64;
     Some(chunk)
 }
 
-/// The region whose beginning a thread's stream is.
+/// Returns the address of the region that a thread's stream starts.
 fn first_region(stream: &RegionStream) -> usize {
     core::ptr::from_ref(stream) as usize
 }
 
-/// The region behind the one at `base` in the ring of a thread's regions.
-fn following(stream: &RegionStream, base: usize) -> u64 {
+/// Returns the region after the one at `base` in the ring of a thread's regions.
+fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
     if base == first_region(stream) {
         return stream.next;
     }
-    // SAFETY: regions of stream images begin so, and are mapped as long as their thread lives. This one is not the beginning of `stream`'s.
+    // SAFETY: regions of stream images start so, and are mapped while their thread lives. This one is not the one that `stream` is in.
     unsafe { (&raw const (*(base as *const RegionStream)).next).read_volatile() }
 }
 
-/// Whether a chunk and the one behind it are free.
+/// Returns true if a chunk and the one after it are free.
 fn is_usable(base: usize, index: usize) -> bool {
     let is_free = |index: usize| state_of(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
     is_free(index) && (index + 1 == SLOTS as usize || is_free(index + 1))
 }
 
-/// The chunk that was just filled, whose events are lost.
-fn give_up(stream: &mut RegionStream) -> Option<usize> {
+/// Discards the events of the current chunk and returns it for reuse.
+fn discard_current(stream: &mut RegionStream) -> Option<usize> {
     if stream.end == 0 {
         return None;
     }
     stream.lost += CHUNK_EVENTS;
-    // Another chunk takes its place in the stream.
+    // Another chunk takes its position in the stream.
     stream.sequence -= 1;
     Some(stream.end as usize - CHUNK)
 }
 
-/// Chunks that an ended thread was filling in a region do not change any more.
+/// Marks chunks that an ended thread was filling in a region as full.
 fn finish_chunks(base: usize) {
     for index in 0..SLOTS as usize {
         let _ = state_of(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);
@@ -279,11 +279,11 @@ fn chunk_at(base: usize, index: usize) -> usize {
 }
 
 fn state_of(chunk: usize) -> &'static AtomicU32 {
-    // SAFETY: the first word of a chunk of a mapped region; the recorder changes it by one write of that word.
+    // SAFETY: the first word of a chunk in a mapped region; the recorder changes it by a single write.
     unsafe { AtomicU32::from_ptr(chunk as *mut u32) }
 }
 
-fn put(address: usize, word: u32) {
-    // SAFETY: callers have the address of a word of their own chunk.
+fn write_word(address: usize, word: u32) {
+    // SAFETY: callers pass the address of a word in their own chunk.
     unsafe { (address as *mut u32).write_volatile(word) };
 }

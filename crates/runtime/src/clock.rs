@@ -1,8 +1,6 @@
-//! The time without system calls, which a sandbox might forbid: by the function that the kernel maps into every process
-//! (vdso(7)), with the coarse clock, which it answers from memory alone (some milliseconds behind). Where there is no
-//! such function, it is the time at which the image started.
-//!
-//! Invariant: nothing is read outside the kernel's image, of whose layout only what gABI promises is relied on.
+//! The current time without system calls, which a sandbox might forbid: the vDSO's function (vdso(7)) with the coarse clock, which is
+//! answered from memory and lags by a few milliseconds. Without such a function, the time at which the image started. Invariant: only the
+//! vDSO is read, relying only on the layout that the gABI guarantees.
 
 use crate::output::auxiliary;
 use crate::system::{self, Time};
@@ -15,14 +13,14 @@ const NAME: &[u8] = b"__vdso_clock_gettime\0";
 static FUNCTION: AtomicUsize = AtomicUsize::new(0);
 static STARTED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Finds the kernel's function, at the image's start.
+/// Locates the vDSO's function, at the image's start.
 pub fn prepare() {
     STARTED_NS.store(system::now_ns(), Relaxed);
-    let function = kernels_image().and_then(find);
+    let function = vdso_address().and_then(find);
     FUNCTION.store(function.unwrap_or(0), Relaxed);
 }
 
-/// Nanoseconds since 1970; 0 before [`prepare`].
+/// Returns nanoseconds since 1970; 0 before [`prepare`].
 pub fn now_ns() -> u64 {
     let started = STARTED_NS.load(Relaxed);
     let function = FUNCTION.load(Relaxed);
@@ -30,7 +28,7 @@ pub fn now_ns() -> u64 {
         return started;
     }
     let mut time = Time { seconds: 0, nanoseconds: 0 };
-    // SAFETY: the kernel's function of that name has this type.
+    // SAFETY: the vDSO's function of that name has this type.
     let ask = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut Time) -> i32>(function) };
     match ask(CLOCK_REALTIME_COARSE, &raw mut time) {
         0 => (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64),
@@ -38,38 +36,37 @@ pub fn now_ns() -> u64 {
     }
 }
 
-fn kernels_image() -> Option<usize> {
+fn vdso_address() -> Option<usize> {
     auxiliary(AT_SYSINFO_EHDR).filter(|at| *at != 0).map(|at| at as usize)
 }
 
-/// A word of the kernel's image.
-fn word(address: usize) -> usize {
-    // SAFETY: callers follow the headers of an image that the kernel made and never changes; addresses are aligned there.
+fn read_u64(address: usize) -> usize {
+    // SAFETY: callers follow the headers of the vDSO, which never changes; addresses in it are aligned.
     unsafe { (address as *const usize).read() }
 }
 
-fn half(address: usize) -> usize {
-    // SAFETY: as of `word`.
+fn read_u32(address: usize) -> usize {
+    // SAFETY: as for `read_u64`.
     unsafe { (address as *const u32).read() as usize }
 }
 
-fn quarter(address: usize) -> usize {
-    // SAFETY: as of `word`.
+fn read_u16(address: usize) -> usize {
+    // SAFETY: as for `read_u64`.
     unsafe { (address as *const u16).read() as usize }
 }
 
-/// The function's address: by the dynamic section's table of symbols, behind which the names lie.
+/// Returns the function's address from the symbol table of the dynamic section. The string table must follow it.
 fn find(image: usize) -> Option<usize> {
     const LOAD: usize = 1;
     const DYNAMIC: usize = 2;
     const STRINGS: usize = 5;
     const SYMBOLS: usize = 6;
     const SYMBOL: usize = 24;
-    let (headers, count) = (image + word(image + 32), quarter(image + 56));
+    let (headers, count) = (image + read_u64(image + 32), read_u16(image + 56));
     let (mut bias, mut dynamic) = (None, None);
     for header in (0..count).map(|n| headers + n * 56) {
-        let (offset, address) = (word(header + 8), word(header + 16));
-        match half(header) {
+        let (offset, address) = (read_u64(header + 8), read_u64(header + 16));
+        match read_u32(header) {
             LOAD if bias.is_none() => bias = Some(image.wrapping_add(offset).wrapping_sub(address)),
             DYNAMIC => dynamic = Some(image + offset),
             _ => {}
@@ -77,20 +74,20 @@ fn find(image: usize) -> Option<usize> {
     }
     let (bias, mut entry) = (bias?, dynamic?);
     let (mut symbols, mut strings) = (0, 0);
-    while word(entry) != 0 {
-        match word(entry) {
-            STRINGS => strings = bias.wrapping_add(word(entry + 8)),
-            SYMBOLS => symbols = bias.wrapping_add(word(entry + 8)),
+    while read_u64(entry) != 0 {
+        match read_u64(entry) {
+            STRINGS => strings = bias.wrapping_add(read_u64(entry + 8)),
+            SYMBOLS => symbols = bias.wrapping_add(read_u64(entry + 8)),
             _ => {}
         }
         entry += 16;
     }
     let count = strings.checked_sub(symbols)? / SYMBOL;
-    let wanted = |symbol: &usize| quarter(symbol + 6) != 0 && is_name(strings + half(*symbol));
-    (0..count).map(|n| symbols + n * SYMBOL).find(wanted).map(|symbol| bias.wrapping_add(word(symbol + 8)))
+    let wanted = |symbol: &usize| read_u16(symbol + 6) != 0 && is_name(strings + read_u32(*symbol));
+    (0..count).map(|n| symbols + n * SYMBOL).find(wanted).map(|symbol| bias.wrapping_add(read_u64(symbol + 8)))
 }
 
 fn is_name(address: usize) -> bool {
-    // SAFETY: a text with NUL at its end is there, and no more of it is read than is equal to the name, and one byte.
+    // SAFETY: a NUL-terminated string is there, and reading stops at the first byte that differs.
     NAME.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
 }

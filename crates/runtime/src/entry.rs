@@ -1,20 +1,19 @@
-//! What linkers and instrumented code see of the runtime: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, and
-//! entries in the arrays of constructors and destructors; the handlers of `fork`.
+//! The runtime's interface to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries in the arrays
+//! of constructors and destructors, and the handlers of `fork`.
 //!
-//! Invariants: `__trodden_enter` changes rax and r11 only, and needs nothing but a stack (of which it takes up to 2.2
-//! KiB, some 1 KiB without an output file); `__trodden_count` is jumped to, with the place where it goes on in r11, and
-//! changes r10, r11 and flags only; libc is called by constructor and destructor alone, with no lock held and no signal
-//! blocked.
+//! Invariants: `__trodden_enter` changes rax and r11 only, and needs up to 2.2 KiB of stack (about 1 KiB without an output file).
+//! `__trodden_count` is jumped to, with the return address in r11, and changes r10, r11 and flags only. libc is only called by constructor
+//! and destructor, without holding the lock or blocking signals.
 
 use crate::image::{Image, address_of};
 use crate::life;
 use crate::stub;
-use crate::untested::{self, ACTING};
+use crate::untested::{self, ACTION};
 use core::arch::global_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// LLVM's preserve_allcc: the caller keeps values in any register but rax and r11.
+// LLVM's preserve_allcc: the caller may keep values in any register except rax and r11.
 macro_rules! stub {
     ($name:literal, $enter:path) => {
         global_asm!(
@@ -41,8 +40,8 @@ stub!("__trodden_enter", life::enter);
 stub!("__trodden_enter_shared", life::enter_shared);
 
 global_asm!(
-    // Code jumps here, with the counter's address in rdi, and the place where it goes on in r11: so it needs no frame.
-    // r10 and flags are changed. The red zone below rsp is the code's.
+    // Jumped to with the counter's address in rdi and the return address in r11, so callers need no frame. Changes r10 and flags. The red
+    // zone below rsp belongs to the caller.
     stub::begin!("__trodden_count"),
     ".cfi_def_cfa rsp, 0",
     ".cfi_register rip, r11",
@@ -90,7 +89,7 @@ global_asm!(
     ".cfi_adjust_cfa_offset -128",
     "jmp 3b",
     stub::end!("__trodden_count"),
-    // The rest of it, in Rust: the counter's address is in rdi, that of the thread's copy in r10.
+    // The rest, in Rust. rdi: the counter's address; r10: the address of the thread's copy.
     ".pushsection .text.__trodden_noted, \"ax\", @progbits",
     ".type __trodden_noted, @function",
     ".balign 16",
@@ -121,7 +120,7 @@ global_asm!(
     ".balign 8",
     "__trodden_bias: .zero 8",
     ".popsection",
-    // First and last in the image, so that handlers of fork are in place before its own constructors run.
+    // First and last in the image, so that the fork handlers are in place before its own constructors run.
     ".pushsection .init_array.00001, \"aw\", @init_array",
     ".balign 8",
     ".quad {construct}",
@@ -130,21 +129,21 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
-    // `__trodden_switch` and the bounds of `trodden_functions` are not among them: where there is none, gold would give
-    // its own address to a hidden one. Where there is one, it is hidden.
+    // `__trodden_switch` and the bounds of `trodden_functions` are missing here: if undefined, gold would give hidden symbols its own
+    // address. Where they are defined, they are hidden.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
     ".hidden __stop_trodden_counters",
     construct = sym construct,
     destruct = sym destruct,
-    acting = sym ACTING,
-    noted = sym untested::noted,
+    acting = sym ACTION,
+    noted = sym untested::on_counted,
 );
 
-/// Whether `fork` handlers are registered.
+/// True if the `fork` handlers are registered.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
-/// Its address stands for this image towards libc.
+/// Its address identifies this image towards libc.
 static IMAGE: u8 = 0;
 
 extern "C" fn construct() {
@@ -169,7 +168,8 @@ extern "C" fn after_fork_in_child() {
     life::after_fork_in_child();
 }
 
-/// Asks libc, if there is one, for glibc's way first: glibc has no `pthread_atfork` that a shared library's end undoes by our own handle.
+/// Registers the handlers with libc, if there is one. glibc's own function comes first, because its handlers are removed with the
+/// library's handle.
 fn register_fork_handlers() {
     let glibc = address_of!("__register_atfork");
     let posix = address_of!("pthread_atfork");
@@ -184,7 +184,7 @@ fn register_fork_handlers() {
     }
 }
 
-/// glibc forgets the handlers of a handle when that handle's destructors run.
+/// Removes the handlers: glibc does so when it runs the destructors of their handle.
 fn unregister_fork_handlers() {
     let finalize = address_of!("__cxa_finalize");
     if finalize != 0 && address_of!("__register_atfork") != 0 {

@@ -1,13 +1,10 @@
-//! Events of each path, in images that have units which sum them up ([`EventRecord`]): each thread's counter, how it is
-//! read, and what reading costs.
+//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, reading it, and the cost of
+//! reading.
 //!
-//! The time-stamp counter is read by the code itself. Events of the kernel have a counter for each thread, by
-//! perf_event_open(2): hardware events are read from the page that the kernel keeps for that, by `rdpmc`, where it
-//! allows that, and otherwise, as software events, by read(2). Counters are pinned: they count all the time, or not at
-//! all.
-//!
-//! Invariants: nothing is counted in an image whose events cannot be counted: its counts go nowhere, after a message.
-//! What a thread reads never goes back, whether it gets a new counter (after `fork`) or loses the one it had.
+//! The time-stamp counter is read by instrumented code. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
+//! read by `rdpmc` if the kernel's page permits it, otherwise by read(2), like software events. Counters are pinned: they count all the
+//! time, or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's readings never
+//! decrease, even when it gets a new counter (after `fork`) or loses its counter.
 
 use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
@@ -19,10 +16,9 @@ use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// The stub that code calls where a function begins and where a path ends: reads the calling thread's counter into rax.
-// It changes rax and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at
-// 48 (linux/perf_event.h explains how they are used). A page is not there any more in a child of `fork`, where the
-// page is 0.
+// Instrumented code calls this at function entry and at path ends: reads the calling thread's counter into rax, and changes rax and r11
+// only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains their
+// use). In a child of `fork`, which the fork page identifies, the page is no longer mapped.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),
@@ -61,7 +57,7 @@ global_asm!(
     "cmp r11d, [rsi + 8]",
     "jne 3b",
     "jmp 6f",
-    // A descriptor, and 1; or nothing.
+    // A descriptor plus 1, or 0 for none.
     "5: xor eax, eax",
     "test esi, esi",
     "jz 6f",
@@ -109,14 +105,14 @@ global_asm!(
     "jmp 2b",
     stub::end!("__trodden_event_now"),
     fork_page = sym FORK_PAGE,
-    lost = sym lost,
+    lost = sym counter_lost,
 );
 
 unsafe extern "C" {
     safe fn __trodden_event_now() -> i64;
 }
 
-/// `struct perf_event_attr`, its first version.
+/// The kernel's `struct perf_event_attr`, first version.
 #[repr(C)]
 struct Attributes {
     kind: u32,
@@ -129,21 +125,20 @@ struct Attributes {
     config1: u64,
 }
 
-/// Counters of software events stay open, out of the subject's way.
-const OUT_OF_THE_WAY: i32 = 200;
+/// Minimum descriptor number of counters that stay open, out of the subject's way.
+const MIN_DESCRIPTOR: i32 = 200;
 const PAGE: usize = 4096;
 
-/// Whether costs are known.
+/// True if the cost of reading is known.
 static CALIBRATED: AtomicBool = AtomicBool::new(false);
 
-/// The image's event, if it has one.
 #[derive(Clone, Copy)]
 pub struct Events {
     kind: u32,
     config: u64,
 }
 
-/// The image's event.
+/// Returns the image's event; `None` if it has none.
 pub fn of_image() -> Option<Events> {
     let record = address_of!("__trodden_event") as *const EventRecord;
     // SAFETY: null, or the record that a unit defines, which is never written.
@@ -151,11 +146,11 @@ pub fn of_image() -> Option<Events> {
     Some(Events { kind: record.kind, config: record.config })
 }
 
-/// What belongs to the calling thread; in images that have events.
+/// Returns the calling thread's state; only for images with an event.
 fn thread() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
-    // SAFETY: where there is a record there is this function, of this type, and it gives the address of thread-local
-    // memory, which no other thread uses; a reference is never kept while another may be made.
+    // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, and
+    // callers do not keep a reference while creating another.
     unsafe {
         let find = core::mem::transmute::<usize, extern "C" fn() -> *mut EventThread>(find);
         &mut *find()
@@ -163,8 +158,8 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl Events {
-    /// Gives the calling thread a counter, which goes on where an earlier one of it stopped; and finds out once what
-    /// reading costs. Returns what [`close`] takes.
+    /// Opens a counter for the calling thread, which continues where an earlier one stopped, and calibrates once. Returns the argument of
+    /// [`close`].
     pub fn begin(self) -> Result<u64, Failure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
@@ -174,12 +169,12 @@ impl Events {
         Ok(source)
     }
 
-    /// Whether code reads them by itself.
+    /// Returns true if instrumented code reads the counter without the runtime.
     pub fn are_of_processor(self) -> bool {
         self.kind == EVENT_TSC
     }
 
-    /// Whether the event can be counted.
+    /// Checks that the event can be counted.
     pub fn check(self) -> Result<(), Failure> {
         if self.kind != EVENT_TSC {
             close(self.open()?);
@@ -200,9 +195,9 @@ impl Events {
         {
             return Ok(page as u64);
         }
-        let file = system::move_up(file, OUT_OF_THE_WAY);
+        let file = system::move_up(file, MIN_DESCRIPTOR);
         let source = file.number() as u64 + 1;
-        file.forget();
+        file.leak();
         Ok(source)
     }
 
@@ -211,55 +206,55 @@ impl Events {
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
-    /// Does what code does, many times, and takes the least that it took: what is taken off should rather be too little.
+    /// Measures the cost of reading, as the minimum of several trials: it is better to subtract too little.
     fn calibrate(self) {
         const TRIALS: u32 = 32;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
         for _ in 0..TRIALS {
-            least.begin = least.begin.min(self.trial(begin));
-            least.end = least.end.min(self.trial(end));
+            least.begin = least.begin.min(self.measure_cost(simulate_entry));
+            least.end = least.end.min(self.measure_cost(simulate_path_end));
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: where there is a record there is this one; it is only written here, once. What code reads meanwhile
-        // is the old or the new number.
+        // SAFETY: units that define the record also define this one; it is only written here, once. Code that reads it meanwhile sees the
+        // old or the new value.
         unsafe { cost.write_volatile(least) };
     }
 
-    /// Events from one reading to the next.
-    fn trial(self, keep: fn(&mut [i64; 6], i64)) -> i64 {
+    /// Returns the number of events from one reading to the next.
+    fn measure_cost(self, store: fn(&mut [i64; 6], i64)) -> i64 {
         const ROUNDS: i64 = 64;
         let mut cells = [0; 6];
         let first = self.now();
         for _ in 0..ROUNDS {
             let now = self.now();
-            keep(&mut cells, now);
+            store(&mut cells, now);
         }
         self.now().wrapping_sub(first) / (ROUNDS + 1)
     }
 }
 
-/// What code does where a function begins.
+/// Does the same as code at function entry.
 #[inline(always)]
-fn begin(cells: &mut [i64; 6], now: i64) {
-    let [spent, begun, cost, ..] = cells;
-    keep(begun, now.wrapping_sub(load(spent)));
+fn simulate_entry(cells: &mut [i64; 6], now: i64) {
+    let [spent, start, cost, ..] = cells;
+    store(start, now.wrapping_sub(load(spent)));
     let sum = load(spent).wrapping_add(load(cost));
-    keep(spent, sum);
+    store(spent, sum);
 }
 
-/// What code does where a path ends.
+/// Does the same as code at a path end.
 #[inline(always)]
-fn end(cells: &mut [i64; 6], now: i64) {
-    let [spent, begun, cost, count, sum, squares] = cells;
-    let own = now.wrapping_sub(load(begun)).wrapping_sub(load(spent));
+fn simulate_path_end(cells: &mut [i64; 6], now: i64) {
+    let [spent, start, cost, count, sum, squares] = cells;
+    let own = now.wrapping_sub(load(start)).wrapping_sub(load(spent));
     let counted = load(count).wrapping_add(1);
-    keep(count, counted);
+    store(count, counted);
     let summed = load(sum).wrapping_add(own);
-    keep(sum, summed);
+    store(sum, summed);
     let squared = load(squares).wrapping_add(own.wrapping_mul(own));
-    keep(squares, squared);
+    store(squares, squared);
     let all = load(spent).wrapping_add(own).wrapping_add(load(cost));
-    keep(spent, all);
+    store(spent, all);
 }
 
 fn load(cell: &i64) -> i64 {
@@ -267,17 +262,17 @@ fn load(cell: &i64) -> i64 {
     unsafe { (&raw const *cell).read_volatile() }
 }
 
-fn keep(cell: &mut i64, value: i64) {
+fn store(cell: &mut i64, value: i64) {
     // SAFETY: a reference is valid for writing.
     unsafe { (&raw mut *cell).write_volatile(value) }
 }
 
-/// The page by which the program may read a counter by itself; None if it may not. The page keeps the counter open.
+/// Maps the page through which the program may read a counter itself; `None` if that is not permitted. The mapping keeps the counter open.
 fn readable_page(file: &Descriptor) -> Option<usize> {
     const CAPABILITIES: usize = 40;
     const USER_RDPMC: u64 = 1 << 2;
     let page = system::map_to_read(file, PAGE).ok()?;
-    // SAFETY: the page is mapped, and has that word.
+    // SAFETY: the page is mapped and contains that word.
     let capabilities = unsafe { ((page + CAPABILITIES) as *const u64).read_volatile() };
     if capabilities & USER_RDPMC == 0 {
         system::unmap(page, PAGE);
@@ -286,7 +281,7 @@ fn readable_page(file: &Descriptor) -> Option<usize> {
     Some(page)
 }
 
-/// Gives back a thread's counter.
+/// Releases a thread's counter.
 pub fn close(source: u64) {
     match source {
         0 => {}
@@ -295,46 +290,47 @@ pub fn close(source: u64) {
     }
 }
 
-/// The calling thread has no counter from here on; what it reads stays what it is.
+/// Removes the calling thread's counter; its readings stay constant.
 pub fn end_thread() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
-        note();
+        save_reading();
         let thread = thread();
         (thread.source, thread.base) = (0, thread.noted);
     }
 }
 
-/// Before `fork`: notes what the thread reads, with which the child goes on.
-pub fn note() {
+/// Before `fork`: stores the thread's reading, from which the child continues.
+pub fn save_reading() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
         thread().noted = now;
     }
 }
 
-/// After `fork`, in the child: the counter is the parent's. The thread gets one of its own.
-pub fn renew() -> Result<u64, Failure> {
+/// After `fork`, in the child: opens a new counter, because the old one is the parent's.
+pub fn reopen() -> Result<u64, Failure> {
     let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
     (thread.source, thread.base) = (0, thread.noted);
     events.begin()
 }
 
-/// The thread's counter cannot be read any more: the program closed its descriptor, or forked without its handlers.
-extern "C" fn lost(thread: &mut EventThread) {
+/// Called if the thread's counter is unreadable: the program closed its descriptor, or forked without its handlers.
+extern "C" fn counter_lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }
 
-/// Says that a thread has no counter.
+/// Prints that a thread has no counter any more.
 pub fn report_lost() {
-    text::say_line(
-        b"trodden: the counter of a thread's events is gone (its descriptor was closed, or its process was made by vfork or without \
-            libc): no events are summed up for what it runs from here on\n",
+    text::print_line(
+        b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
+            events are not counted from here on\
+",
     );
 }
 
-/// Why the kernel counts nothing, for people.
+/// Describes why the kernel does not count the event.
 fn failure(error: Errno) -> Failure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";

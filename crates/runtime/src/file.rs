@@ -1,7 +1,7 @@
-//! Opening a raw file, safely, and writing its header. The layout is in `trodden_wire`.
+//! Opening a raw file safely, and writing its header. `trodden_wire` defines the layout.
 //!
-//! Invariants: nothing is written to a file before it is known to be a regular file of the effective user with one name, and either empty
-//! or begun by a runtime; the checksum of the file's head is written last, under the header's lock.
+//! Invariants: nothing is written before the file is known to be a regular file of the effective user with one name, and empty or begun by
+//! a runtime; the checksum of the file's head is written last, with the header locked.
 
 use crate::image::Image;
 use crate::output;
@@ -15,24 +15,24 @@ use crate::wire::{
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
-/// The descriptor, which stays open, gets a number from here on where possible, out of the subject's way.
-const OUT_OF_THE_WAY: i32 = 200;
-const CHOOSE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
-const WRITABLE: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
+/// Minimum number of the descriptor that stays open, if possible, out of the subject's way.
+const MIN_DESCRIPTOR: i32 = 200;
+const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
+const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
-/// A raw file of this image, open, with a complete header.
+/// An open raw file of this image with a complete header.
 pub struct RawFile {
     pub descriptor: Descriptor,
     pub regions_offset: u64,
     pub region_stride: u64,
-    /// Where the page of the image's switch is; 0 if it has none.
+    /// Offset of the page with the image's switch; 0 if it has none.
     pub switch_offset: u64,
 }
 
-/// What [`open`] does about a file that does not exist.
+/// What [`open`] does if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MissingFile {
-    Make,
+    Create,
     Refuse,
 }
 
@@ -42,12 +42,12 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
-    // One of them, since there may be little stack.
+    // Only one header, because there may be little stack.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
-        let _lock = HeaderLock::take(&descriptor)?;
-        // Another process may have completed it meanwhile.
+        let _lock = HeaderLock::acquire(&descriptor)?;
+        // Another process may have completed it by now.
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
@@ -55,21 +55,21 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
             if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
                 return Err(refusal(&header));
             }
-            // Others lost what they counted before.
+            // Other processes lost their counts.
             let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
-            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_given_up(&descriptor))?;
+            write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
-    let descriptor = system::move_up(descriptor, OUT_OF_THE_WAY);
+    let descriptor = system::move_up(descriptor, MIN_DESCRIPTOR);
     let RawHeader { regions_offset, region_stride, switch_offset, .. } = header;
     Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Walks down an absolute path, making folders that are missing (if so asked), which are the user's alone. Symbolic links are followed in
-/// folders that the user wrote out, and nowhere else.
+/// Opens an absolute path folder by folder, creating missing ones (if requested) with access for the user only. Symbolic links are
+/// followed only in folders that the user spelled out.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
-    let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
+    let cannot = |error| Failure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
     let mut start = 1;
@@ -80,20 +80,20 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
             path.set(end, 0);
             let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
             path.set(end, b'/');
-            folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, WRITABLE))?;
+            folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
         }
         start = end + 1;
     }
-    // O_NONBLOCK: a pipe of that name must not make the subject wait.
+    // O_NONBLOCK: a pipe with that name must not block the subject.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
-    let flags = if missing == MissingFile::Make { flags | system::O_CREAT } else { flags };
+    let flags = if missing == MissingFile::Create { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o600).map_err(cannot)
 }
 
 fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFile) -> Result<Descriptor, Errno> {
     match system::open_at(folder, name, flags, 0) {
-        Err(system::ENOENT) if missing == MissingFile::Make => {
-            match system::make_folder_at(folder, name, 0o700) {
+        Err(system::ENOENT) if missing == MissingFile::Create => {
+            match system::create_folder_at(folder, name, 0o700) {
                 Ok(()) | Err(system::EEXIST) => {}
                 Err(error) => return Err(error),
             }
@@ -103,36 +103,36 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
     }
 }
 
-/// Refuses whatever a stranger may have put there; returns the size.
+/// Rejects files that another user may have planted; returns the size.
 fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
-    let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE))?;
+    let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
-        return Err(Failure::new(b"it is not a regular file", CHOOSE));
+        return Err(Failure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
     }
     if stat.uid != system::effective_user() {
-        return Err(Failure::new(b"it belongs to another user", CHOOSE));
+        return Err(Failure::new(b"it belongs to another user", CHOOSE_OTHER_FILE));
     }
     if stat.nlink > 1 {
-        return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE));
+        return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE_OTHER_FILE));
     }
     Ok(stat.size as u64)
 }
 
-/// The lock on the header, held until dropped.
+/// The lock on the header, released on drop.
 pub struct HeaderLock<'a>(&'a Descriptor);
 
 impl HeaderLock<'_> {
-    pub fn take(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
+    pub fn acquire(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
         lock(file, HEADER_LOCK_BYTE).map(|()| HeaderLock(file))
     }
 }
 
-/// Waits for the lock of a byte that is never held for long; but not for ever: its holder might be stopped.
+/// Waits for the lock on a byte, which is never held for long, for a limited time, because its holder may be stopped.
 pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
-    // Milliseconds, each of which ends with a try: holders have it for microseconds.
-    const PATIENCE_MS: u32 = 5_000;
+    // One attempt per millisecond; holders need microseconds.
+    const MAX_WAIT_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..MAX_WAIT_MS {
         match result {
             // Another process has it.
             Err(system::EAGAIN | system::EACCES) => system::sleep_ms(1),
@@ -149,29 +149,29 @@ impl Drop for HeaderLock<'_> {
     }
 }
 
-/// Reads what there is of the header; zeros for the rest.
+/// Reads as much of the header as the file has; the rest is zero.
 fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure> {
-    // SAFETY: a RawHeader is plain integers without padding; the slice is the header's only borrow.
+    // SAFETY: a RawHeader consists of integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
     bytes.fill(0);
-    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))
+    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE_OTHER_FILE))
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
     FileHead::read(&header.head).is_ok_and(|head| head.kind == image.file_kind())
 }
 
-/// Why a file is refused whose head is that of no file of this kind.
+/// Returns why a file with an unexpected head is rejected.
 fn refusal(header: &RawHeader) -> Failure {
     match FileHead::read(&header.head) {
         Err(HeadError::Earlier) => OTHER_VERSION,
         Err(HeadError::Checksum) => DAMAGED,
-        _ => Failure::new(b"it is not a raw profile", CHOOSE),
+        _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
 
-const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE);
-const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE);
+const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE_OTHER_FILE);
+const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
     if header.head != *image.file_head() {
@@ -192,7 +192,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
     Ok(())
 }
 
-/// Writes the header of an empty (or unfinished) file; the caller has its lock.
+/// Writes the header of an empty or unfinished file; the caller holds the header's lock.
 fn write_header(
     file: &Descriptor,
     image: &Image,
@@ -203,7 +203,7 @@ fn write_header(
 ) -> Result<(), Failure> {
     find_path(image.address(), scratch);
     fill_header(header, image, identity, lost, scratch.bytes());
-    check_room(file, header.regions_offset, header.regions_offset)?;
+    check_space(file, header.regions_offset, header.regions_offset)?;
     let write = |bytes: &[u8], offset| system::write_at(file, bytes, offset).map_err(cannot_write);
     write(bytes_of(header), 0)?;
     let mut offset = header.units_offset;
@@ -212,16 +212,16 @@ fn write_header(
         offset += size_of::<RawUnit>() as u64;
     }
     write(scratch.bytes(), header.path_offset)?;
-    // The page of the switch as well, which others write.
-    make_room(file, 0, header.regions_offset)?;
-    if header.switch_offset != 0 && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
+    // Including the page of the switch, which other processes write.
+    reserve_space(file, 0, header.regions_offset)?;
+    if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
         write(&[1], header.switch_offset)?;
     }
     header.head = *image.file_head();
     write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
 }
 
-/// What a new file begins with, but for the checksum of its head.
+/// Fills in the header of a new file, except the checksum of its head.
 fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
@@ -251,43 +251,43 @@ fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: 
     header.checksum = checksum(header, image, path);
 }
 
-/// What [`RawHeader::checksum`] has to be.
 fn checksum(header: &RawHeader, image: &Image, path: &[u8]) -> u64 {
     let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
-/// The bytes of one of the structures of `trodden_wire`.
+/// Returns the bytes of one of the structures of `trodden_wire`.
 fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: used for RawHeader and RawUnit only, which are plain integers without padding.
+    // SAFETY: only used for RawHeader and RawUnit, which consist of integers without padding.
     unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) }
 }
 
-/// A failed write, as the user should see it.
+/// Describes a failed write.
 pub fn cannot_write(error: Errno) -> Failure {
     match error {
-        system::ENOSPC | system::EDQUOT => NO_ROOM,
-        _ => Failure::system(b"it cannot be written", error, WRITABLE),
+        system::ENOSPC | system::EDQUOT => NO_SPACE,
+        _ => Failure::system(b"it cannot be written", error, USE_WRITABLE_FOLDER),
     }
 }
 
-const NO_ROOM: Failure = Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
-    .because(LostReason::NoSpace);
+const NO_SPACE: Failure =
+    Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
+        .because(LostReason::NoSpace);
 
-/// Refuses to make the file `size` bytes long, `added` of them new, where the disk or a limit forbids: a page that could not be stored
-/// later would kill the subject.
-pub fn check_room(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
+/// Checks that the disk and the file size limit allow extending the file to `size` bytes, `added` of them new. A page that cannot be
+/// stored later would kill the subject.
+pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
     if system::file_size_limit() < size {
-        let failure = Failure::new(b"it would be larger than this process may make a file", b"raise the limit (ulimit -f)");
+        let failure = Failure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
         return Err(failure.because(LostReason::SizeLimit));
     }
     let free = system::free_space(file).map_err(cannot_write)?;
-    if free < added { Err(NO_ROOM) } else { Ok(()) }
+    if free < added { Err(NO_SPACE) } else { Ok(()) }
 }
 
-/// Makes the file `start + length` bytes long at least, and reserves what is there from `start` on. A file system that
-/// cannot reserve makes it longer only: filled up by others, it may kill the subject later.
-pub fn make_room(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
+/// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that cannot reserve, the
+/// subject may be killed later if the disk fills up.
+pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
         other => other,
@@ -295,17 +295,17 @@ pub fn make_room(file: &Descriptor, start: u64, length: u64) -> Result<(), Failu
     .map_err(cannot_write)
 }
 
-/// Lets a file say that there was no room for its header; which needs no room. The caller has the header's lock.
-fn mark_given_up(file: &Descriptor) {
+/// Marks a file whose header found no space, which needs no space itself. The caller holds the header's lock.
+fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_GIVEN_UP {
         let _ = system::resize(file, 0);
         let _ = system::resize(file, RAW_GIVEN_UP);
     }
 }
 
-/// Notes in the header, which is written, that a thread's counts are lost.
+/// Records in the written header that a thread's counts are lost.
 pub fn note_lost(file: &Descriptor, reason: LostReason) {
-    // Mapped and not written, so that processes do not overwrite each other's. Of a file that has become shorter there is no such page.
+    // Through a mapping, so that processes do not overwrite each other's records. A truncated file has no such page.
     if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
         && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
     {
@@ -316,17 +316,17 @@ pub fn note_lost(file: &Descriptor, reason: LostReason) {
 
 /// Counts a thread in the [`LostThreads`] at `address`, an aligned word of a mapped raw file.
 pub fn add_lost(address: usize, reason: LostReason) {
-    // SAFETY: the caller has the word mapped; all who use it do so atomically, or read the file.
+    // SAFETY: the caller has the word mapped; all users access it atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
     let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).and(reason).0));
 }
 
-/// Puts into `path` the name of the file that is mapped at `address`; empty if unknown. From `/proc/self/maps` (proc(5)).
+/// Stores in `path` the name of the file that is mapped at `address`, from `/proc/self/maps` (proc(5)); empty if unknown.
 pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
     let flags = system::O_RDONLY | system::O_CLOEXEC;
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/maps\0", flags, 0) else { return };
-    // Small, since it is on the stack of whatever enters first.
+    // Small, because it is on the stack of whoever enters first.
     let mut chunk = [0; 128];
     let mut line = MapsLine::default();
     while let Ok(length @ 1..) = system::read(&file, &mut chunk) {
@@ -346,7 +346,7 @@ pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
 }
 
-/// A line `START-END PERMISSIONS OFFSET DEVICE INODE    PATH`, read byte by byte.
+/// A parser of lines `START-END PERMISSIONS OFFSET DEVICE INODE    PATH`.
 #[derive(Default)]
 struct MapsLine {
     bounds: [usize; 2],
@@ -356,7 +356,7 @@ struct MapsLine {
 }
 
 impl MapsLine {
-    /// Takes the next byte; whether it belongs to the path.
+    /// Consumes a byte; returns true if it belongs to the path.
     fn feed(&mut self, byte: u8) -> bool {
         if self.blanks == 0 {
             let [start, end] = &mut self.bounds;

@@ -1,41 +1,41 @@
-//! A page of memory that distinguishes a child of `fork` from its parent.
+//! A page of memory that tells a child of `fork` from its parent.
 
 use crate::system;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 
-/// A page that a child of `fork` finds empty; null where the kernel has no such thing.
+/// The page, which is zero in a child of `fork`; null if the kernel does not support this.
 pub static FORK_PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 const PAGE: usize = 4096;
 
-/// Whether this process is a copy of the one that wrote the page.
+/// Returns true if this process is a forked copy of the one that wrote the page.
 pub fn is_forked() -> bool {
     let page = FORK_PAGE.load(SeqCst);
-    // SAFETY: null or the page, which is unmapped only after the pointer was reset, under the lock.
+    // SAFETY: null, or the page, which is only unmapped after the pointer was reset, with the lock held.
     unsafe { page.as_ref() }.is_some_and(|page| page.load(SeqCst) == 0)
 }
 
-/// Makes the page, where the kernel has such, and names this process in it.
-pub fn make() {
+/// Creates the page, if the kernel supports it, and marks this process in it.
+pub fn create() {
     if let Ok(page) = system::map_zeros(PAGE, None) {
         match system::wipe_on_fork(page, PAGE) {
             Ok(()) => FORK_PAGE.store(page as *mut AtomicU32, SeqCst),
             Err(_) => system::unmap(page, PAGE),
         }
     }
-    name();
+    mark_current();
 }
 
-/// This process is the one that the page names from now on.
-pub fn name() {
+/// Marks this process in the page, so that it no longer counts as forked.
+pub fn mark_current() {
     // SAFETY: as in `is_forked`.
     if let Some(page) = unsafe { FORK_PAGE.load(SeqCst).as_ref() } {
         page.store(1, SeqCst);
     }
 }
 
-/// Unmaps the page: no child is known as one until it is mapped again.
-pub fn unmake() {
+/// Unmaps the page. Children of `fork` are not recognised until it is created again.
+pub fn remove() {
     let page = FORK_PAGE.swap(null_mut(), SeqCst);
     if !page.is_null() {
         system::unmap(page as usize, PAGE);

@@ -1,6 +1,5 @@
-//! What the linker put together: the unit records of this image and the size of its counters.
-//!
-//! Invariant: every unit's counters lie within the section of counters, or the image is refused as a whole.
+//! The image's unit records and counters, as the linker laid them out. Invariant: every unit's counters are within the section of
+//! counters, otherwise the image is rejected as a whole.
 
 use crate::text::Failure;
 use crate::wire::head::{FileHead, FileKind, HEAD_BYTES};
@@ -8,28 +7,25 @@ use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
 use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
-/// The image this code is linked into.
+/// The image that this code is linked into.
 #[derive(Clone, Copy)]
 pub struct Image {
-    /// Address of the first counter of the template.
     pub template: usize,
-    /// Number of counters.
     pub counters: u64,
-    /// Words of a region before its tail: as many, but of streams.
+    /// Number of words of a region before its tail: `counters`, except for streams.
     pub region_words: u64,
-    /// Address of the page with the switch of the sample tier; 0 if no unit is of that tier.
+    /// Address of the page with the sampling switch; 0 if no unit is of that tier.
     pub switch: usize,
-    /// Address of the bias of the region that all threads share; 0 if no unit has its threads share one.
+    /// Address of the bias of the region that all threads share; 0 if no unit uses one.
     pub shared: usize,
     records: &'static [UnitRecord],
 }
 
-/// Address of a symbol that may not exist (then 0); by way of the global offset table, where linkers put 0 for those in every kind of
-/// image.
+/// The address of a symbol, or 0 if it is undefined. Read from the global offset table, where linkers put 0 in every kind of image.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: usize;
-        // SAFETY: reads one word of the global offset table.
+        // SAFETY: reads a word of the global offset table.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $symbol),
@@ -43,41 +39,41 @@ macro_rules! address_of {
 }
 pub(crate) use address_of;
 
-/// The bytes of a text before its NUL. (Nothing of libc finds its end.)
+/// Returns the bytes of a NUL-terminated string, without the NUL. (libc's `strlen` is not available.)
 pub fn text_bytes(address: usize) -> impl Iterator<Item = u8> {
-    // SAFETY: callers know of a text there that ends in NUL, is never written and lives as long as this code.
+    // SAFETY: callers know of a NUL-terminated string there, which is never written and lives as long as this code.
     (address..).map(|at| unsafe { (at as *const u8).read_volatile() }).take_while(|byte| *byte != 0)
 }
 
-/// A text that the image may define, by the address of its symbol.
+/// Returns a string that the image may define, given the address of its symbol.
 fn text_at(address: usize) -> Option<&'static [u8]> {
-    // SAFETY: who defines such a symbol puts a text there.
+    // SAFETY: whoever defines such a symbol puts a string there.
     (address != 0).then(|| unsafe { core::slice::from_raw_parts(address as *const u8, text_bytes(address).count()) })
 }
 
-/// The pattern of raw files that the image itself names.
+/// Returns the image's own pattern of raw files.
 pub fn default_output() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_output"))
 }
 
-/// What to do at untested paths, as the image itself says.
+/// Returns the image's own action at untested paths.
 pub fn default_on_untested() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_on_untested"))
 }
 
-/// The expression that unknown paths match, if that is why they are unknown.
+/// Returns the expression that unknown paths match, in a watch.
 pub fn watched() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_watched"))
 }
 
-/// Whether this image is a program that names a dynamic loader, not a library.
+/// Returns true if this image is a program with a dynamic loader, not a library.
 pub fn is_program() -> bool {
     const PT_INTERP: u32 = 3;
     let header = address_of!("__ehdr_start");
     if header == 0 {
         return false;
     }
-    // SAFETY: linkers define the symbol where the ELF header is loaded, with the program headers behind it.
+    // SAFETY: linkers define the symbol where the ELF header is loaded, followed by the program headers.
     let mut headers = unsafe {
         let (first, size, count) = ((header + 32) as *const u64, (header + 54) as *const u16, (header + 56) as *const u16);
         let (first, size) = (header + first.read() as usize, usize::from(size.read()));
@@ -86,60 +82,58 @@ pub fn is_program() -> bool {
     headers.any(|kind| kind == PT_INTERP)
 }
 
-/// A function of the residual tier.
 pub struct ResidualFunction {
-    /// Address of its first counter in the template.
     pub first: usize,
-    /// Bytes from a counter to the word for its time.
+    /// Distance in bytes from a counter to the word for its time.
     pub to_times: usize,
-    /// Address of its linkage name, a text that ends in NUL.
+    /// Address of its linkage name, NUL-terminated.
     pub name: usize,
 }
 
-/// Whether the image's code writes streams.
+/// Returns true if the image's code writes streams.
 pub fn is_stream() -> bool {
     address_of!("__trodden_stream_place") != 0
 }
 
-/// Whether the image has functions of the residual tier.
+/// Returns true if the image has functions of the residual tier.
 pub fn is_residual() -> bool {
     !function_records().is_empty()
 }
 
-/// The calling thread's bias by which code of the residual tier counts itself, if the image has such code.
+/// Returns the calling thread's state of residual code, if the image has such code.
 pub fn direct_place() -> Option<*mut DirectThread> {
     let find = address_of!("__trodden_direct_place");
     if find == 0 {
         return None;
     }
-    // SAFETY: units define a function of that name and type, which touches nothing.
+    // SAFETY: units define a function of that name and type, without side effects.
     Some(unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut DirectThread>(find) }())
 }
 
 fn function_records() -> &'static [FunctionRecord] {
     let (first, end) = (address_of!("__start_trodden_functions"), address_of!("__stop_trodden_functions"));
-    // SAFETY: the linker's bounds of the section that holds FunctionRecords.
+    // SAFETY: the linker's bounds of the section of FunctionRecords.
     unsafe { records(first, end) }
 }
 
-/// The records of a section; none if there is no section.
+/// Returns the records of a section; empty if there is no section.
 ///
 /// # Safety
-/// The section between the addresses holds such records without gaps, is never written, and lives as long as this code.
+/// The section between the addresses contains such records without gaps, is never written, and lives as long as this code.
 unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
     match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<T>() } {
         0 => &[],
-        // SAFETY: by the caller's contract.
+        // SAFETY: guaranteed by the caller.
         count => unsafe { core::slice::from_raw_parts(first as *const T, count) },
     }
 }
 
-/// The function that a counter of the template belongs to.
+/// Returns the function that a counter of the template belongs to.
 pub fn function_of(counter: usize) -> Option<ResidualFunction> {
     let records = function_records();
-    // Linkers put the records of all units in the order of their counters. Where one does not, they are looked through.
-    let behind = records.partition_point(|record| first_counter(record) <= counter);
-    let likely = behind.checked_sub(1).and_then(|at| records.get(at));
+    // Linkers order the records of all units like their counters; if not, search all.
+    let end_of_earlier = records.partition_point(|record| first_counter(record) <= counter);
+    let likely = end_of_earlier.checked_sub(1).and_then(|at| records.get(at));
     let record = likely.filter(|r| holds(r, counter)).or_else(|| records.iter().find(|r| holds(r, counter)))?;
     let name = (&raw const *record as usize).wrapping_add(record.name_delta as usize);
     Some(ResidualFunction { first: first_counter(record), to_times: record.to_times as usize, name })
@@ -154,11 +148,11 @@ fn holds(record: &FunctionRecord, counter: usize) -> bool {
 }
 
 impl Image {
-    /// Reads the bounds that the linker defined. No unit: nothing is counted in this image.
+    /// Reads the bounds that the linker defined. Without units, nothing is counted in this image.
     pub fn from_linker() -> Image {
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
-        // SAFETY: the linker's bounds of the section that holds UnitRecords.
+        // SAFETY: the linker's bounds of the section of UnitRecords.
         let records = unsafe { records(first, end) };
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");
@@ -167,25 +161,25 @@ impl Image {
         Image { template, switch, shared, counters, region_words, records }
     }
 
-    /// What its files are.
+    /// Returns the kind of the image's files.
     pub fn file_kind(&self) -> FileKind {
         if is_stream() { FileKind::STREAM_FILE } else { FileKind::RAW_COUNTS }
     }
 
-    /// How they begin.
+    /// Returns the head of the image's files.
     pub fn file_head(&self) -> &'static [u8; HEAD_BYTES] {
         const COUNTS: [u8; HEAD_BYTES] = FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
         const STREAM: [u8; HEAD_BYTES] = FileHead::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
         if is_stream() { &STREAM } else { &COUNTS }
     }
 
-    /// The bias of the region that all threads share.
+    /// Returns the bias of the region that all threads share.
     pub fn shared_bias(&self) -> Option<&'static AtomicI64> {
         // SAFETY: null, or a word that instrumented code defines for this purpose, and that lives as long as this code.
         unsafe { (self.shared as *const AtomicI64).as_ref() }
     }
 
-    /// Address of the region that all threads share; 0 if there is none yet.
+    /// Returns the address of the region that all threads share; 0 if there is none yet.
     pub fn shared_region(&self) -> usize {
         match self.shared_bias().map_or(0, |bias| bias.load(SeqCst)) {
             0 => 0,
@@ -193,43 +187,41 @@ impl Image {
         }
     }
 
-    /// Address of the records: an address within this image.
+    /// Returns the address of the records, which is within this image.
     pub fn address(&self) -> usize {
         self.records.as_ptr() as usize
     }
 
-    /// Number of units.
     pub fn len(&self) -> u64 {
         self.records.len() as u64
     }
 
-    /// Whether there is nothing to count.
+    /// Returns true if there is nothing to count.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() || self.counters == 0
     }
 
-    /// Checks the records against the section of counters.
+    /// Checks the records, and that their counters are within the section.
     pub fn check(&self) -> Result<(), Failure> {
         let whole = self.records.iter().all(|record| record.magic == UNIT_MAGIC && record.version == UNIT_VERSION);
         let inside = self.units().all(|unit| unit.first <= self.counters && unit.counters <= self.counters - unit.first);
         match whole && inside {
             true => Ok(()),
             false => {
-                Err(Failure::new(b"its unit records do not fit this runtime", b"rebuild all of its parts with one version of trodden"))
+                Err(Failure::new(b"its unit records do not match this runtime", b"rebuild all of its parts with one version of trodden"))
             }
         }
     }
 
-    /// Identity of the image.
     pub fn identity(&self) -> Identity {
         image_identity(self.records.iter().map(|record| (record.unit, record.counters)))
     }
 
-    /// The units as a raw file names them.
+    /// Returns the units as recorded in a raw file.
     pub fn units(&self) -> impl Iterator<Item = RawUnit> + '_ {
         self.records.iter().map(|record| {
             let counters = (&raw const *record as usize).wrapping_add(record.counters_delta as usize);
-            // A unit without counters has no place among them.
+            // A unit without counters has no position among them.
             let first = if record.counters == 0 { 0 } else { counters.wrapping_sub(self.template) / size_of::<u64>() };
             RawUnit { unit: record.unit, first: first as u64, counters: record.counters }
         })

@@ -1,5 +1,5 @@
-//! The C functions that compilers call for copies and comparisons of memory. Subjects may have none, so the object brings its own (which
-//! it keeps to itself). Written as string instructions, since a loop would be compiled to a call of the function itself.
+//! The C functions that compilers call to copy and compare memory, local to the object, because subjects may have none. They use string
+//! instructions, since a loop would be compiled to a call of the function itself.
 
 use core::arch::asm;
 
@@ -7,7 +7,7 @@ use core::arch::asm;
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
-    // SAFETY: `length` bytes at `from` and `to`, promised by the caller; the direction flag is clear by the ABI.
+    // SAFETY: the caller guarantees `length` bytes at `from` and `to`; the ABI guarantees a clear direction flag.
     unsafe { asm!("rep movsb", inout("rcx") length => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags)) }
     to
 }
@@ -16,7 +16,7 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
-    // SAFETY: `length` bytes at `to`, promised by the caller; the direction flag is clear by the ABI.
+    // SAFETY: the caller guarantees `length` bytes at `to`; the ABI guarantees a clear direction flag.
     unsafe { asm!("rep stosb", inout("rcx") length => _, inout("rdi") to => _, in("al") byte as u8, options(nostack, preserves_flags)) }
     to
 }
@@ -26,7 +26,7 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
     let differ: u8;
-    // SAFETY: `length` bytes at both, promised by the caller; comparing rcx with itself first makes empty memory equal.
+    // SAFETY: the caller guarantees `length` bytes at both; comparing rcx with itself first makes empty memory equal.
     unsafe {
         asm!("cmp rcx, rcx", "repe cmpsb", "setne {0}", out(reg_byte) differ,
             inout("rcx") length => _, inout("rdi") one => _, inout("rsi") other => _, options(nostack, readonly));

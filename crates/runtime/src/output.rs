@@ -1,7 +1,7 @@
-//! `TRODDEN_OUTPUT`: read from the environment the process was started with, expanded to the path of a raw file.
+//! `TRODDEN_OUTPUT`: read from the environment with which the process was started, and expanded to the path of a raw file.
 //!
-//! Source of the environment: `/proc/self/environ` (proc(5)), which needs no libc and does not change with `setenv`. In privileged
-//! programs (AT_SECURE in `/proc/self/auxv`, see getauxval(3)) the variable counts as unset.
+//! The environment is read from `/proc/self/environ` (proc(5)), which needs no libc and ignores `setenv`. In privileged programs
+//! (AT_SECURE in `/proc/self/auxv`, see getauxval(3)) the variable counts as unset.
 
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
@@ -10,8 +10,8 @@ use crate::wire::{Identity, OUTPUT_VARIABLE};
 
 const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Puts the variable's value into `pattern` as an absolute path (the others are for work); false if it is unset, empty
-/// or to be ignored. Where it is unset, the image itself may name a pattern, which holds as long as its folder exists.
+/// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). Returns false if it is unset,
+/// empty or must be ignored. If it is unset, the image may define a pattern, which is used if its folder exists.
 pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
@@ -28,13 +28,13 @@ pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) ->
     Ok(true)
 }
 
-/// Appends the image's own pattern; false if it has none.
+/// Appends the image's own pattern; returns false if it has none.
 fn read_default(pattern: &mut Text) -> Result<bool, Failure> {
     let Some(default) = image::default_output() else { return Ok(false) };
     pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
 }
 
-/// Whether the folder of a pattern exists. `%%` in it is a percent sign; what other sequences stand for is not looked for.
+/// Returns true if the folder of a pattern exists. Sequences other than `%%` are not expanded.
 fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     let Some(end) = pattern.bytes().iter().rposition(|&byte| byte == b'/') else { return true };
     folder.clear();
@@ -48,75 +48,76 @@ fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     whole.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
 }
 
-/// Puts the value of a variable into `value` (`scratch` is for work); false if it is unset, too long, or to be ignored.
+/// Stores a variable's value in `value` (`scratch` is overwritten); returns false if it is unset, too long or must be ignored.
 pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     value.clear();
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
 }
 
-/// Whether a variable's first definition has this value (`scratch` is for work). In privileged programs variables count as unset.
-pub fn is_variable(name: &str, wanted: &str, scratch: &mut Text) -> bool {
-    /// Where in an entry `NAME=value` the reader is.
-    enum Position {
+/// Returns true if a variable's first definition has this value (`scratch` is overwritten). In privileged programs variables count as
+/// unset.
+pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
+    /// Position of the reader in an entry `NAME=value`.
+    enum EntryPosition {
         Name(usize),
         Value(usize),
         Other,
     }
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return false };
     let (name, wanted) = (name.as_bytes(), wanted.as_bytes());
-    let mut position = Position::Name(0);
+    let mut position = EntryPosition::Name(0);
     while scratch.fill(|buffer| system::read(&file, buffer)).is_ok() && !scratch.bytes().is_empty() {
         for &byte in scratch.bytes() {
             position = match (position, byte) {
-                (Position::Value(matched), 0) => return matched == wanted.len() && !is_privileged(),
-                (Position::Value(matched), _) if wanted.get(matched) == Some(&byte) => Position::Value(matched + 1),
-                (Position::Value(_), _) => return false,
-                (_, 0) => Position::Name(0),
-                (Position::Name(matched), b'=') if matched == name.len() => Position::Value(0),
-                (Position::Name(matched), _) if name.get(matched) == Some(&byte) => Position::Name(matched + 1),
-                _ => Position::Other,
+                (EntryPosition::Value(matched), 0) => return matched == wanted.len() && !is_privileged(),
+                (EntryPosition::Value(matched), _) if wanted.get(matched) == Some(&byte) => EntryPosition::Value(matched + 1),
+                (EntryPosition::Value(_), _) => return false,
+                (_, 0) => EntryPosition::Name(0),
+                (EntryPosition::Name(matched), b'=') if matched == name.len() => EntryPosition::Value(0),
+                (EntryPosition::Name(matched), _) if name.get(matched) == Some(&byte) => EntryPosition::Name(matched + 1),
+                _ => EntryPosition::Other,
             };
         }
     }
     false
 }
 
-/// Appends the value of the first definition to `value`; false if there is none.
+/// Appends the value of the first definition to `value`; returns false if there is none.
 fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
-    /// Where in an entry `NAME=value` the reader is.
-    enum At {
+    /// Position of the reader in an entry `NAME=value`.
+    enum EntryPosition {
         Name(usize),
         Value,
         Other,
     }
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return Ok(false) };
     let name = name.as_bytes();
-    let mut at = At::Name(0);
+    let mut at = EntryPosition::Name(0);
     while chunk.fill(|buffer| system::read(&file, buffer)).is_ok() && !chunk.bytes().is_empty() {
         for &byte in chunk.bytes() {
             at = match (at, byte) {
-                (At::Value, 0) => return Ok(true),
-                (At::Value, _) => {
+                (EntryPosition::Value, 0) => return Ok(true),
+                (EntryPosition::Value, _) => {
                     value.push(byte).map_err(|Full| TOO_LONG)?;
-                    At::Value
+                    EntryPosition::Value
                 }
-                (_, 0) => At::Name(0),
-                (At::Name(matched), b'=') if matched == name.len() => At::Value,
-                (At::Name(matched), _) if name.get(matched) == Some(&byte) => At::Name(matched + 1),
-                _ => At::Other,
+                (_, 0) => EntryPosition::Name(0),
+                (EntryPosition::Name(matched), b'=') if matched == name.len() => EntryPosition::Value,
+                (EntryPosition::Name(matched), _) if name.get(matched) == Some(&byte) => EntryPosition::Name(matched + 1),
+                _ => EntryPosition::Other,
             };
         }
     }
-    Ok(matches!(at, At::Value))
+    Ok(matches!(at, EntryPosition::Value))
 }
 
-/// Whether the kernel started this program with privileges that its caller has not. What cannot be read counts as yes.
+/// Returns true if the kernel started this program with more privileges than its caller's, or if that is unknown.
 fn is_privileged() -> bool {
     const AT_SECURE: u64 = 23;
     auxiliary(AT_SECURE) != Some(0)
 }
 
-/// A value that the kernel has given to the process (getauxval(3)).
+/// Returns a value of the auxiliary vector (getauxval(3)).
 pub fn auxiliary(wanted: u64) -> Option<u64> {
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0).ok()?;
     let mut pair = [0; 16];
@@ -129,17 +130,17 @@ pub fn auxiliary(wanted: u64) -> Option<u64> {
     None
 }
 
-/// Puts the current folder before a relative path, once for all: the subject may change it before the next thread opens the file.
+/// Prepends the current folder to a relative path, at the start, because the subject may change it before the next thread opens the file.
 fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), Failure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
     }
-    let nowhere = Failure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
+    let discarding_slot = Failure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
     if folder.fill(system::current_folder).is_err() || folder.bytes().first() != Some(&b'/') {
-        return Err(nowhere);
+        return Err(discarding_slot);
     }
     whole.clear();
-    // The current folder's own percent signs stand for themselves.
+    // Percent signs in the current folder's name are literal.
     let escaped = folder.bytes().iter().try_for_each(|&byte| if byte == b'%' { whole.extend(b"%%") } else { whole.push(byte) });
     escaped.and_then(|()| whole.push(b'/')).and_then(|()| whole.extend(path.bytes())).map_err(|Full| TOO_LONG)?;
     path.clear();
@@ -148,7 +149,7 @@ fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result
     Ok(())
 }
 
-/// Whether each process has a file of its own: there is a `%p`.
+/// Returns true if each process has a file of its own (`%p`).
 pub fn is_per_process(pattern: &Text) -> bool {
     let mut bytes = pattern.bytes().iter();
     while let Some(&byte) = bytes.next() {
@@ -159,8 +160,7 @@ pub fn is_per_process(pattern: &Text) -> bool {
     false
 }
 
-/// Expands `pattern` into `path`. Returns how many bytes at the path's start the user wrote out: before the first sequence that stands for
-/// something else.
+/// Expands `pattern` into `path`. Returns the length of the literal prefix, up to the first sequence other than `%%`.
 pub fn expand(pattern: &Text, image: &Identity, path: &mut Text) -> Result<usize, Failure> {
     path.clear();
     let mut literal = None;
@@ -188,7 +188,7 @@ pub fn expand(pattern: &Text, image: &Identity, path: &mut Text) -> Result<usize
     Ok(literal.unwrap_or(path.bytes().len()))
 }
 
-/// The host's name, which must not lead into another folder.
+/// Appends the host name, modified so that it does not lead to another folder.
 fn extend_host(path: &mut Text) -> Result<(), Full> {
     let name = system::host_name();
     let mut name = name.iter().take_while(|&&byte| byte != 0).peekable();

@@ -1,19 +1,10 @@
-//! Regions: where a thread counts. Of a raw file, acquired by a lock; or anonymous memory that is thrown away.
+//! Regions, in which threads count: part of a raw file, acquired by a lock, or anonymous memory that is discarded.
 //!
-//! A region is acquired by an open-file-description lock (fcntl(2)) on the region's lock byte, by way of the one description that
-//! the process keeps (see `kept.rs`). The kernel keeps the lock as long as the description, which the mapping keeps
-//! alive even if the descriptor is closed: so it ends with the process, however that ends, and survives a program that
-//! closes all descriptors. Two things are different:
-//!
-//! - overlay file systems map another file than the one that was opened, so that the lock goes with the descriptor;
-//! - a child of `fork` that cannot open the file any more uses its parent's description, with locks that belong to the process. They
-//!   exclude the parent's and all others, but go with the first descriptor of that file which the process closes.
-//!
-//! There the region's tail names the process that has it, in case the program closes the descriptor.
-//!
-//! A description never finds its own locks in the way. So a process never looks twice at a region ([`RegionSearch::next`]).
-//!
-//! Invariant: a region is mapped by at most one process that counts in it.
+//! A region is acquired by an open-file-description lock (fcntl(2)) on its lock byte, through the one description that the process keeps
+//! (`kept.rs`). The mapping keeps the description alive, so the lock lasts as long as the process even if the program closes the
+//! descriptor. Not so on overlay file systems, which map a different file, nor for a child of `fork` that uses its parent's description
+//! with locks of its own; there the region's tail also names its holder. A description never conflicts with its own locks, so a process
+//! examines each region only once ([`RegionSearch::next`]). Invariant: a region is mapped by at most one process that counts in it.
 
 use crate::file::{self, HeaderLock, RawFile, cannot_write};
 use crate::image::is_stream;
@@ -23,21 +14,21 @@ use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Number of bytes before the header's lock byte that serve to find out how long locks live. So many that each process has its own.
-const TRIALS: u64 = 1 << 50;
+/// Number of bytes before the header's lock byte that serve to probe the lifetime of locks, so many that processes do not collide.
+const PROBE_BYTES: u64 = 1 << 50;
 
 /// A mapped region.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub address: usize,
-    /// Which one of the raw file it is; None in anonymous memory.
+    /// Its index in the raw file; `None` for anonymous memory.
     pub index: Option<u64>,
-    /// Counter of its thread's events, as [`crate::events::close`] takes it.
+    /// The event counter of its thread, as for [`crate::events::close`].
     pub event: u64,
 }
 
 impl Region {
-    /// Unmaps it and gives it back; counts of a file stay in the file, which is `raw` if that is still open.
+    /// Unmaps the region and releases its lock in `raw`, if that is still open. Counts stay in the file.
     pub fn release(self, raw: Option<&RawFile>, process: u32, counters: u64) {
         if self.index.is_some() {
             let _ = set_holder(self.address, counters, u64::from(process), 0);
@@ -48,33 +39,33 @@ impl Region {
         }
     }
 
-    /// Notes in it that the counts of another thread are lost.
+    /// Records in the region that another thread's counts are lost.
     pub fn note_lost(self, counters: u64, reason: LostReason) {
         file::add_lost(self.address + region_lost_offset(counters) as usize, reason);
     }
 
-    /// Unmaps it: in a child of `fork`, whose parent goes on using it.
+    /// Unmaps the region without releasing it: for a child of `fork`, whose parent still uses it.
     pub fn unmap(self, counters: u64) {
         system::unmap(self.address, region_stride(counters) as usize);
     }
 }
 
-/// Whether locks outlive their descriptors on the output's file system.
+/// Whether locks outlive their descriptors on the raw file's file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum LockLife {
+pub enum LockLifetime {
     Unknown,
     Mapping,
     Descriptor,
 }
 
-/// What a process knows of the regions of its raw file.
+/// A process's progress in searching its raw file for free regions.
 pub struct RegionSearch {
-    /// All regions below were taken when this process looked, or are its own.
+    /// All regions below this index were taken when examined, or belong to this process.
     pub next: u64,
-    pub life: LockLife,
+    pub life: LockLifetime,
 }
 
-/// Maps zeros that will not be read.
+/// Maps zeroed memory that is never read.
 pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     let length = region_stride(counters) as usize;
     match over.is_none() && is_stream() {
@@ -84,8 +75,8 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     .map(|address| Region { address, index: None, event: 0 })
 }
 
-/// Acquires a region of `raw` for `process` and maps it (at `over`, if given). `reopen` opens the file once more; the first call
-/// replaces `raw` by that.
+/// Acquires a region of `raw` for `process` and maps it, at `over` if given. `reopen` opens the file once more; the first call replaces
+/// `raw` by the result.
 pub fn acquire(
     raw: &mut RawFile,
     search: &mut RegionSearch,
@@ -101,18 +92,18 @@ pub fn acquire(
         };
         search.next = index + 1;
         let address = map(raw, index, over)?;
-        let named = search.life != LockLife::Mapping || raw.descriptor.locks_for_process();
+        let named = search.life != LockLifetime::Mapping || raw.descriptor.locks_for_process();
         let holder = if named { u64::from(process) } else { 0 };
         let result = match set_holder(address, counters, before, holder) {
-            true => learn_life(raw, index, search, reopen),
-            // Another copy of this image in this process, for which the lock counts as well, was faster.
+            true => probe_lock_lifetime(raw, index, search, reopen),
+            // Another copy of this image in the same process, which shares the lock, was faster.
             false => {
                 discard(address, over, raw);
                 continue;
             }
         };
         match result {
-            Ok(LockLife::Mapping) if !raw.descriptor.locks_for_process() => {
+            Ok(LockLifetime::Mapping) if !raw.descriptor.locks_for_process() => {
                 let _ = set_holder(address, counters, holder, 0);
             }
             Ok(_) => {}
@@ -127,35 +118,35 @@ pub fn acquire(
 
 fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure> {
     let (offset, length) = (raw.regions_offset + index * raw.region_stride, raw.region_stride as usize);
-    // Regions of streams begin at certain addresses.
+    // Regions of streams must be aligned.
     let place = match over {
         None if is_stream() => system::map_zeros_aligned(length, SHADOW_BYTES as usize).map(Some),
         over => Ok(over),
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {
         unlock(raw, index);
-        Failure::system(b"it cannot be mapped", error, LOCAL)
+        Failure::system(b"it cannot be mapped", error, USE_LOCAL_FILE)
     })
 }
 
-/// Undoes [`map`], unless something else will take the place.
+/// Undoes [`map`], unless another mapping will replace it.
 fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
     if over.is_none() {
         system::unmap(address, raw.region_stride as usize);
     }
 }
 
-const LOCAL: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
+const USE_LOCAL_FILE: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
 
 fn cannot_lock(error: Errno) -> Failure {
-    Failure::system(b"it cannot be locked", error, LOCAL)
+    Failure::system(b"it cannot be locked", error, USE_LOCAL_FILE)
 }
 
 fn unlock(raw: &RawFile, index: u64) {
     let _ = system::lock_byte(&raw.descriptor, region_lock_byte(index), false);
 }
 
-/// Locks the first region from `next` on that is free; returns it with the holder that it names.
+/// Locks the first free region at or after `next`; returns its index and the holder that it names.
 fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, Failure> {
     for index in next..count(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
@@ -167,7 +158,7 @@ fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Op
         if holder == 0 || system::process_is_gone(holder as u32) {
             return Ok(Some((index, holder)));
         }
-        // Its lock was lost with a descriptor. If it is this process's own, it may as well have it again.
+        // Its lock was lost with a descriptor. The process's own region may be acquired again.
         if holder != u64::from(process) {
             unlock(raw, index);
         }
@@ -175,51 +166,51 @@ fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Op
     Ok(None)
 }
 
-/// Number of whole regions in the file.
+/// Returns the number of complete regions in the file.
 fn count(raw: &RawFile) -> Result<u64, Failure> {
     let size = system::stat(&raw.descriptor).map_err(cannot_write)?.size as u64;
     Ok(size.saturating_sub(raw.regions_offset).checked_div(raw.region_stride).unwrap_or(0))
 }
 
-/// Adds a region at the end of the file and locks it.
+/// Appends a region to the file and locks it.
 fn grow(raw: &RawFile) -> Result<u64, Failure> {
-    let _lock = HeaderLock::take(&raw.descriptor)?;
+    let _lock = HeaderLock::acquire(&raw.descriptor)?;
     let index = count(raw)?;
     let start = raw.regions_offset + index * raw.region_stride;
-    // Before the region can be seen, so that no other process takes it.
+    // Locked before it becomes visible, so that no other process takes it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(cannot_lock)?;
-    file::check_room(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
-    // Reserved, however large: a disk that fills up later would kill the subject.
-    file::make_room(&raw.descriptor, start, raw.region_stride)?;
+    file::check_space(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
+    // Reserved completely, because a disk that fills up later would kill the subject.
+    file::reserve_space(&raw.descriptor, start, raw.region_stride)?;
     Ok(index)
 }
 
-/// Finds out, once, whether locks outlive their descriptor where something is mapped, as region `index` is: puts another one in its place.
-fn learn_life(
+/// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces the descriptor.
+fn probe_lock_lifetime(
     raw: &mut RawFile,
     index: u64,
     search: &mut RegionSearch,
     reopen: impl FnOnce() -> Result<RawFile, Failure>,
-) -> Result<LockLife, Failure> {
-    if search.life == LockLife::Unknown && !raw.descriptor.locks_for_process() {
-        // Not the region's own byte, which others lock for a moment when they look for a free one.
-        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % TRIALS;
+) -> Result<LockLifetime, Failure> {
+    if search.life == LockLifetime::Unknown && !raw.descriptor.locks_for_process() {
+        // Not the region's own byte, which other processes lock briefly while searching.
+        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_BYTES;
         let trial = HEADER_LOCK_BYTE - 1 - trial as i64;
         let tried = system::lock_byte(&raw.descriptor, trial, true).is_ok();
         *raw = reopen()?;
         search.life = match tried && system::is_locked(&raw.descriptor, trial).map_err(cannot_lock)? {
-            true => LockLife::Mapping,
-            false => LockLife::Descriptor,
+            true => LockLifetime::Mapping,
+            false => LockLifetime::Descriptor,
         };
-        if search.life == LockLife::Descriptor {
-            // Until it is taken again, the holder's name in the region keeps others away.
+        if search.life == LockLifetime::Descriptor {
+            // Until it is locked again, the holder's name keeps other processes away.
             file::lock(&raw.descriptor, region_lock_byte(index))?;
         }
     }
     Ok(search.life)
 }
 
-/// The process that the region names as its holder; 0 for none.
+/// Returns the process that the region names as its holder; 0 for none.
 fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
     let mut holder = [0; 8];
     let offset = raw.regions_offset + index * raw.region_stride + region_holder_offset(counters);
@@ -227,10 +218,10 @@ fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
     if read.is_ok() { u64::from_le_bytes(holder) } else { 0 }
 }
 
-/// Names another holder of the region mapped at `address`; false if it is not `before` that is named there.
+/// Changes the holder of the region mapped at `address`; returns false if the current one is not `before`.
 fn set_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
     let word = (address + region_holder_offset(counters) as usize) as *mut u64;
-    // It is not written needlessly: that would take a page.
-    // SAFETY: the word lies in the region, which is mapped, and is aligned; all who use it do so atomically, or read the file.
+    // No needless write, because that would allocate a page.
+    // SAFETY: the word is aligned and in a mapped region; all users access it atomically, or read the file.
     before == holder || unsafe { AtomicU64::from_ptr(word) }.compare_exchange(before, holder, SeqCst, SeqCst).is_ok()
 }

@@ -1,26 +1,14 @@
-//! The entry of executables without libc's start-up: thread-local storage and relative relocations, which neither
-//! kernel nor libc sees to there, then the program's own `_start`.
-//!
-//! Instrumented code reads `__trodden_bias` by way of the FS base, which is 0 when the kernel starts a static program.
-//! This is an object of its own (`trodden_start.o`, made by `build_object.rs`), for those links only that bring no
-//! start files and name no entry.
-//!
-//! The block is laid out as the x86-64 psABI's variant II has it: variables below the FS base, a pointer to itself at
-//! the base. How far down they reach is the link-time constant that every access uses, so no table has to be found. All
-//! is zero, as `__trodden_bias` is in the beginning; initial values of the program's own thread-local variables are
-//! left to the program, which would not have them without us either. Where the FS base is set (the dynamic loader was
-//! here), nothing is done.
-//!
-//! The runtime's own pointers in a static PIE need the base address before `_start` runs. So relocations of type
-//! R_X86_64_RELATIVE in the table DT_RELA are applied here; a program that relocates itself writes the same values
-//! again. Packed ones (DT_RELR) are not: adding twice would be wrong.
-//!
-//! Invariants: `_start` finds the stack and all registers as they were, but rcx and r11, which are 0 as the kernel
-//! leaves them; nothing here depends on a relocation.
+//! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then runs `_start`.
+//! Instrumented code reads `__trodden_bias` through the FS base, which is 0 when the kernel starts a static program. The TLS block follows
+//! variant II of the x86-64 psABI: variables below the base, a pointer to itself at the base. All is zero, as `__trodden_bias` is
+//! initially; initial values of the program's own variables are left to the program. If the FS base is set already (by a dynamic loader),
+//! nothing is done. Relocations of type R_X86_64_RELATIVE in DT_RELA are applied, for the runtime's pointers in a static PIE; applying
+//! them twice is harmless, unlike DT_RELR. Invariants: `_start` finds stack and registers unchanged (rcx and r11 are 0); nothing here
+//! needs relocation.
 #![no_std]
 
-// `_start` is weak, so that a program that has none links as it does without us. The section `.trodden.start`, which is
-// not loaded, says to the driver whether it was found.
+// `_start` is weak, so that a program without it links as before. The section `.trodden.start`, which is not loaded, tells the driver
+// whether it was found.
 core::arch::global_asm!(
     ".pushsection .text.__trodden_start, \"ax\", @progbits",
     ".weak _start",
@@ -36,7 +24,7 @@ core::arch::global_asm!(
     "__trodden_start:",
     ".cfi_startproc",
     ".cfi_undefined rip",
-    // Linkers that collect garbage keep the section.
+    // Keeps the section during garbage collection.
     ".reloc ., R_X86_64_NONE, .trodden.start",
     "pushq %rax",
     "pushq %rdx",
@@ -55,8 +43,8 @@ core::arch::global_asm!(
     "jnz 1f",
     "cmpq $0, (%rsp)",
     "jne 1f",
-    // mmap of whole pages for the variables (one more, since those of units may lie below ours), and one for what is at
-    // and above the base (compilers read a canary there).
+    // mmap: whole pages for the variables (one more, because those of units may lie below ours), and one at the base and above (compilers
+    // read a stack canary there).
     "movq $__trodden_bias@TPOFF, %rsi",
     "negq %rsi",
     "addq $8191, %rsi",
@@ -79,8 +67,8 @@ core::arch::global_asm!(
     "movl $0x1002, %edi",
     "movl $158, %eax",
     "syscall",
-    // A position-independent image (e_type is ET_DYN)? The dynamic section says where relocations are: DT_RELA, DT_RELASZ.
-    // Distances of 64 bits: a static image has no such section (0), and may be far from that.
+    // For a position-independent image (e_type is ET_DYN), the dynamic section locates the relocations: DT_RELA, DT_RELASZ. The distances
+    // have 64 bits, because a static image has no such section (0) and may be far from 0.
     "5:",
     "leaq 5b(%rip), %rax",
     "movabsq $_DYNAMIC - 5b, %rsi",

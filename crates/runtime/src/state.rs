@@ -1,17 +1,17 @@
-//! The state of the runtime in one image of one process: where its regions come from, and which there are.
+//! The state of the runtime in one image of one process: the source of its regions, and the existing regions.
 //!
-//! Invariants: every access to the state has the lock; a thread's bias is set before anything of this image counts in it; nothing here
-//! calls into the subject or libc.
+//! Invariants: the state is only accessed with the lock held; a thread's bias is set before it counts; nothing here calls into the subject
+//! or libc.
 
 use crate::bias::{bias, set_bias};
 use crate::events;
 use crate::file::{self, MissingFile};
 use crate::fork_page::{self, is_forked};
 use crate::image::{self, Image};
-use crate::kept::{self, Kept};
+use crate::kept::{self, KeptFile};
 use crate::lock::Guard;
 use crate::output;
-use crate::region::{self, LockLife, Region, RegionSearch};
+use crate::region::{self, LockLifetime, Region, RegionSearch};
 use crate::stream::{self, ShadowFrames};
 use crate::system;
 use crate::table::{PINNED, RegionTable};
@@ -21,12 +21,11 @@ use crate::wire::LostReason;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-/// Where regions come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing is known yet.
+    /// Not determined yet.
     Unknown,
-    /// Memory that is thrown away.
+    /// Memory that is discarded.
     Anonymous,
     /// The raw file that the pattern names.
     File,
@@ -34,18 +33,18 @@ pub enum Source {
 
 pub struct State {
     pub source: Source,
-    /// Between the image's start, or what came before it, and the image's end.
+    /// From the image's start, or an earlier use, until the image's end.
     running: bool,
     process: u32,
     table: RegionTable,
     search: RegionSearch,
-    kept: Option<Kept>,
-    /// Why nothing is written any more, after it was once.
+    kept: Option<KeptFile>,
+    /// Why output was disabled, if it was.
     lost: Option<LostReason>,
-    /// In a child of `fork`: the parent's region, as long as it is still mapped where this process's is to be.
+    /// In a child of `fork`: the parent's region, while it is still mapped where the child's will be.
     inherited: Option<Region>,
-    /// While a thread forks: its stream's frames.
-    forking: Option<ShadowFrames>,
+    /// While a thread forks: the frames of its stream.
+    saved_frames: Option<ShadowFrames>,
     pattern: Text,
     path: Text,
     scratch: Text,
@@ -53,45 +52,44 @@ pub struct State {
 
 struct Shared(UnsafeCell<State>);
 
-// SAFETY: only touched under the lock.
+// SAFETY: only accessed with the lock held.
 unsafe impl Sync for Shared {}
 
-/// All zeros, so that it takes no space in the image.
+/// All zeros, so that it takes no space in the image file.
 static STATE: Shared = Shared(UnsafeCell::new(State {
     source: Source::Unknown,
     running: false,
     process: 0,
     table: RegionTable::new(),
-    search: RegionSearch { next: 0, life: LockLife::Unknown },
+    search: RegionSearch { next: 0, life: LockLifetime::Unknown },
     kept: None,
     lost: None,
     inherited: None,
-    forking: None,
+    saved_frames: None,
     pattern: Text::new(),
     path: Text::new(),
     scratch: Text::new(),
 }));
 
-/// The state, for the holder of the lock.
+/// Returns the state to the holder of the lock.
 pub fn state(_: &mut Guard) -> &mut State {
-    // SAFETY: the guard's holder alone touches the state; nested guards exist only between fork handlers, where no
-    // borrow is live.
+    // SAFETY: only the guard's holder accesses the state; nested guards exist only between fork handlers, where no borrow is live.
     unsafe { &mut *STATE.0.get() }
 }
 
-/// One more region of the raw file for the calling thread's stream: its address.
-pub fn another_region() -> Option<usize> {
+/// Acquires another region of the raw file for the calling thread's stream; returns its address.
+pub fn add_region() -> Option<usize> {
     let mut guard = Guard::take(is_forked)?;
-    state(&mut guard).another_region()
+    state(&mut guard).add_region()
 }
 
-/// Threads whose counts are lost, and that could not say so where others find it.
-pub static UNSAID: AtomicU32 = AtomicU32::new(0);
+/// Number of threads whose lost counts could not be recorded in the raw file.
+pub static UNREPORTED_LOSSES: AtomicU32 = AtomicU32::new(0);
 
-/// The file got no region more for a stream, which was said.
+/// A stream could not get another region, and the message was printed.
 static IS_GROWTH_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Has the calling thread count in `region`; returns the bias.
+/// Makes the calling thread count in `region`; returns the bias.
 pub fn bias_to(region: &Region, image: &Image) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
     set_bias(value, if untested::sees_each_count() { 0 } else { value });
@@ -105,9 +103,9 @@ impl State {
         }
         self.running = true;
         self.process = system::process_id();
-        fork_page::make();
+        fork_page::create();
         if self.source == Source::Unknown {
-            text::note_stderr();
+            text::remember_stderr();
             self.find_source();
             untested::prepare(&mut self.path, &mut self.scratch);
             stream::prepare(&mut self.path, &mut self.scratch);
@@ -118,7 +116,7 @@ impl State {
         self.source = match output::find_pattern(&mut self.pattern, &mut self.path, &mut self.scratch) {
             Ok(true) => Source::File,
             Ok(false) => Source::Anonymous,
-            Err(failure) => self.give_up(&failure),
+            Err(failure) => self.disable_output(&failure),
         };
         let image = Image::from_linker();
         let check = || image.check().and_then(|()| events::of_image().map_or(Ok(()), events::Events::check));
@@ -126,14 +124,14 @@ impl State {
             && let Err(failure) = check()
         {
             file::find_path(image.address(), &mut self.path);
-            self.source = self.give_up(&failure);
+            self.source = self.disable_output(&failure);
         }
     }
 
-    /// Says why nothing is written from now on.
-    fn give_up(&mut self, failure: &Failure) -> Source {
+    /// Prints why nothing is written from now on.
+    fn disable_output(&mut self, failure: &Failure) -> Source {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
-        text::say(subject, failure, &mut self.scratch);
+        text::print_failure(subject, failure, &mut self.scratch);
         self.lost = Some(failure.lost);
         Source::Anonymous
     }
@@ -141,13 +139,13 @@ impl State {
     pub fn enter(&mut self) -> i64 {
         self.start();
         if is_forked() {
-            let _ = self.renew();
+            let _ = self.restart_in_child();
         }
         let owner = self.owner();
-        let region = match self.table.take(self.process, owner) {
+        let region = match self.table.assign(self.process, owner) {
             Some(region) => {
                 if region.index.is_none() {
-                    // Memory of a thread that has ended, whose counts were lost as this one's will be.
+                    // Memory of a thread that has ended; this thread's counts will be lost like that one's.
                     self.note_lost();
                 }
                 region
@@ -158,37 +156,38 @@ impl State {
                 region
             }
         };
-        bias_to(&self.with_events(region, owner), &Image::from_linker())
+        bias_to(&self.attach_event_counter(region, owner), &Image::from_linker())
     }
 
-    /// Gives the calling thread a counter of events, where the image has some. If that fails, it counts nowhere.
-    fn with_events(&mut self, region: Region, owner: u32) -> Region {
+    /// Opens an event counter for the calling thread, if the image needs one. If that fails, the thread's counts are discarded.
+    fn attach_event_counter(&mut self, region: Region, owner: u32) -> Region {
         let Some(events) = events::of_image().filter(|_| self.source == Source::File) else { return region };
         if owner == PINNED && !events.are_of_processor() {
-            // A counter of the child's would be of no use to the parent's thread, which goes on with this region.
+            // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues with this region.
             events::report_lost();
             return region;
         }
         events::close(region.event);
-        let begun = events.begin();
-        self.table.set_event(region.address, begun.as_ref().map_or(0, |event| *event));
-        match begun {
+        let opened = events.begin();
+        self.table.set_event(region.address, opened.as_ref().map_or(0, |event| *event));
+        match opened {
             Ok(_) => region,
             Err(failure) => {
                 self.path.clear();
                 file::find_path(Image::from_linker().address(), &mut self.path);
-                self.source = self.give_up(&failure);
+                self.source = self.disable_output(&failure);
                 self.note_lost();
                 region::anonymous(Image::from_linker().region_words, None).unwrap_or(region)
             }
         }
     }
 
-    /// The region that all threads share never changes its owner, and stays when the image's end comes: other threads may be running.
+    /// Acquires the region shared by all threads. It never changes its owner, and outlives the image's end, because other threads may be
+    /// running.
     pub fn enter_shared(&mut self) -> i64 {
         self.start();
         if is_forked() {
-            let _ = self.renew();
+            let _ = self.restart_in_child();
         }
         let image = Image::from_linker();
         let Some(bias) = image.shared_bias() else { return 0 };
@@ -200,8 +199,8 @@ impl State {
         bias.load(SeqCst)
     }
 
-    /// Who owns the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS this is, and whose id is unknown
-    /// here.
+    /// Returns the owner of the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS it uses and whose id
+    /// is unknown here.
     fn owner(&mut self) -> u32 {
         let process = system::process_id();
         if process != self.process {
@@ -209,48 +208,48 @@ impl State {
             if parent == self.process || parent == 0 {
                 return PINNED;
             }
-            // It was a child of vfork that came here first.
+            // The first caller was a child of vfork.
             self.process = process;
         }
         system::thread_id()
     }
 
-    /// A region of the file; of anonymous memory where there is none, or where it fails.
+    /// Acquires a region of the file, or of anonymous memory if there is no file or an error occurs.
     fn new_region(&mut self, over: Option<usize>) -> Option<Region> {
         let image = Image::from_linker();
         if self.source == Source::File {
             match self.acquire(&image, over) {
                 Ok(region) => return Some(region),
-                Err(failure) => self.source = self.give_up(&failure),
+                Err(failure) => self.source = self.disable_output(&failure),
             }
         }
         self.note_lost();
         region::anonymous(image.region_words, over).ok()
     }
 
-    /// The same in the place of one of the parent's.
-    fn new_region_over(&mut self, address: usize, parents: Option<Region>) -> Option<Region> {
+    /// Acquires a region to replace the parent's at the same address.
+    fn replace_region(&mut self, address: usize, parents: Option<Region>) -> Option<Region> {
         self.inherited = parents;
         let region = self.new_region(Some(address));
         self.inherited = None;
         region
     }
 
-    /// Notes in the raw file that what a thread counts from now on is lost; if there is one.
+    /// Records in the raw file, if there is one, that a thread's counts are lost from now on.
     fn note_lost(&mut self) {
         let Some(reason) = self.lost else { return };
-        if let Some(region) = self.table.of_file().or(self.inherited) {
+        if let Some(region) = self.table.any_file_region().or(self.inherited) {
             region.note_lost(Image::from_linker().region_words, reason);
         } else if let Some(kept) = kept::check(&mut self.kept) {
             file::note_lost(&kept.raw.descriptor, reason);
         }
     }
 
-    /// The same for threads that could not.
-    fn note_unsaid(&mut self) {
-        let unsaid = if self.source == Source::File { UNSAID.swap(0, SeqCst) } else { 0 };
+    /// Records the losses that could not be recorded before.
+    fn record_unreported_losses(&mut self) {
+        let unsaid = if self.source == Source::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
         if unsaid > 0
-            && let Some(region) = self.table.of_file()
+            && let Some(region) = self.table.any_file_region()
         {
             (0..unsaid).for_each(|_| region.note_lost(Image::from_linker().region_words, LostReason::Other));
         }
@@ -258,21 +257,21 @@ impl State {
 
     fn acquire(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
         let State { search, pattern, path, scratch, kept, process, .. } = self;
-        let mut open = || file::open(image, pattern, MissingFile::Make, path, scratch);
+        let mut open = || file::open(image, pattern, MissingFile::Create, path, scratch);
         if let Some(kept) = kept::check(kept) {
             return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
         }
         let mut raw = open()?;
         let region = region::acquire(&mut raw, search, *process, over, image.region_words, open);
-        // A child of vfork has descriptors of its own. Where there is no region, the file is kept to say so.
+        // A child of vfork has its own descriptors. Without a region, the file is kept to record losses.
         if system::process_id() == *process {
-            *kept = Kept::new(raw);
+            *kept = KeptFile::new(raw);
         }
         region
     }
 
-    /// A region of the file for a thread that has one already.
-    fn another_region(&mut self) -> Option<usize> {
+    /// Acquires a region of the file for a thread that already has one.
+    fn add_region(&mut self) -> Option<usize> {
         let owner = self.owner();
         if self.source != Source::File {
             return None;
@@ -280,9 +279,9 @@ impl State {
         let region = match self.acquire(&Image::from_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
-                // It is tried again with each chunk, and said once: what is lost is counted.
+                // Retried for each chunk, but reported once; lost events are counted.
                 if !IS_GROWTH_REFUSED.swap(true, SeqCst) {
-                    text::say(self.path.bytes(), &failure, &mut self.scratch);
+                    text::print_failure(self.path.bytes(), &failure, &mut self.scratch);
                 }
                 return None;
             }
@@ -291,50 +290,50 @@ impl State {
         Some(region.address)
     }
 
-    /// Before `fork`: keeps the frames of the calling thread's stream.
-    pub fn keep_frames(&mut self) {
+    /// Before `fork`: saves the frames of the calling thread's stream.
+    pub fn save_frames(&mut self) {
         let bias = bias();
         if bias != 0 {
-            self.forking = ShadowFrames::keep(Image::from_linker().template.wrapping_add(bias as usize));
+            self.saved_frames = ShadowFrames::save(Image::from_linker().template.wrapping_add(bias as usize));
         }
     }
 
-    /// After `fork`, in the parent: gives up what was kept for the child.
-    pub fn drop_frames(&mut self) {
-        self.forking.take().into_iter().for_each(ShadowFrames::release);
+    /// After `fork`, in the parent: discards the saved frames.
+    pub fn discard_frames(&mut self) {
+        self.saved_frames.take().into_iter().for_each(ShadowFrames::release);
     }
 
-    /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region stays, since functions that are
-    /// under way have its bias in a register. Gives the frames of its stream, which is to begin at that address.
-    pub fn renew(&mut self) -> Option<(ShadowFrames, usize)> {
+    /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region does not change, because
+    /// active functions hold its bias in a register. Returns the frames of its stream, which starts at that address.
+    pub fn restart_in_child(&mut self) -> Option<(ShadowFrames, usize)> {
         let image = Image::from_linker();
         self.process = system::process_id();
-        fork_page::name();
+        fork_page::mark_current();
         let bias = bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
-        let parents = [current, shared].map(|address| self.table.of_file_at(address));
+        let parents = [current, shared].map(|address| self.table.file_region_at(address));
         self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.region_words));
         self.table.remove(|_, _| true, drop);
         self.search.next = 0;
         self.leave_description(&image);
         let mut event = 0;
-        let kept = self.forking.take();
-        let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::keep(current)) };
-        // A thread that has no region has no counter of events either.
+        let kept = self.saved_frames.take();
+        let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::save(current)) };
+        // A thread without a region has no event counter either.
         if self.source == Source::File && current != 0 {
-            match events::renew() {
+            match events::reopen() {
                 Ok(renewed) => event = renewed,
-                Err(failure) => self.source = self.give_up(&failure),
+                Err(failure) => self.source = self.disable_output(&failure),
             }
         }
         if current != 0
-            && let Some(region) = self.new_region_over(current, parents[0])
+            && let Some(region) = self.replace_region(current, parents[0])
         {
             self.table.add(Region { event, ..region }, system::thread_id());
         }
         if shared != 0
-            && let Some(region) = self.new_region_over(shared, parents[1])
+            && let Some(region) = self.replace_region(shared, parents[1])
         {
             self.table.add(region, PINNED);
         }
@@ -342,8 +341,7 @@ impl State {
         frames.map(|frames| (frames, current))
     }
 
-    /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a
-    /// process that has just started.
+    /// Maps the raw file's switch over that of this image. If that fails, it stays off, as in a process that has just started.
     pub fn map_switch(&mut self) {
         let image = Image::from_linker();
         if image.switch == 0 || self.source != Source::File {
@@ -351,12 +349,12 @@ impl State {
         }
         let Some(kept) = kept::check(&mut self.kept) else { return };
         if system::map_page_to_read(&kept.raw.descriptor, kept.raw.switch_offset, image.switch).is_err() {
-            text::say_line(b"trodden: the switch of the sample tier cannot be mapped: nothing is sampled in this process\n");
+            text::print_line(b"trodden: cannot map the sampling switch: nothing is sampled in this process\n");
         }
     }
 
-    /// Leaves the open file description to the parent, for opening the same file again. (Where another file is found, this is another
-    /// root.) Where that is impossible, it goes on with that description, but with locks of its own.
+    /// Leaves the open file description to the parent by opening the same file again. (A different file means a different root.) If that
+    /// fails, uses the parent's description with locks of its own.
     fn leave_description(&mut self, image: &Image) {
         let State { source, pattern, path, scratch, kept, .. } = self;
         kept::check(kept);
@@ -365,8 +363,8 @@ impl State {
             return;
         }
         let per_process = output::is_per_process(pattern);
-        let missing = if per_process { MissingFile::Make } else { MissingFile::Refuse };
-        let own = file::open(image, pattern, missing, path, scratch).ok().and_then(Kept::new);
+        let missing = if per_process { MissingFile::Create } else { MissingFile::Refuse };
+        let own = file::open(image, pattern, missing, path, scratch).ok().and_then(KeptFile::new);
         *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {
             inherited.raw.descriptor.lock_for_process();
@@ -374,12 +372,12 @@ impl State {
         }
     }
 
-    /// Other threads may be running (at the process's end), so their regions stay; the kernel frees them, or they stay.
+    /// At the image's end: releases the regions of threads that have ended. Other threads may be running at process exit, so theirs stay.
     pub fn finish(&mut self) {
         if !self.running {
             return;
         }
-        self.note_unsaid();
+        self.record_unreported_losses();
         let image = Image::from_linker();
         let (process, bias) = (self.process, bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
@@ -387,8 +385,8 @@ impl State {
         stream::end_thread();
         events::end_thread();
         let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
-        // A thread that has joined another may come here before the kernel is done with it. What is not given back then
-        // is lost with a library.
+        // A thread that was just joined may not be gone from the kernel's point of view yet. When a library is unloaded, regions that are
+        // not released now are leaked.
         if !image::is_program() {
             let mut patience = 10;
             while patience > 0 && self.table.any(|address, owner| owner != PINNED && runs(address, owner)) {
@@ -408,7 +406,7 @@ impl State {
         if self.table.is_empty() {
             self.kept = None;
             self.search.next = 0;
-            fork_page::unmake();
+            fork_page::remove();
             self.running = false;
         }
     }

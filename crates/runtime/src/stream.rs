@@ -1,15 +1,9 @@
-//! Streams: where a thread of a stream build writes its events; the flight recorder. The layout is in `trodden_wire::stream`.
-//!
-//! Instrumented code writes events by itself. It calls the runtime (`stream_calls.rs`) when a chunk is full, and when
-//! a thread has no frame yet. Here is what a stream keeps, `chunks.rs` finds the next chunk. Chunks of a *whole
-//! program* are filled where nothing is in use: in the thread's regions in turn, which form a ring; if all are in use,
-//! since the recorder is slower, the thread gets one region more, up to a bound. Then it waits until the recorder
-//! gives a chunk back. Where none comes back for the time of patience, as when the recorder is dead, or where there is
-//! no room for another region, the last chunk's events are given up, and counted; and no thread waits again before a
-//! chunk came back. A *flight recorder* overwrites the first chunks of the one region.
-//!
-//! Invariants: signals are blocked while a thread's chunk changes; a region's stream is written by its thread alone; a
-//! chunk is `CHUNK_FULL` only when it will not change any more.
+//! Streams: settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events
+//! itself, and calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk.
+//! For a *whole program*, chunks are used in a ring of the thread's regions; if all are in use, because the recorder is slower, the thread
+//! gets another region, up to a limit, then waits for a chunk to be released. If none is, the last chunk's events are discarded and
+//! counted, and no thread waits until one is. A *flight recorder* overwrites the oldest chunks of its one region. Invariants: signals are
+//! blocked while a thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL` chunk never changes.
 
 use crate::image::{address_of, is_stream};
 use crate::output;
@@ -21,30 +15,30 @@ use crate::wire::stream::{
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Bytes before the events of a chunk, and before the slots of a region's frames.
+/// Size in bytes of a chunk's header, and of the state before a region's frame slots.
 pub const HEADER: usize = HEADER_BYTES as usize;
-/// Bytes of an event and of a slot.
+/// Size in bytes of an event and of a slot.
 pub const WORD: usize = 4;
 const SHADOW: usize = SHADOW_BYTES as usize;
 
-/// Chunks that a flight recorder uses; 0: whole programs.
+/// Number of chunks that a flight recorder uses; 0 for whole programs.
 pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-/// Of whole programs: regions of a thread at most, and how long it waits.
+/// For whole programs: maximum number of regions of a thread, and its maximum wait.
 pub static REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
-pub static PATIENCE_MS: AtomicU32 = AtomicU32::new(DEFAULT_PATIENCE_MS as u32);
+pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_PATIENCE_MS as u32);
 
-/// The calling thread's cursor and shadow stack pointer, if the image has streams.
+/// Returns the calling thread's cursor and shadow stack pointer; `None` if the image writes no streams.
 pub fn thread_stream() -> Option<&'static mut ThreadStream> {
     let find = address_of!("__trodden_stream_place");
     if find == 0 {
         return None;
     }
-    // SAFETY: units define a function of that name and type; what it gives is the thread's own, and borrowed by one
-    // function at a time, with signals blocked.
+    // SAFETY: units define a function of that name and type. Its result is thread-local, and borrowed by one function at a time, with
+    // signals blocked.
     unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut ThreadStream>(find)().as_mut() }
 }
 
-/// At the image's start: what is to be kept. The texts are for work.
+/// Reads the settings at the image's start. The texts are overwritten.
 pub fn prepare(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
@@ -56,23 +50,24 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
         _ => Some(DEFAULT_LAST),
     };
     let last = last.filter(|n| (1..=MOST_LAST).contains(n)).unwrap_or_else(|| {
-        text::say_line(
-            b"trodden: TRODDEN_STREAM is neither whole, whole,REGIONS,MILLISECONDS nor a number from 1 to 175000: the last 1000 \
-              events of each thread are kept\n",
+        text::print_line(
+            b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175000: keeping the last 1000 events \
+              of each thread\
+",
         );
         DEFAULT_LAST
     });
-    // One is being filled, and the one behind it is free.
+    // One is being filled, and the one after it is free.
     RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
 }
 
-/// Reads the bounds of whole programs: nothing, or `,REGIONS,MILLISECONDS`. Whether they are understood.
+/// Parses the limits of whole programs: nothing, or `,REGIONS,MILLISECONDS`. Returns false if they are invalid.
 fn bound(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(number);
     let (Some(Some(regions)), Some(Some(patience)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
     REGIONS.store(regions.clamp(1, MOST_REGIONS) as u32, Relaxed);
-    PATIENCE_MS.store(patience.min(MOST_PATIENCE_MS) as u32, Relaxed);
+    MAX_WAIT_MS.store(patience.min(MOST_PATIENCE_MS) as u32, Relaxed);
     *comma == b','
 }
 
@@ -83,22 +78,22 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The thread writes nowhere any more; another event has it enter again.
+/// Ends the calling thread's stream; its next event starts a new one.
 pub fn end_thread() {
     if let Some(thread) = thread_stream() {
         *thread = ThreadStream::default();
     }
 }
 
-/// Slots of frames of a thread that forks, in memory of their own, while another region takes the place of its own.
+/// The frame slots of a thread that forks, saved while another region replaces its own.
 pub struct ShadowFrames {
     address: usize,
     count: usize,
 }
 
 impl ShadowFrames {
-    /// Keeps those of the calling thread, whose region is at `base`.
-    pub fn keep(base: usize) -> Option<ShadowFrames> {
+    /// Saves those of the calling thread, whose region is at `base`.
+    pub fn save(base: usize) -> Option<ShadowFrames> {
         let thread = thread_stream()?;
         let slots = base + HEADER;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW - HEADER) / WORD;
@@ -108,13 +103,11 @@ impl ShadowFrames {
         Some(ShadowFrames { address, count })
     }
 
-    /// The slots.
     pub fn slots(&self) -> &[u32] {
-        // SAFETY: `keep` put so many there, which are unmapped with this value only.
+        // SAFETY: `save` stored `count` slots there, which are unmapped with this value only.
         unsafe { core::slice::from_raw_parts(self.address as *const u32, self.count) }
     }
 
-    /// Gives the memory back.
     pub fn release(self) {
         system::unmap(self.address, SHADOW);
     }

@@ -1,4 +1,4 @@
-//! What instrumented code calls to go on with its thread's stream: a chunk is full, or a thread has no frame yet.
+//! Functions that instrumented code calls to continue its thread's stream: when a chunk is full, or a thread has no frame yet.
 
 use crate::bias::bias;
 use crate::chunks;
@@ -10,8 +10,8 @@ use crate::system;
 use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
 
-// Jumped to with the cursor (the shadow stack pointer) in rax and the place to go on in r11, which code does after its
-// red zone was left alone. rax, r11 and flags are changed.
+// Jumped to with the cursor (or the shadow stack pointer) in rax and the return address in r11. Leaves the red zone alone; changes rax,
+// r11 and flags.
 macro_rules! stub {
     ($name:literal, $function:ident) => {
         global_asm!(
@@ -48,15 +48,15 @@ macro_rules! stub {
 stub!("__trodden_stream_next", next_chunk);
 stub!("__trodden_stream_enter", next_slot);
 
-/// Finds room for an event where the cursor stopped; gives its address.
+/// Finds room for an event after the cursor stopped; returns its address.
 extern "C" fn next_chunk(stopped: usize) -> usize {
     let mask = system::set_signal_mask(u64::MAX);
-    let address = own_region().map_or_else(chunks::nowhere, |base| chunks::find_room(base, stopped));
+    let address = own_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
     system::set_signal_mask(mask);
     address
 }
 
-/// Address of the calling thread's region; it gets one if it has none.
+/// Returns the address of the calling thread's region, acquiring one if necessary; `None` without memory.
 fn own_region() -> Option<usize> {
     let image = Image::from_linker();
     let bias = match bias() {
@@ -66,9 +66,10 @@ fn own_region() -> Option<usize> {
     (bias != 0).then(|| image.template.wrapping_add(bias as usize))
 }
 
-/// The slot of a thread's first frame, or of one too many.
+/// Returns the slot of a thread's first frame, or a dummy if there is no stream. A nonzero `pointer` means that frames are nested too
+/// deeply.
 extern "C" fn next_slot(pointer: usize) -> usize {
-    static NOWHERE: AtomicU64 = AtomicU64::new(0);
+    static DISCARDED: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {
         return pointer;
     }
@@ -79,7 +80,7 @@ extern "C" fn next_slot(pointer: usize) -> usize {
             thread.shadow += WORD as u64;
             slot
         }
-        _ => NOWHERE.as_ptr() as usize,
+        _ => DISCARDED.as_ptr() as usize,
     };
     system::set_signal_mask(mask);
     slot

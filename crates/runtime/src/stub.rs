@@ -1,8 +1,7 @@
-//! Pieces of assembly that several stubs have: their frame for linkers and unwinders, and the registers that code expects to keep.
-//!
-//! System calls and baseline Rust code touch only the low halves of vector registers, which `fxsave64` covers.
+//! Assembly shared by several stubs: directives for linkers and unwinders, and saving registers. `fxsave64` suffices, because system calls
+//! and baseline Rust code only use the low halves of vector registers.
 
-/// Begins the function of this name, in a section of its own.
+/// Starts the function of this name, in a section of its own.
 macro_rules! begin {
     ($name:literal) => {
         concat!(
@@ -23,21 +22,21 @@ macro_rules! begin {
     };
 }
 
-/// Ends it.
+/// Ends the function.
 macro_rules! end {
     ($name:literal) => {
         concat!(".cfi_endproc\n.size ", $name, ", . - ", $name, "\n.popsection")
     };
 }
 
-/// Saves what a called function may change, but rax, r11 and flags. rbp is the frame; the stack is aligned then.
+/// Saves the registers that a callee may change, except rax, r11 and flags. rbp is the frame pointer; aligns the stack.
 macro_rules! save {
     () => {
         "push rcx\npush rdx\npush rsi\npush rdi\npush r8\npush r9\npush r10\ncld\nsub rsp, 512\nand rsp, -16\nfxsave64 [rsp]"
     };
 }
 
-/// Restores it; `below` says how many bytes below rbp the last of the registers lies.
+/// Restores them; `below` is the distance in bytes from rbp down to the last saved register.
 macro_rules! restore {
     ($below:literal) => {
         concat!("fxrstor64 [rsp]\nlea rsp, [rbp - ", $below, "]\npop r10\npop r9\npop r8\npop rdi\npop rsi\npop rdx\npop rcx")

@@ -1,15 +1,13 @@
-//! Which region belongs to which thread.
+//! The assignment of regions to threads.
 //!
-//! A thread's end is not announced (TLS destructors would need libc); so a region is looked at again when regions run short:
-//! one whose thread the kernel no longer knows goes to the next thread. Sweeps happen only when there are twice as many regions as
-//! survived the last one, so that they cost a constant per new region.
-//!
-//! Invariant: at most one living thread is the owner of an entry.
+//! A thread's end is not announced (TLS destructors would need libc), so regions are reassigned when they run short: those whose thread
+//! the kernel no longer knows. Such a sweep happens only when there are twice as many regions as survived the last one, so its amortised
+//! cost per new region is constant. Invariant: at most one living thread owns an entry.
 
 use crate::region::Region;
 use crate::system;
 
-/// Owner that never ends: a thread which borrowed the calling thread's TLS (a child of `vfork`), whose id says nothing.
+/// Owner that never ends: a thread whose TLS the calling thread borrowed (a child of `vfork`), and whose id is unknown.
 pub const PINNED: u32 = u32::MAX;
 const NO_OWNER: u32 = 0;
 const INLINE: usize = 8;
@@ -24,14 +22,14 @@ const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 
 
 /// The regions of this process and image.
 pub struct RegionTable {
-    /// The entries, as long as they are few.
+    /// The entries, while they are few.
     inline: [Entry; INLINE],
-    /// Address of the entries in a mapping of their own; 0 while they are inline.
+    /// Address of a mapping with the entries; 0 while they are inline.
     mapped: usize,
-    /// Entries that fit into the mapping.
+    /// Number of entries that fit into the mapping.
     capacity: usize,
     length: usize,
-    /// Entries with a living owner, as of the last sweep.
+    /// Number of entries with a living owner after the last sweep.
     survivors: usize,
 }
 
@@ -44,26 +42,25 @@ impl RegionTable {
         self.length == 0
     }
 
-    /// Whether an entry with such an address and owner exists.
     pub fn any(&mut self, matches: impl Fn(usize, u32) -> bool) -> bool {
         self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
     }
 
-    /// A region of the raw file, of any holder.
-    pub fn of_file(&mut self) -> Option<Region> {
+    /// Returns any region of the raw file.
+    pub fn any_file_region(&mut self) -> Option<Region> {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some())
     }
 
-    /// The region of the raw file that is mapped at `address`.
-    pub fn of_file_at(&mut self, address: usize) -> Option<Region> {
+    /// Returns the region of the raw file that is mapped at `address`.
+    pub fn file_region_at(&mut self, address: usize) -> Option<Region> {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some() && region.address == address)
     }
 
-    /// A region without a living owner, from now on `owner`'s.
-    pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
-        // Ids are given again: an entry of this thread's id is of a thread that has ended (or of this one, whose bias was reset).
-        let found = match self.take_from(owner, owner) {
-            None => self.take_from(NO_OWNER, owner),
+    /// Assigns a region without a living owner to `owner`.
+    pub fn assign(&mut self, process: u32, owner: u32) -> Option<Region> {
+        // Ids are reused: an entry with this thread's id belongs to a thread that has ended (or to this one, if its bias was reset).
+        let found = match self.reassign(owner, owner) {
+            None => self.reassign(NO_OWNER, owner),
             found => found,
         };
         if found.is_some() || self.length < 2 * self.survivors + INLINE {
@@ -77,16 +74,16 @@ impl RegionTable {
             }
         }
         self.survivors = living;
-        self.take_from(NO_OWNER, owner)
+        self.reassign(NO_OWNER, owner)
     }
 
-    fn take_from(&mut self, before: u32, owner: u32) -> Option<Region> {
+    fn reassign(&mut self, before: u32, owner: u32) -> Option<Region> {
         let entry = self.entries().iter_mut().find(|entry| entry.owner == before && before != PINNED)?;
         entry.owner = owner;
         Some(entry.region)
     }
 
-    /// Notes a new region. Without memory to note it in, it stays its owner's for good.
+    /// Adds a region. Without memory for the entry, the region stays with its owner forever.
     pub fn add(&mut self, region: Region, owner: u32) {
         if self.length == self.capacity.max(INLINE) && !self.enlarge() {
             return;
@@ -97,14 +94,14 @@ impl RegionTable {
         }
     }
 
-    /// Notes the counter of events of a region's thread.
+    /// Sets the event counter of a region's thread.
     pub fn set_event(&mut self, address: usize, event: u64) {
         if let Some(entry) = self.entries().iter_mut().find(|entry| entry.region.address == address) {
             entry.region.event = event;
         }
     }
 
-    /// Forgets the regions that `choose` picks, given address and owner; `dispose` gets them.
+    /// Removes the regions that `choose` picks by address and owner, and passes them to `dispose`.
     pub fn remove(&mut self, choose: impl Fn(usize, u32) -> bool, mut dispose: impl FnMut(Region)) {
         let mut kept = 0;
         let entries = self.entries();
@@ -128,7 +125,7 @@ impl RegionTable {
     fn enlarge(&mut self) -> bool {
         let capacity = 4 * self.capacity.max(4 * INLINE);
         let Ok(address) = system::map_zeros(capacity * size_of::<Entry>(), None) else { return false };
-        // SAFETY: fresh memory of that many entries, of which all zeros is a valid one; known here only.
+        // SAFETY: fresh memory for that many entries, for which all zeros is valid; no other reference exists.
         let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut Entry, capacity) };
         fresh.iter_mut().zip(self.entries()).for_each(|(to, from)| *to = *from);
         if self.mapped != 0 {
@@ -142,7 +139,7 @@ impl RegionTable {
         if self.mapped == 0 {
             return self.inline.get_mut(..self.length).unwrap_or(&mut []);
         }
-        // SAFETY: the mapping holds `capacity` entries, is this table's alone, and `length` never exceeds `capacity`.
+        // SAFETY: the mapping holds `capacity` entries and belongs to this table, and `length` never exceeds `capacity`.
         unsafe { core::slice::from_raw_parts_mut(self.mapped as *mut Entry, self.length) }
     }
 }

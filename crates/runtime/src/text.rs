@@ -1,13 +1,13 @@
-//! Text without a heap: a buffer that says when it is full, and messages for the user.
+//! Text without a heap: a fixed buffer, and messages for the user.
 
 use crate::system::{self, Errno};
 use crate::wire::LostReason;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Longest path of the kernel, its NUL included.
+/// The kernel's maximum path length, including the NUL.
 pub const PATH_MAX: usize = 4096;
 
-/// Bytes of a text, NUL after them.
+/// A text of limited length, followed by a NUL.
 pub struct Text {
     bytes: [u8; PATH_MAX],
     length: usize,
@@ -52,12 +52,12 @@ impl Text {
         self.bytes.get(..self.length).unwrap_or(&[])
     }
 
-    /// As [`Self::bytes`], from `start` on, with the NUL.
+    /// Returns the bytes from `start` on, with the NUL.
     pub fn with_nul(&self, start: usize) -> &[u8] {
         self.bytes.get(start..=self.length).unwrap_or(&[0])
     }
 
-    /// Has `source` write into the buffer; it returns the length.
+    /// Replaces the content by what `source` writes into the buffer; it returns the length.
     pub fn fill(&mut self, source: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
         let [buffer @ .., _] = &mut self.bytes;
         self.length = source(buffer)?.min(PATH_MAX - 1);
@@ -65,7 +65,7 @@ impl Text {
         Ok(())
     }
 
-    /// Changes the byte at `at`, if there is one.
+    /// Changes the byte at index `at`, if it exists.
     pub fn set(&mut self, at: usize, byte: u8) {
         if let Some(place) = self.bytes.get_mut(at) {
             *place = byte;
@@ -78,7 +78,7 @@ pub struct Failure {
     pub reason: &'static [u8],
     pub error: Option<Errno>,
     pub remedy: &'static [u8],
-    /// The same for the raw file.
+    /// The corresponding reason in the raw file.
     pub lost: LostReason,
 }
 
@@ -87,7 +87,7 @@ impl Failure {
         Failure { reason, error: None, remedy, lost: LostReason::Other }
     }
 
-    /// A call to the system fails. Where a limit of the process is the cause, the remedy is to raise it.
+    /// A failed system call. If a limit of the process is the cause, the remedy is to raise it.
     pub const fn system(reason: &'static [u8], error: Errno, remedy: &'static [u8]) -> Failure {
         let remedy: &[u8] = match error.0 {
             12 => b"let the program have more memory (ulimit -v)",
@@ -97,37 +97,37 @@ impl Failure {
         Failure { reason, error: Some(error), remedy, lost: LostReason::Other }
     }
 
-    /// The same for a reason that the raw file has a name for.
+    /// Sets the reason recorded in the raw file.
     pub const fn because(self, lost: LostReason) -> Failure {
         Failure { lost, ..self }
     }
 }
 
-/// Device and inode of standard error as it was at the start, so that a message never goes into a file that took its number later. Zeros:
-/// there was none.
+/// Device and inode of standard error at the start, so that messages are never written to a file that got its number later. Zero if it was
+/// closed.
 static STDERR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 fn stderr_now() -> [u64; 2] {
     system::stat_number(2).map_or([0; 2], |stat| [stat.dev, stat.ino])
 }
 
-/// Notes which file standard error is.
-pub fn note_stderr() {
-    STDERR.iter().zip(stderr_now()).for_each(|(noted, now)| noted.store(now, SeqCst));
+/// Remembers which file standard error is.
+pub fn remember_stderr() {
+    STDERR.iter().zip(stderr_now()).for_each(|(saved, now)| saved.store(now, SeqCst));
 }
 
-/// One line: `trodden: SUBJECT: reason (error): remedy; ...`. `scratch` is overwritten.
-pub fn say(subject: &[u8], failure: &Failure, scratch: &mut Text) {
+/// Prints one line: `trodden: SUBJECT: reason (error): remedy; ...`. `scratch` is overwritten.
+pub fn print_failure(subject: &[u8], failure: &Failure, scratch: &mut Text) {
     scratch.clear();
     let _ = compose(subject, failure, scratch);
     scratch.set(scratch.bytes().len(), b'\n');
-    say_line(scratch.with_nul(0));
+    print_line(scratch.with_nul(0));
 }
 
-/// Writes a line to standard error, if it is still the same.
-pub fn say_line(line: &[u8]) {
+/// Writes a line to standard error, if that is still the same file.
+pub fn print_line(line: &[u8]) {
     let [device, inode] = stderr_now();
-    let same = STDERR.iter().zip([device, inode]).all(|(noted, now)| noted.load(SeqCst) == now);
+    let same = STDERR.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
     if same && inode != 0 {
         system::write_if_ready(2, line);
     }
@@ -135,7 +135,7 @@ pub fn say_line(line: &[u8]) {
 
 fn compose(subject: &[u8], failure: &Failure, line: &mut Text) -> Result<(), Full> {
     line.extend(b"trodden: ")?;
-    // Room for the rest of the line, however long the name is.
+    // Leaves room for the rest of the line, however long the name is.
     for &byte in subject.iter().take(PATH_MAX - 512) {
         line.push(if byte < b' ' { b'?' } else { byte })?;
     }
@@ -157,7 +157,7 @@ fn compose(subject: &[u8], failure: &Failure, line: &mut Text) -> Result<(), Ful
     line.extend(b"; what runs from here on is not counted")
 }
 
-/// The usual errors in words.
+/// Returns the description of common errors.
 fn name_of(error: Errno) -> Option<&'static [u8]> {
     Some(match error.0 {
         1 => b"operation not permitted",

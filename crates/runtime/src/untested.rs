@@ -1,15 +1,10 @@
 //! Residual builds: what happens when a path is counted that the build did not know.
 //!
-//! Instrumented code counts by itself what was counted before in its region, and goes to `__trodden_count` otherwise.
-//! That comes here when the thread's copy of a counter becomes 1, to note the time, and always while [`ACTING`] is set:
-//! because more paths became known (`TRODDEN_KNOWN`), or because something is to be done (`TRODDEN_ON_UNTESTED`):
-//!
-//! - `report`: a line on standard error, when the path is new in the thread's region;
-//! - `abort`: a line, and SIGABRT to the calling thread, whenever such a path is taken;
-//! - `callback`: the subject's `trodden_untested(function, path, count)` is called whenever such a path is taken.
-//!
-//! All of it may happen in a signal handler, and does nothing that is not safe there. A callback that takes untested
-//! paths itself is not called for them: a thread knows the frame by which it called one (see [`CallbackFrame`]).
+//! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. That calls
+//! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because more
+//! paths became known (`TRODDEN_KNOWN`), or because `TRODDEN_ON_UNTESTED` asks to print a line when the path is new in the thread's region
+//! (`report`), to print and raise SIGABRT (`abort`), or to call the subject's `trodden_untested(function, path, count)` (`callback`).
+//! Everything is async-signal-safe. A callback that takes untested paths itself is not called for these ([`CallbackFrame`]).
 
 use crate::clock;
 use crate::image::{self, Image, address_of};
@@ -29,25 +24,26 @@ const ABORT: u8 = 2;
 const CALLBACK: u8 = 3;
 const RELOADED: u8 = 4;
 
-/// Not 0: `__trodden_count` leaves counting to [`noted`]. What is to be done, and [`RELOADED`] if there is a set of more known paths.
-pub static ACTING: AtomicU8 = AtomicU8::new(COUNT);
-/// Address of a bit for each counter of the template: 1 for paths that became known.
+/// The action at untested paths, and [`RELOADED`] if there is a set of further known paths. If not 0, [`on_counted`] counts instead of
+/// `__trodden_count`.
+pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
+/// Address of a bitmap with a bit for each counter of the template: 1 if the path became known.
 static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Whether vector registers wider than 128 bits have to be kept: 0 not known yet, 1 no, 2 yes.
-static WIDE: AtomicU8 = AtomicU8::new(0);
+/// Whether vector registers wider than 128 bits have to be saved: 0 not known yet, 1 no, 2 yes.
+static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
-const UNKNOWN_WORD: Failure =
-    Failure::new(b"TRODDEN_ON_UNTESTED is none of count, report, abort, callback", b"untested paths are only counted");
+const UNKNOWN_ACTION: Failure =
+    Failure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
 const NO_CALLBACK: Failure = Failure::new(b"there is no function trodden_untested", b"untested paths are only counted");
 const UNREADABLE: Failure =
     Failure::new(b"it cannot be read", b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known");
 const NOT_OF_IMAGE: Failure = Failure::new(b"it holds no known paths of this program", MAKE_AGAIN);
-const OLD: Failure = Failure::new(b"another version of trodden made it", MAKE_AGAIN);
+const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", MAKE_AGAIN);
 const DAMAGED: Failure = Failure::new(b"it is damaged", MAKE_AGAIN);
 const NO_MEMORY: Failure = Failure::new(b"there is no memory for it", b"allow the program more; what was known to the build is known");
 const MAKE_AGAIN: &[u8] = b"make it again with `trodden export known --for PROGRAM`; what was known to the build is known";
 
-/// At the image's start: what the environment, or else the image itself, says. The texts are for work.
+/// Reads the settings from the environment, or else from the image, at the image's start. The texts are overwritten.
 pub fn prepare(text: &mut Text, scratch: &mut Text) {
     if !image::is_residual() {
         return;
@@ -63,7 +59,7 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
             Err(failure) => describe(text, failure, scratch),
         }
     }
-    ACTING.store(acting, Relaxed);
+    ACTION.store(acting, Relaxed);
 }
 
 fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
@@ -81,23 +77,23 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
         }
         b"count" | b"" => COUNT,
         _ => {
-            describe(text, &UNKNOWN_WORD, scratch);
+            describe(text, &UNKNOWN_ACTION, scratch);
             COUNT
         }
     }
 }
 
-/// `trodden: SUBJECT: reason: remedy`.
+/// Prints `trodden: SUBJECT: reason: remedy`.
 fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
     line.clear();
     let parts: [&[u8]; 6] =
         [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.remedy];
     let _ = parts.iter().try_for_each(|part| line.extend(part));
     let _ = line.push(b'\n');
-    text::say_line(line.bytes());
+    text::print_line(line.bytes());
 }
 
-/// Reads a file of more known paths into memory, if it is one of this image.
+/// Loads a file of further known paths of this image; returns the address of the bitmap.
 fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &UNREADABLE)?;
@@ -106,7 +102,7 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
     let checksum = checksum_of(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
     let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY)?;
-    // SAFETY: fresh memory of that length, known here only.
+    // SAFETY: fresh memory of that length, with no other reference.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
     if fill(bits, &file, header.len()) && wire::checksum(bits) == checksum {
         return Ok(address);
@@ -115,13 +111,13 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
     Err(&DAMAGED)
 }
 
-/// The checksum that a header says, if it is that of a file of this image.
+/// Returns the checksum in a header, if it belongs to a file of this image.
 fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
     match FileHead::read(bytes) {
         Ok(head) if head.kind != FileKind::MORE_KNOWN => return Err(&NOT_OF_IMAGE),
-        Ok(head) if head.version != KNOWN_VERSION => return Err(&OLD),
+        Ok(head) if head.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
         Ok(_) => {}
-        Err(HeadError::Earlier) => return Err(&OLD),
+        Err(HeadError::Earlier) => return Err(&OTHER_VERSION),
         Err(HeadError::Foreign) => return Err(&NOT_OF_IMAGE),
         Err(HeadError::Short | HeadError::Checksum) => return Err(&DAMAGED),
     }
@@ -132,7 +128,7 @@ fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
     }
 }
 
-/// Whether a file has as many bytes from there on.
+/// Fills `bits` from the file; returns false if it is too short.
 fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     let mut have = 0;
     while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
@@ -144,22 +140,22 @@ fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     true
 }
 
-/// Whether something is done, or decided, each time that an unknown path is counted.
+/// Returns true if every execution of an unknown path needs an action or a decision.
 pub fn sees_each_count() -> bool {
-    !matches!(ACTING.load(Relaxed), COUNT | REPORT)
+    !matches!(ACTION.load(Relaxed), COUNT | REPORT)
 }
 
 fn is_known(counter: usize) -> bool {
     let bits = MORE_KNOWN.load(Relaxed);
     let at = counter.wrapping_sub(Image::from_linker().template) / size_of::<u64>();
-    // SAFETY: the map has a bit for each counter of the template, and is never unmapped.
+    // SAFETY: the bitmap has a bit for each counter of the template, and is never unmapped.
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// A path was taken: `counter` is its counter in the template, `copy` the thread's copy of that. It was counted
-/// already, unless [`ACTING`] is set.
-pub extern "C" fn noted(counter: usize, copy: usize) {
-    let acting = ACTING.load(Relaxed);
+/// Handles a path that was taken: `counter` is its counter in the template, `copy` the thread's copy. It is already counted, unless
+/// [`ACTION`] is set.
+pub extern "C" fn on_counted(counter: usize, copy: usize) {
+    let acting = ACTION.load(Relaxed);
     if acting & RELOADED != 0 && is_known(counter) {
         return;
     }
@@ -171,7 +167,7 @@ pub extern "C" fn noted(counter: usize, copy: usize) {
     let count = unsafe { (copy as *const u64).read_volatile() };
     let Some(function) = image::function_of(counter) else { return };
     if count == 1 {
-        // SAFETY: the word that the record names lies in the same region.
+        // SAFETY: the record's word is in the same region.
         unsafe { ((copy + function.to_times) as *mut u64).write_volatile(clock::now_ns()) };
     }
     let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
@@ -186,9 +182,9 @@ pub extern "C" fn noted(counter: usize, copy: usize) {
     }
 }
 
-/// `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`. Long ones lose their end.
+/// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`, truncated to one short line.
 fn report(name: usize, path: u64) {
-    // On the subject's stack, so it is short.
+    // Short, because it is on the subject's stack.
     let mut line = [0u8; 256];
     let mut digits = [0u8; 20];
     let mut rest = path;
@@ -218,23 +214,22 @@ fn report(name: usize, path: u64) {
     if let Some(end) = line.get_mut(length) {
         *end = b'\n';
     }
-    text::say_line(line.get(..=length).unwrap_or(&[]));
+    text::print_line(line.get(..=length).unwrap_or(&[]));
 }
 
-/// Address of the subject's function; 0 if it has none.
+/// Returns the address of the subject's callback; 0 if it has none.
 fn callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// What lies on the stack while the subject's function is called. By `longjmp` and by an exception the function may be left without a
-/// return, so that a frame which the thread remembers is live only if the stack has grown beyond it, and its marks are all there: where
-/// other frames took its place, they wrote over some of it.
+/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the frame that the thread
+/// remembers is live only if it is above the current frame and all its marks are intact. Frames that replace it overwrite some of them.
 #[repr(C)]
 struct CallbackFrame {
     marks: [u64; MARKS],
 }
 
-/// Words of a frame: so many that other frames, which hold return addresses and saved registers, hardly leave out all.
+/// Number of words, large enough that other frames, with return addresses and saved registers, hardly leave all of them intact.
 const MARKS: usize = 64;
 
 impl CallbackFrame {
@@ -242,42 +237,42 @@ impl CallbackFrame {
         (address as u64 ^ 0x7452_6f44_6445_6e21).wrapping_mul(2 * index as u64 + 1)
     }
 
-    /// Writes the marks; gives the frame's address.
-    fn begin(&mut self) -> usize {
+    /// Writes the marks; returns the frame's address.
+    fn write_marks(&mut self) -> usize {
         let address = &raw const *self as usize;
         for (index, word) in self.marks.iter_mut().enumerate() {
-            // SAFETY: a word of this structure. Nothing but `is_live` reads it, by its address.
+            // SAFETY: a word of this structure, which only `is_live` reads, by address.
             unsafe { (&raw mut *word).write_volatile(CallbackFrame::mark(address, index)) };
         }
         address
     }
 
-    /// Whether the thread is still in the call of the frame at an address; `here` is the end of a frame of the function that asks.
+    /// Returns true if the thread is still in the call with the frame at `address`; `here` is the end of a frame of the caller.
     fn is_live(address: usize, here: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
-        // Of a stack that is no more, if the program has several.
+        // The stack may have been unmapped, if the program has several.
         if address < here || !system::is_readable(address) || !system::is_readable(word(MARKS - 1)) {
             return false;
         }
-        // SAFETY: it lies in pages that can be read.
+        // SAFETY: it is in readable pages.
         (0..MARKS).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
     }
 }
 
-/// Calls the subject's function, unless this thread is in it.
+/// Calls the callback, unless this thread is already in it.
 fn call_back(name: usize, path: u64, count: u64) {
     let Some(thread) = image::direct_place() else { return };
-    // SAFETY: the thread's own; a signal handler that comes in between leaves it as it was.
+    // SAFETY: thread-local; signal handlers leave it unchanged.
     let outer = unsafe { (&raw const (*thread).callback).read_volatile() };
     let mut frame = CallbackFrame { marks: [0; MARKS] };
     if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }
-    let address = frame.begin();
+    let address = frame.write_marks();
     // SAFETY: as above.
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {
-        // SAFETY: the stub keeps all registers for code that was promised that they stay.
+        // SAFETY: the stub preserves all registers, as its callers expect.
         true => unsafe { __trodden_call_wide(callback(), name, path, count) },
         false => {
             // SAFETY: a function of that name has this type.
@@ -287,25 +282,25 @@ fn call_back(name: usize, path: u64, count: u64) {
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*thread).callback).write_volatile(outer) };
-    // The marks are not left behind, where they might be found in the frame of another call.
+    // Erase the marks, which might otherwise be found in the frame of another call.
     frame.marks.iter_mut().for_each(|word| {
         // SAFETY: a word of this structure.
         unsafe { (&raw mut *word).write_volatile(0) };
     });
 }
 
-/// Whether the system keeps vector registers wider than those that `fxsave` knows.
+/// Returns true if the system saves vector registers beyond those that `fxsave` covers.
 fn has_wide_vectors() -> bool {
     const OSXSAVE: u32 = 1 << 27;
-    if WIDE.load(Relaxed) == 0 {
+    if HAS_WIDE_VECTORS.load(Relaxed) == 0 {
         let wide = core::arch::x86_64::__cpuid(1).ecx & OSXSAVE != 0;
-        WIDE.store(1 + u8::from(wide), Relaxed);
+        HAS_WIDE_VECTORS.store(1 + u8::from(wide), Relaxed);
     }
-    WIDE.load(Relaxed) == 2
+    HAS_WIDE_VECTORS.load(Relaxed) == 2
 }
 
-// Calls the function in the first argument with the other three, and keeps the state of x87, SSE, AVX and AVX-512
-// meanwhile (masks 0xe7): 2696 bytes in the standard layout, whose head has to be zero.
+// Calls the function in the first argument with the other three, preserving the state of x87, SSE, AVX and AVX-512 (masks 0xe7): 2696
+// bytes in the standard layout, whose header must be zero.
 global_asm!(
     stub::begin!("__trodden_call_wide"),
     "push rbp",

@@ -277,7 +277,7 @@ fn programs_act_on_untested_paths() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&aborted.status), Some(6));
     assert!(act(&["1", "1"], "abort").status.success());
     assert!(errors(&act(&["1", "1"], "callback")).contains("there is no function trodden_untested"));
-    assert!(errors(&act(&["1", "1"], "shout")).contains("is none of count, report, abort, callback"));
+    assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
     // With a callback, which takes untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");

@@ -1,89 +1,87 @@
-//! The stream of executed blocks that the QEMU plugin writes.
-//!
-//! ```text
-//! stream     head (`crate::head`, kind BLOCKS) | frames
-//! frame      FrameHeader | content
-//! Block      BlockHeader | size of each instruction, a byte | code
-//! Executed   words u64: the number of a block, a memory access (bit 63), or [`LEAVES_HANDLER`]
-//! Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
-//! End        threads that were not recorded u64
-//! Handler    address u64 of a signal handler that the program installed
-//! Fork       empty: the program made a child process, which is not recorded
-//! Exec       empty: the program is about to replace itself; nothing follows if it can
-//! ```
-//! A block is described before it is executed. Everything is little-endian. The stream goes through a pipe, so that nothing in it changes
-//! after it was written.
+//! The stream of executed blocks that the QEMU plugin writes to a pipe, so that nothing changes after it was written. It is a head
+//! ([`crate::head`], kind BLOCKS) followed by frames, each with a header. A block is described before it is executed. Everything is
+//! little-endian.
+
+// Content of each kind of frame:
+//
+// Block      BlockHeader | size of each instruction, a byte | code
+// Executed   words u64: the number of a block, a memory access (bit 63), or [`LEAVES_HANDLER`]
+// Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
+// End        u64: number of threads that were not recorded
+// Handler    u64: address of a signal handler that the program installed
+// Fork       empty: the program created a child process, which is not recorded
+// Exec       empty: the program is about to replace itself; nothing follows if that succeeds
 
 use crate::layout::Layout;
 
 /// Version of this layout, of kind [`crate::head::FileKind::BLOCKS`].
 pub const VERSION: u32 = 2;
-/// Marks a word that stands for a memory access.
+/// Bit that marks a word as a memory access.
 pub const MEMORY: u64 = 1 << 63;
-/// The thread returns from a signal handler: a system call that the block before it ends with.
+/// Word for a thread's return from a signal handler, by the system call at the end of the preceding block.
 pub const LEAVES_HANDLER: u64 = 1 << 62;
-/// Marks a store among memory accesses.
+/// Bit that marks a memory access as a store.
 const STORE: u64 = 1 << 62;
-/// Place of the size of a memory access.
+/// Position of the size of a memory access.
 const SIZE_SHIFT: u32 = 58;
-/// Place of the number of the instruction in its block; the address is below.
+/// Position of the instruction's number in its block; the address is below.
 const INSTRUCTION_SHIFT: u32 = 48;
-/// Bits of an address of a program.
+/// Mask of an address of the program.
 const ADDRESS: u64 = (1 << INSTRUCTION_SHIFT) - 1;
-/// Bits of the number of an instruction in its block.
+/// Mask of an instruction's number in its block.
 const INSTRUCTION: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FrameKind {
     /// The description of a block.
     Block = 1,
-    /// What a thread executed.
+    /// The words that a thread executed.
     Executed = 2,
-    /// Which files are mapped.
+    /// The mapped files.
     Mappings = 3,
-    /// A thread begins.
+    /// A thread starts.
     ThreadBegins = 4,
     /// A thread ends.
     ThreadEnds = 5,
-    /// The program ended, and nothing follows.
+    /// The program ended; nothing follows.
     End = 6,
     /// A signal handler was installed.
     Handler = 7,
-    /// A child process was made.
+    /// A child process was created.
     Fork = 8,
     /// The program is about to be replaced by another.
     Exec = 9,
 }
 
 impl FrameKind {
-    /// The kind of a number.
+    /// Returns the kind with that number.
     pub fn from_number(number: u32) -> Option<FrameKind> {
         use FrameKind::{Block, End, Exec, Executed, Fork, Handler, Mappings, ThreadBegins, ThreadEnds};
         [Block, Executed, Mappings, ThreadBegins, ThreadEnds, End, Handler, Fork, Exec].into_iter().find(|k| *k as u32 == number)
     }
 }
 
-/// What precedes a frame's content.
+/// The header of a frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// A [`FrameKind`].
     pub kind: u32,
-    /// QEMU's number of the thread that the frame is about; 0 where it is about none.
+    /// QEMU's number of the frame's thread; 0 if it concerns none.
     pub thread: u32,
-    /// Size of the content.
+    /// Size of the content in bytes.
     pub bytes: u64,
 }
 
 impl FrameHeader {
-    /// The header of a frame.
+    /// Creates the header of a frame with this content.
     pub fn new(kind: FrameKind, thread: u32, content: &[u8]) -> FrameHeader {
         FrameHeader { kind: kind as u32, thread, bytes: content.len() as u64 }
     }
 
-    /// The header as it stands in the stream.
+    /// Returns the header's bytes in the stream.
     pub fn to_bytes(self) -> [u8; FrameHeader::BYTES] {
         let mut bytes = [0; FrameHeader::BYTES];
         self.write(&mut bytes).expect("as many bytes as a header has");
@@ -91,20 +89,20 @@ impl FrameHeader {
     }
 }
 
-/// Start of the description of a block.
+/// Start of a block's description.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// Its number: blocks are numbered in the order of their descriptions, from 0.
+    /// The block's number: blocks are numbered from 0 in the order of their descriptions.
     pub number: u64,
-    /// Its address.
+    /// Address of the first instruction.
     pub address: u64,
-    /// Number of its instructions.
+    /// Number of instructions.
     pub instructions: u64,
 }
 
 impl BlockHeader {
-    /// The header as it stands in the stream.
+    /// Returns the header's bytes in the stream.
     pub fn to_bytes(self) -> [u8; BlockHeader::BYTES] {
         let mut bytes = [0; BlockHeader::BYTES];
         self.write(&mut bytes).expect("as many bytes as a header has");
@@ -117,7 +115,7 @@ crate::layout::layouts! {
     BlockHeader { number, address, instructions }
 }
 
-/// A memory access as a word; of its size the binary logarithm.
+/// Encodes a memory access as a word. `size_shift` is the binary logarithm of its size.
 pub fn memory_word(instruction: u64, address: u64, size_shift: u32, is_store: bool) -> u64 {
     let store = if is_store { STORE } else { 0 };
     MEMORY | store | u64::from(size_shift & 0xf) << SIZE_SHIFT | (instruction & INSTRUCTION) << INSTRUCTION_SHIFT | address & ADDRESS
@@ -126,17 +124,17 @@ pub fn memory_word(instruction: u64, address: u64, size_shift: u32, is_store: bo
 /// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
-    /// The number of the instruction in its block, from 0.
+    /// Number of the instruction in its block, from 0.
     pub instruction: u64,
     /// First address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// It stores.
+    /// True for a store, false for a load.
     pub is_store: bool,
 }
 
-/// The memory access that a word stands for; `None` if it stands for a block.
+/// Decodes the memory access of a word; `None` if it stands for a block.
 pub fn memory_access(word: u64) -> Option<MemoryAccess> {
     let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
     let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION;
@@ -148,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_blocks_or_memory_accesses() {
+    fn memory_accesses_are_encoded_and_told_from_blocks() {
         for (address, shift, is_store) in [(0x7fff_1234_5678, 3, true), (0x10, 0, false), (0x40_0000, 6, false)] {
             let access = MemoryAccess { instruction: u64::from(shift) * 100, address, size: 1 << shift, is_store };
             assert_eq!(memory_access(memory_word(access.instruction, address, shift, is_store)), Some(access));

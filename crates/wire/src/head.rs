@@ -1,27 +1,21 @@
-//! The head with which each binary file of trodden begins: which kind of file it is, and in which version.
-//!
-//! ```text
-//! 0   magic     8   [`MAGIC`]
-//! 8   kind      4   a constant of [`FileKind`]
-//! 12  version   4   of the kind's format
-//! 16  flags     8   meaning by kind; 0 where it has none
-//! 24  checksum  8   [`checksum`](crate::checksum) of bytes 0 to 23
-//! ```
+//! The head at the start of each binary file of trodden, which identifies its kind and version: [`MAGIC`] (8 bytes), a constant of
+//! [`FileKind`] (4), the version of the kind's format (4), flags with a meaning by kind, or 0 (8), and the [`checksum`](crate::checksum)
+//! of these 24 bytes (8).
 
-// Functions are inline so that the runtime, whose object must not be able to panic, has only those that it uses.
+// Functions are inline so that the runtime's object, which must not panic, only contains those that it uses.
 
 use crate::Checksum;
 
-/// The first eight bytes. The first one is in no text.
+/// The first eight bytes. The first byte does not occur in text.
 pub const MAGIC: [u8; 8] = *b"\x93TRODDEN";
 /// Size of a head in bytes.
 pub const HEAD_BYTES: usize = 32;
 /// Offset of the checksum in a head.
 pub const HEAD_CHECKSUM: usize = HEAD_BYTES - 8;
-/// How binary files of earlier formats begin.
+/// First bytes of binary files of earlier formats.
 const EARLIER: [&[u8]; 2] = [b"TROD", b"trod"];
 
-/// What a file is. Four letters, so that a hex dump says it.
+/// The kind of a file: four letters, readable in a hex dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKind(pub [u8; 4]);
 
@@ -30,38 +24,38 @@ impl FileKind {
     pub const PROFILE: FileKind = FileKind(*b"PROF");
     /// A trace.
     pub const TRACE: FileKind = FileKind(*b"TRAC");
-    /// What one run of a distributed trace recorded.
+    /// The recording of one run of a distributed trace.
     pub const PARTIAL_TRACE: FileKind = FileKind(*b"PART");
-    /// A stream of paths as it is kept.
+    /// A stored stream of paths.
     pub const STREAM_LOG: FileKind = FileKind(*b"SLOG");
     /// A unit's map and bitcode.
     pub const UNIT: FileKind = FileKind(*b"UNIT");
-    /// What one of several copies of a program counts.
+    /// The part of the paths that one of several copies of a program counts.
     pub const COPY: FileKind = FileKind(*b"COPY");
-    /// What a build is asked to observe.
+    /// What a build is requested to observe.
     pub const REQUEST: FileKind = FileKind(*b"REQU");
-    /// Executions of blocks, for a build that is to use them.
+    /// Execution counts of blocks, as input of a build.
     pub const WEIGHTS: FileKind = FileKind(*b"WEIG");
-    /// What a profile-guided build changes.
+    /// The transformations of a profile-guided build.
     pub const TRANSFORMATIONS: FileKind = FileKind(*b"CHNG");
     /// A set of segments.
     pub const SEGMENTS: FileKind = FileKind(*b"SEGM");
     /// A set of known paths.
     pub const KNOWN_PATHS: FileKind = FileKind(*b"KNOW");
-    /// More known paths of one program, which its runtime reads.
+    /// Further known paths of one program, which its runtime reads.
     pub const MORE_KNOWN: FileKind = FileKind(*b"MORE");
     /// Counts as programs write them: a raw file.
     pub const RAW_COUNTS: FileKind = FileKind(*b"RAWC");
     /// Streams of paths as programs write them: rings of chunks.
     pub const STREAM_FILE: FileKind = FileKind(*b"RING");
-    /// Calls and samples of threads as the recorder of waits writes them.
+    /// Calls and samples of threads, as the recorder of waits writes them.
     pub const WAITS: FileKind = FileKind(*b"WAIT");
-    /// The blocks that a program executes under QEMU, as the plugin writes them.
+    /// Blocks that a program executes under QEMU, as the plugin writes them.
     pub const BLOCKS: FileKind = FileKind(*b"BLKS");
     /// A recording of branches.
     pub const BRANCHES: FileKind = FileKind(*b"BRCH");
 
-    /// All kinds, with what to call them.
+    /// All kinds with their descriptions.
     pub const ALL: &[(FileKind, &'static str)] = &[
         (FileKind::PROFILE, "a profile"),
         (FileKind::TRACE, "a trace"),
@@ -82,13 +76,13 @@ impl FileKind {
         (FileKind::BRANCHES, "a recording of branches"),
     ];
 
-    /// What a file that begins with `bytes` is, even if its head is damaged after that.
+    /// Returns the kind of a file that starts with `bytes`, even if the rest of its head is damaged.
     #[inline]
     pub fn of(bytes: &[u8]) -> Option<FileKind> {
         bytes.strip_prefix(&MAGIC)?.first_chunk().copied().map(FileKind)
     }
 
-    /// What to call such a file, with an article.
+    /// Returns a description of the kind, with an article.
     #[inline]
     pub fn phrase(self) -> &'static str {
         FileKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("a file of a kind that this version of trodden does not know", |k| k.1)
@@ -98,11 +92,11 @@ impl FileKind {
 /// The head of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHead {
-    /// What it is.
+    /// The kind of file.
     pub kind: FileKind,
     /// Version of the kind's format.
     pub version: u32,
-    /// Meaning by kind.
+    /// Flags, with a meaning by kind.
     pub flags: u64,
 }
 
@@ -113,7 +107,7 @@ pub enum HeadError {
     Short,
     /// An earlier version of trodden wrote it, before files had this head.
     Earlier,
-    /// It does not begin with [`MAGIC`].
+    /// It does not start with [`MAGIC`].
     Foreign,
     /// The checksum does not match.
     Checksum,
@@ -126,7 +120,7 @@ impl FileHead {
         FileHead { kind, version, flags: 0 }
     }
 
-    /// The head as it stands in a file.
+    /// Returns the head's bytes in a file.
     #[inline]
     pub const fn to_bytes(&self) -> [u8; HEAD_BYTES] {
         let kind = u32::from_le_bytes(self.kind.0) as u64 | (self.version as u64) << 32;
@@ -139,7 +133,7 @@ impl FileHead {
         bytes
     }
 
-    /// The same without its checksum, which is written last where a file is set up in several steps.
+    /// Returns the head's bytes without its checksum, which is written last if a file is created in several steps.
     #[inline]
     pub fn unfinished_bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = self.to_bytes();
@@ -147,16 +141,16 @@ impl FileHead {
         bytes
     }
 
-    /// Whether `bytes` are the head of a file of `kind`, of any version, without its checksum: setting it up did not end.
+    /// Returns true if `bytes` are a head of `kind`, of any version, without its checksum: the file's creation was interrupted.
     #[inline]
     pub fn is_unfinished(bytes: &[u8; HEAD_BYTES], kind: FileKind) -> bool {
         FileKind::of(bytes) == Some(kind) && bytes[HEAD_CHECKSUM..] == [0; 8]
     }
 
-    /// The head at the beginning of `bytes`.
+    /// Reads the head at the start of `bytes`.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// `bytes` do not start with a head, or it is damaged.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<FileHead, HeadError> {
         let begins_with = |magic: &[u8]| bytes.starts_with(magic);
@@ -177,7 +171,7 @@ impl FileHead {
     }
 }
 
-/// The [`checksum`](crate::checksum) of the words before it.
+/// Computes the [`checksum`](crate::checksum) of the preceding words.
 const fn sum_of([magic, kind, flags]: [u64; 3]) -> u64 {
     Checksum::new().add_word(magic).add_word(kind).add_word(flags).value()
 }

@@ -1,26 +1,26 @@
-//! Reading layouts from bytes, and writing them: each field where the compiler puts it in the `#[repr(C)]` type, so that no reader or
-//! writer repeats an offset.
+//! Reading and writing layouts as bytes. Each field is where the compiler puts it in the `#[repr(C)]` type, so that offsets are not
+//! repeated.
 
 use core::mem::size_of;
 
-/// A layout that is read from bytes and written to bytes. All its fields are little-endian.
+/// A layout that can be read from and written to bytes. All its fields are little-endian.
 pub trait Layout: Sized {
     /// Its size in bytes.
     const BYTES: usize = size_of::<Self>();
 
-    /// The value at the beginning of `bytes`; `None` if there are fewer than [`Layout::BYTES`].
+    /// Reads a value from the start of `bytes`; `None` if there are fewer than [`Layout::BYTES`].
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Writes the value to the beginning of `bytes`; `None`, with part of it written, if there are fewer than [`Layout::BYTES`].
+    /// Writes the value to the start of `bytes`; `None`, possibly after a partial write, if there are fewer than [`Layout::BYTES`].
     fn write(&self, bytes: &mut [u8]) -> Option<()>;
 }
 
 /// A field of a layout.
 pub trait Field: Sized {
-    /// The field at that offset.
+    /// Reads the field at an offset; `None` if `bytes` end before it does.
     fn read_at(bytes: &[u8], offset: usize) -> Option<Self>;
 
-    /// Writes the field to that offset.
+    /// Writes the field at an offset; `None` if `bytes` end before it does.
     fn write_at(&self, bytes: &mut [u8], offset: usize) -> Option<()>;
 }
 
@@ -55,7 +55,7 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// Implements [`Layout`] for types by the names of all their fields.
+/// Implements [`Layout`] for types, given the names of all their fields.
 macro_rules! layouts {
     ($($name:ident { $($field:ident),+ $(,)? })+) => {$(
         impl $crate::layout::Layout for $name {
@@ -83,13 +83,13 @@ mod tests {
     use crate::waits::{CallRecord, ExtentHeader, SampleRecord, ThreadHeader};
     use crate::{KnownHeader, RawHeader, RawUnit, UnitRecord};
 
-    /// Bytes that all differ from those beside them: a field that was read from another place would have another value.
+    /// Bytes that differ from all others, so that a field read from a wrong offset has a wrong value.
     fn bytes() -> [u8; 256] {
         core::array::from_fn(|i| i as u8)
     }
 
     #[test]
-    fn fields_are_where_the_documents_say() {
+    fn fields_are_at_documented_offsets() {
         let bytes = bytes();
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
         let header = RawHeader::read(&bytes).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         let mut written = [0; 256];
         RawHeader::read(&bytes()).unwrap().write(&mut written).unwrap();
         assert_eq!((&written[..RawHeader::BYTES], written[RawHeader::BYTES]), (&bytes()[..RawHeader::BYTES], 0));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_bytes_are_no_value() {
+    fn too_few_bytes_give_no_value() {
         let bytes = bytes();
         for length in 0..RawHeader::BYTES {
             assert_eq!(RawHeader::read(&bytes[..length]), None);

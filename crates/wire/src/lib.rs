@@ -1,27 +1,17 @@
-//! Layouts shared by the runtime inside a subject and by everything that reads what it wrote.
-//!
-//! Three things cross that border:
-//!
-//! 1. [`UnitRecord`]: one per compilation unit, in the allocated section [`UNITS_SECTION`] of the linked image.
-//! 2. The counters: `u64` arrays, one per unit, in the section [`COUNTERS_SECTION`] (writable, no bits). The section is only a *template*:
-//!    it fixes the distance of every counter from the section's start. Each thread counts in a *region* of its own, a copy of that layout
-//!    elsewhere in memory, and code reaches it by adding the thread's bias ([`BIAS_SYMBOL`]) to the address of the template.
-//! 3. The raw file ([`RawHeader`]): all regions of one image, of one process or of many, memory-mapped while they count.
-//!
-//! ```text
-//! raw file   0              units_offset     path_offset   (switch_offset)   regions_offset (page aligned)
-//!            | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
-//! ```
-//!
-//! What protects each part of a file that changes while it is read stands in [`live`].
-//!
-//! The profile of the file is the sum of its regions, counter by counter. A region belongs to the holder of the
-//! lock on the byte [`region_lock_byte`] of the file (an open-file-description lock, which lives exactly as long as the mapping
-//! made from that description), so that the kernel gives it back however a process ends.
-//!
-//! Everything is little-endian and has no padding that is not named.
+//! Layouts shared by the runtime inside a subject and the readers of its output: the linked image has a [`UnitRecord`] per compilation
+//! unit in [`UNITS_SECTION`] and counters (`u64`) in [`COUNTERS_SECTION`]. The latter are only a *template*, which fixes the distance of
+//! each counter from the section's start: each thread counts in a *region*, a copy with the same layout, and finds it by adding its bias
+//! ([`BIAS_SYMBOL`]). The raw file ([`RawHeader`]) contains all regions of one image, of one or many processes, and is memory-mapped while
+//! they count. Its profile is the sum of its regions. Everything is little-endian and without implicit padding; [`live`] explains how
+//! files can be read while they change.
 #![no_std]
 #![forbid(unsafe_code)]
+
+// Layout of a raw file. A region belongs to the holder of the lock on its byte [`region_lock_byte`]: an open-file-description lock, which
+// lives as long as the mapping made from that description, so that the kernel releases it however a process ends.
+//
+// 0              units_offset     path_offset   (switch_offset)   regions_offset (page aligned)
+// | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
 
 pub mod blocks;
 pub mod head;
@@ -34,61 +24,58 @@ use head::HEAD_BYTES;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
-/// Section of the template of counters (no bits in the file). A C identifier for the same reason.
+/// Section of the template of counters (it has no bits in the file). A C identifier for the same reason.
 pub const COUNTERS_SECTION: &str = "trodden_counters";
-/// Section (not allocated) of the unit frames: maps and bitcode. See the crate `trodden-unit`.
+/// Section (not allocated) of the unit frames: maps and bitcode, see the crate `trodden-unit`.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
-/// A witness sled: what stands at the beginning of blocks of programs that are built for `trodden trace record --collector compiled`,
-/// which puts a jump there if the block is a witness. An instruction that does nothing (`nop [rax + rax + 0x646f7274]`), with bytes that no
-/// compiler chooses.
+/// A witness sled, at the start of each block of programs built for `trodden trace record --collector compiled`, which writes a jump there
+/// if the block is a witness. A no-op (`nop [rax + rax + 0x646f7274]`) with bytes that no compiler chooses.
 pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
-/// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region acquired.
+/// Thread-local `i64`, hidden in each image: address of the thread's region minus address of the template. 0 if no region is acquired.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
-/// Function `() -> *mut DirectThread` of such images: where the calling thread's is.
+/// Function `() -> *mut DirectThread` of such images: returns the calling thread's instance.
 pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
-/// A thread of an image with units of the residual tier.
+/// A thread's state in an image with units of the residual tier.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectThread {
-    /// By it code finds the thread's copy of a counter, to see for itself whether the path was counted before in its region, and to count
-    /// it then. It is as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no
-    /// path was counted.
+    /// The bias by which instrumented code checks whether a path was counted before in the thread's region, and counts it. Equal to the
+    /// thread's bias, or 0 while [`COUNT_SYMBOL`] must see each count: code then reads the template, where nothing is counted.
     pub bias: i64,
-    /// Where the runtime keeps the frame by which it calls [`UNTESTED_SYMBOL`], while it does; else 0. The thread alone uses it.
+    /// Address of the stack frame from which the runtime calls [`UNTESTED_SYMBOL`], during the call; else 0. Only accessed by its thread.
     pub callback: u64,
 }
 
-/// Thread-local words, hidden in images that count interprocedural segments, by which a caller gives its callee a context: one for a call,
-/// one for a jump, and what the first was before.
+/// Thread-local words, hidden in images that count interprocedural segments, in which a caller passes a context: one for a call, one for a
+/// jump, and the previous value of the first.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
-/// Bytes of these.
+/// Size of these words in bytes.
 pub const CONTEXT_BYTES: usize = 24;
-/// Function `() -> *mut u64` of such images: where the calling thread's is.
+/// Function `() -> *mut u64` of such images: returns the calling thread's words.
 pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
-/// Function `() -> i64` that acquires a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
-/// where there is no memory for a region: then code counts in the template itself, which is never read. Preserves every register but `rax`,
-/// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
+/// Function `() -> i64` that acquires a region for the calling thread, stores its bias and returns it. If out of memory, it returns 0 and
+/// stores nothing; code then counts in the template, which is never read. Preserves all registers except `rax`, `r11` and flags (LLVM's
+/// `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
-/// Code that is jumped to, with the counter's address in `rdi` and the address where it goes on in `r11`. It adds one
-/// to the calling thread's copy of a counter of the template, acquiring a region if there is none; of the residual tier.
-/// The first time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r10`,
-/// `r11` and the flags.
+/// Code to jump to, with a counter's address in `rdi` and the return address in `r11`, in the residual tier. It increments the calling
+/// thread's copy of the counter, acquiring a region if necessary. At the first count in a region it records the time (see
+/// [`FunctionRecord`]). Preserves all registers except `r10`, `r11` and flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
-/// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none acquired yet.
+/// Hidden `i64` in each image with units whose threads share a region: the region's bias, 0 before it is acquired.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
-/// Function `() -> i64` that acquires the region which all threads share, and stores and returns its bias; as [`ENTER_SYMBOL`] otherwise.
+/// Function `() -> i64` that acquires the region shared by all threads, stores its bias and returns it; otherwise like [`ENTER_SYMBOL`].
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
-/// Section of the [`FunctionRecord`]s of the residual tier. A C identifier, as [`UNITS_SECTION`].
+/// Section of the [`FunctionRecord`]s of the residual tier. A C identifier like [`UNITS_SECTION`].
 pub const FUNCTIONS_SECTION: &str = "trodden_functions";
 
-/// What an image says of a function of the residual tier. Behind the counters of its unit lie as many words for times:
-/// that of a counter holds when it was counted first in its region, in nanoseconds since 1970; 0: not yet, or unknown.
+/// Describes a function of the residual tier. The counters of its unit are followed by as many words for times: when each counter was
+/// first counted in its region, in nanoseconds since 1970; 0 if not yet, or unknown.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionRecord {
@@ -96,30 +83,31 @@ pub struct FunctionRecord {
     pub counters_delta: i64,
     /// Number of its counters.
     pub counters: u64,
-    /// Bytes from a counter to its time.
+    /// Distance in bytes from a counter to its time.
     pub to_times: u64,
-    /// Address of the function's linkage name, which ends in NUL, minus the address of this record.
+    /// Address of the function's linkage name (NUL-terminated) minus the address of this record.
     pub name_delta: i64,
 }
 
-/// Hidden text, NUL at its end, that an image may define: the pattern of raw files where [`OUTPUT_VARIABLE`] is not
-/// set. Heeded only while its folder exists.
+/// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set. Only used if its
+/// folder exists.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
-/// Hidden text likewise: what stands for [`ON_UNTESTED_VARIABLE`] where that is not set.
+/// Hidden string likewise: the action if [`ON_UNTESTED_VARIABLE`] is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
-/// Hidden text likewise: the expression that all paths match which the image does not know.
+/// Hidden string likewise, in a watch: the expression that all unknown paths match.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
-/// Environment variable: what to do when a path is taken that a residual build does not know, besides counting it.
-/// `report`, `abort`, `callback`, or `count` (nothing).
+/// Environment variable: the action when a path is taken that a residual build does not know, in addition to counting it. `report`,
+/// `abort`, `callback`, or `count` (none).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
-/// Environment variable: file of paths that count as known besides those that were known when the image was built; see [`KnownHeader`].
+/// Environment variable: a file of paths that count as known in addition to those known at build time; see [`KnownHeader`].
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
-/// Version of files of more known paths, of kind [`head::FileKind::MORE_KNOWN`].
+/// Version of files of further known paths, of kind [`head::FileKind::MORE_KNOWN`].
 pub const KNOWN_VERSION: u32 = 3;
 
-/// Start of a file of more known paths, followed by a bit for each counter of the image's template, lowest first: 1 for known paths.
+/// Start of a file of further known paths, followed by a bit for each counter of the image's template, lowest first: 1 if the path is
+/// known.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHeader {
@@ -127,30 +115,30 @@ pub struct KnownHeader {
     pub head: [u8; HEAD_BYTES],
     /// Identity of the image.
     pub image: Identity,
-    /// Counters of the image's template.
+    /// Number of counters in the image's template.
     pub counters: u64,
     /// [`checksum`] of the bits.
     pub checksum: u64,
 }
 
-/// A sum that detects every change of a single word, and almost all other damage. Of words of eight bytes, lowest byte first, the last one
-/// padded with zeros.
+/// A checksum that detects every change of a single word, and nearly all other damage. It is computed over 8-byte little-endian words, the
+/// last one padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
     Checksum::new().add_bytes(bytes).value()
 }
 
-/// A [`checksum`] of several pieces, as of their concatenation.
+/// An incremental [`checksum`], equal to that of the concatenated pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum(u64);
 
 impl Checksum {
-    /// The checksum of nothing. The start value and the prime are those of FNV-1a, which carries no high bits to the low ones.
+    /// Starts a checksum. Start value and prime are those of FNV-1a, which does not carry high bits to low ones.
     #[allow(clippy::new_without_default, reason = "`new` is const")]
     pub const fn new() -> Checksum {
         Checksum(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Appends a piece. The length of all but the last one is a multiple of 8.
+    /// Appends a piece. All pieces but the last must have a length that is a multiple of 8.
     pub fn add_bytes(self, bytes: &[u8]) -> Checksum {
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         bytes.chunks(8).fold(self, |sum, bytes| sum.add_word(word(bytes)))
@@ -163,26 +151,24 @@ impl Checksum {
         Checksum(product ^ (product >> 32))
     }
 
-    /// The checksum.
+    /// Returns the checksum.
     #[inline]
     pub const fn value(self) -> u64 {
         self.0
     }
 }
 
-/// The switch of the sample tier: a byte at the beginning of a page, hidden in each image that has units of that tier.
-/// While it is not 0, they count. The runtime maps the raw file's page [`RawHeader::switch_offset`] there, so that
-/// others can flip it.
+/// The switch of the sampling tier: a byte at the start of a page, hidden in each image with units of that tier. They count while it is
+/// not 0. The runtime maps the raw file's page at [`RawHeader::switch_offset`] over it, so that other processes can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 
-/// Of units that sum up events for each path: address of the [`EventRecord`] that says which. Each such unit has all
-/// symbols whose names begin so, in one section group with the event's name: linkers keep one, and refuse to link units
-/// with different events.
+/// In units that sum events per path: the address of the [`EventRecord`]. Such units define all symbols with this prefix, in a section
+/// group named after the event: linkers keep one group, and reject units with different events.
 pub const EVENT_SYMBOL: &str = "__trodden_event";
-/// [`EventRecord::kind`] of the time-stamp counter, which code reads by itself.
+/// [`EventRecord::kind`] of the time-stamp counter, which code reads itself.
 pub const EVENT_TSC: u32 = u32::MAX;
 
-/// What an image sums up for each path.
+/// The event that an image sums per path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRecord {
@@ -194,43 +180,43 @@ pub struct EventRecord {
     pub config: u64,
 }
 
-/// What belongs to a thread, in thread-local memory of the image; the function `__trodden_event_thread` gives its address.
+/// A thread's state of event counting, in thread-local memory of the image; `__trodden_event_thread` returns its address.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventThread {
-    /// Events that belong to paths which have ended, and those that counting caused itself.
+    /// Events charged to paths that have ended, and those caused by counting.
     pub spent: i64,
-    /// Where the thread's counter is: 0 nowhere, below 2^32 the number of a descriptor and 1, else the address of its page.
+    /// Source of the counter's value: 0 for none, below 2^32 a descriptor's number plus 1, otherwise the address of its page.
     pub source: u64,
-    /// What to add to the counter: what was counted by counters that the thread had before, in the process that it was forked from.
+    /// Offset to add to the counter: events of the thread's earlier counters, including those before a fork.
     pub base: i64,
-    /// What the counter was when the process forked.
+    /// The thread's reading when the process forked.
     pub noted: i64,
 }
 
-/// What reading causes by itself, in the image's `__trodden_event_cost`: it is taken off.
+/// The events caused by reading the counter, in the image's `__trodden_event_cost`. They are subtracted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCost {
-    /// From a reading where a function begins to the function's own code.
+    /// From the reading at function entry to the function's own code.
     pub begin: i64,
-    /// From a reading where a path ends to the code behind.
+    /// From the reading at a path end to the following code.
     pub end: i64,
 }
 
-/// Environment variable with the pattern of raw files; unset: nothing is written. `%p` process id, `%h` host name, `%m` image
-/// identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share (and so merge into) one file per image.
+/// Environment variable with the pattern of raw files; if unset, nothing is written. `%p` process id, `%h` host name, `%m` image identity
+/// (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share one file per image, which merges their counts.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
-/// Environment variable that says whether the switch of the sample tier is on when a raw file is made: [`SWITCH_IS_ON`], or (unset) not.
+/// Environment variable: whether the sampling switch is on in a new raw file ([`SWITCH_IS_ON`]); off if unset.
 pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
-/// Value of [`SWITCH_VARIABLE`] that has a program count from its first path on.
+/// Value of [`SWITCH_VARIABLE`] that makes a program count from its first path on.
 pub const SWITCH_IS_ON: &str = "on";
 
 /// Version of raw files, of kind [`head::FileKind::RAW_COUNTS`].
 pub const RAW_VERSION: u32 = 4;
-/// Length of a file (one zero) whose program had no room for a header, so that none of its counts are there. An empty
-/// file is one that was just made.
+/// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file, in contrast, was just
+/// created.
 pub const RAW_GIVEN_UP: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
@@ -240,7 +226,7 @@ pub const UNIT_VERSION: u32 = 2;
 /// 128-bit identity of a unit or of an image, as bytes.
 pub type Identity = [u8; 16];
 
-/// What an image says of one of its compilation units.
+/// The record of a compilation unit in an image.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitRecord {
@@ -248,9 +234,9 @@ pub struct UnitRecord {
     pub magic: u32,
     /// [`UNIT_VERSION`].
     pub version: u32,
-    /// Identity of the unit: hash of its bitcode and of the way it was instrumented.
+    /// Identity of the unit: a hash of its bitcode and of how it was instrumented.
     pub unit: Identity,
-    /// Address of the unit's first counter minus the address of this record (so it needs no relocation at run time).
+    /// Address of the unit's first counter minus the address of this record, so that no relocation is needed at run time.
     pub counters_delta: i64,
     /// Number of counters (`u64`).
     pub counters: u64,
@@ -260,41 +246,41 @@ pub struct UnitRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawHeader {
-    /// The [`head::FileHead`]. Its checksum is written last: until then the file is not set up.
+    /// The [`head::FileHead`]. Its checksum is written last; without it the file is incomplete.
     pub head: [u8; HEAD_BYTES],
-    /// Identity of the image, [`image_identity`] of its units.
+    /// Identity of the image: [`image_identity`] of its units.
     pub image: Identity,
-    /// Counters (`u64`) in each region.
+    /// Number of counters in each region.
     pub counters: u64,
     /// Number of [`RawUnit`]s.
     pub units: u64,
     /// Byte offset of the [`RawUnit`]s.
     pub units_offset: u64,
-    /// Byte offset of the image's path (as the process saw it).
+    /// Byte offset of the image's path, as the process saw it.
     pub path_offset: u64,
-    /// Length of that path in bytes; 0 when unknown.
+    /// Length of that path in bytes; 0 if unknown.
     pub path_len: u64,
     /// Byte offset of the first region; a multiple of the page size.
     pub regions_offset: u64,
-    /// Bytes from one region to the next, [`region_stride`] of `counters`.
+    /// Distance in bytes between regions: [`region_stride`] of `counters`.
     pub region_stride: u64,
-    /// Process that made the file.
+    /// Process that created the file.
     pub pid: u64,
-    /// When it made it: nanoseconds since 1970 (CLOCK_REALTIME).
+    /// Time of creation: nanoseconds since 1970 (CLOCK_REALTIME).
     pub created_ns: u64,
     /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none.
     pub switch_offset: u64,
-    /// [`Checksum`] of the fields between the head and this one, of the [`RawUnit`]s and of the path.
+    /// [`Checksum`] of the fields between head and checksum, of the [`RawUnit`]s and of the path.
     pub checksum: u64,
-    /// What was lost by processes that have no region ([`LostThreads`]). It changes while programs run.
+    /// Losses of processes without a region ([`LostThreads`]). Changes while programs run.
     pub lost: u64,
 }
 
 impl RawHeader {
-    /// Where the fields lie that [`RawHeader::checksum`] covers.
+    /// Byte range of the fields that [`RawHeader::checksum`] covers.
     pub const CHECKED: core::ops::Range<usize> = HEAD_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
-    /// What [`RawHeader::checksum`] has to be in a file that begins with these bytes; `None` if they do not have all that it covers.
+    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes; `None` if they do not include all that it covers.
     pub fn checksum_of(bytes: &[u8]) -> Option<u64> {
         let header = <RawHeader as layout::Layout>::read(bytes)?;
         let part = |offset: u64, length: u64| {
@@ -307,23 +293,24 @@ impl RawHeader {
     }
 }
 
-/// A word that says how many threads counted in memory that was thrown away, and why: one in the header, one in each region. They add up.
+/// A word with the number of threads that counted in discarded memory, and the reasons: one in the header and one in each region, to be
+/// merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostThreads(pub u64);
 
-/// Why counts are lost; several may hold.
+/// Why counts are lost; several reasons may apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostReason {
-    /// The disk was full, or a quota used up.
+    /// The disk was full, or a quota exhausted.
     NoSpace,
-    /// The file would have been larger than the process may make one (RLIMIT_FSIZE).
+    /// The file would have exceeded the process's size limit (RLIMIT_FSIZE).
     SizeLimit,
-    /// The file could not be opened, locked, mapped or written; the program's standard error has more.
+    /// The file could not be opened, locked, mapped or written; standard error has the details.
     Other,
 }
 
 impl LostReason {
-    /// All of them, in the order of their bits.
+    /// All reasons, in the order of their bits.
     pub const ALL: [LostReason; 3] = [LostReason::NoSpace, LostReason::SizeLimit, LostReason::Other];
 
     const fn bit(self) -> u64 {
@@ -334,7 +321,7 @@ impl LostReason {
 impl LostThreads {
     const THREADS: u64 = u32::MAX as u64;
 
-    /// One thread more, for that reason.
+    /// Adds a thread with that reason.
     #[inline]
     pub const fn and(self, reason: LostReason) -> LostThreads {
         let threads = self.0 & LostThreads::THREADS;
@@ -342,17 +329,17 @@ impl LostThreads {
         LostThreads(self.0 & !LostThreads::THREADS | threads | reason.bit())
     }
 
-    /// How many threads.
+    /// Returns the number of threads.
     pub const fn threads(self) -> u64 {
         self.0 & LostThreads::THREADS
     }
 
-    /// Whether that is among the reasons.
+    /// Returns true if `reason` is among the reasons.
     pub const fn is_for(self, reason: LostReason) -> bool {
         self.0 & reason.bit() != 0
     }
 
-    /// The two together.
+    /// Merges two words.
     pub const fn plus(self, other: LostThreads) -> LostThreads {
         let threads = self.threads() + other.threads();
         let threads = if threads > LostThreads::THREADS { LostThreads::THREADS } else { threads };
@@ -360,7 +347,7 @@ impl LostThreads {
     }
 }
 
-/// One unit of the image in a raw file.
+/// A unit of the image in a raw file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawUnit {
@@ -382,38 +369,38 @@ layout::layouts! {
     KnownHeader { head, image, counters, checksum }
 }
 
-/// Byte of a raw file whose lock means ownership of region `index`. Far beyond any data.
+/// The byte of a raw file whose lock means ownership of region `index`. Far beyond any data.
 #[inline]
 pub const fn region_lock_byte(index: u64) -> i64 {
     (1 << 62) + index as i64
 }
 
-/// Byte of a raw file whose lock serialises the writing of its header and its growth.
+/// The byte of a raw file whose lock serialises writing its header and extending it.
 pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
 
-/// Bytes from one region to the next in a file of an image with `counters` counters: whole pages, with room for the two words of its tail.
+/// Distance in bytes between regions for an image with `counters` counters: whole pages, with room for the two words of the tail.
 #[inline]
 pub const fn region_stride(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(16).next_multiple_of(4096)
 }
 
-/// Offset within a region of its holder, a `u64` after the last counter: id of the process that has the region, where
-/// the mapping does not keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is no
-/// count, and stays where a process ends without its destructors.
+/// Offset of the holder within a region, a `u64` after the last counter: the id of the process that has the region, if the mapping does
+/// not keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is left behind if a process ends without
+/// running its destructors.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)
 }
 
-/// Offset within a region of its [`LostThreads`], the `u64` behind the holder.
+/// Offset of the [`LostThreads`] within a region, the `u64` after the holder.
 #[inline]
 pub const fn region_lost_offset(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(8)
 }
 
-/// Identity of an image: depends on its units, their sizes and their order.
+/// Returns the identity of an image, which depends on its units, their sizes and their order.
 pub fn image_identity(units: impl Iterator<Item = (Identity, u64)>) -> Identity {
-    // Two independent multiply-xor streams over words that are content hashes already.
+    // Two independent multiply-xor hashes over words that are content hashes already.
     let (mut a, mut b) = (0x9e37_79b9_7f4a_7c15_u64, 0xc2b2_ae3d_27d4_eb4f_u64);
     let mut feed = |word: u64| {
         a = (a ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
@@ -447,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_detect_every_changed_bit_and_pairs_of_them() {
+    fn checksum_detects_one_and_two_changed_bits() {
         let bytes: [u8; 27] = core::array::from_fn(|i| (i * 37) as u8);
         let sum = checksum(&bytes);
         assert_ne!(checksum(&bytes[..26]), sum);
@@ -473,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_add_up_and_keep_their_reasons() {
+    fn merged_losses_keep_their_reasons() {
         let one = LostThreads::default().and(LostReason::NoSpace);
         let sum = one.and(LostReason::NoSpace).plus(LostThreads::default().and(LostReason::Other));
         assert_eq!(sum.threads(), 3);

@@ -1,43 +1,43 @@
-//! Files that programs write while others read them: what readers may believe of each part, and why.
+//! Files that programs write while others read them: what readers may rely on in each part, and why.
 //!
-//! Each begins with the [head](crate::head), whose checksum covers the head alone: what follows changes as long as a program runs, so that
-//! no checksum of it would ever hold. It is protected by the rules below. A program may be killed between any two instructions, and its
-//! file is read all the same.
+//! Each starts with the [head](crate::head), whose checksum only covers the head: the rest changes as long as a program runs, so no
+//! checksum of it would ever match. It is protected by the rules below. A program may be killed between any two instructions, and its file
+//! must still be readable.
 //!
 //! # Raw files and stream files ([`RawHeader`])
 //!
-//! - *Header, units, path*: written once, under the lock of [`HEADER_LOCK_BYTE`]. The head's checksum is written last, and is 0 until then.
-//!   They never change afterwards, but for `lost`. [`RawHeader::checksum`] covers them.
-//! - *`lost`*, of the header and of each region: an aligned word that is changed by atomic operations only ([`LostThreads`]).
-//! - *Length*: grows by whole regions, under the same lock. A file that ends within a region was cut.
-//! - *Region*: written by the holder of its lock ([`region_lock_byte`]) alone.
-//! - *Counters* (raw files): aligned words that are written whole and never decrease, so that a reader sees each of them as it was at some
-//!   moment of the reading. Words of no unit stay 0.
+//! - *Header, units, path*: written once, with [`HEADER_LOCK_BYTE`] locked. The head's checksum is written last and is 0 before that. They
+//!   never change afterwards, except for `lost`. [`RawHeader::checksum`] covers them.
+//! - *`lost`*, in the header and in each region: an aligned word that is only changed by atomic operations ([`LostThreads`]).
+//! - *Length*: grows by whole regions, with the same byte locked. A file that ends within a region was truncated.
+//! - *Region*: only written by the holder of its lock ([`region_lock_byte`]).
+//! - *Counters* (raw files): aligned words that are written atomically and never decrease, so that a reader sees each of them as it was at
+//!   some moment while reading. Words that belong to no unit stay 0.
 //! - *Switch* (raw files): a byte that other processes may write.
 //!
 //! # Chunks of stream files ([`ChunkHeader`])
 //!
 //! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, then `CHUNK_CURRENT`, and `CHUNK_FULL` once
-//!   nothing in it changes any more. Of a flight recorder, which overwrites full chunks, and of a chunk that is being filled, a reader
-//!   believes the events only if the header is the same after they were read, and of a chunk that is being filled only what two readings
-//!   have up to where they differ. [`ChunkHeader::fields_checksum`] covers the header.
-//! - Chunks of a thread are ordered by `sequence`, from 0 and without gaps: a missing number is a loss.
-//! - A recorder that drains the file stores `CHUNK_FREE` in the state of a full chunk once its events are safe elsewhere.
-//! - The slots of the shadow stack end with the first 0. Those of a running thread are of a later moment than its events.
+//!   nothing in it changes any more. A flight recorder overwrites full chunks, so the events of its chunks, and of a chunk that is being
+//!   filled, are only valid if the header is unchanged after they were read; of a chunk that is being filled, only the common prefix of
+//!   two readings is valid. [`ChunkHeader::fields_checksum`] covers the header.
+//! - A thread's chunks are ordered by `sequence`, from 0 and without gaps; a missing number is a loss.
+//! - A recorder that drains the file sets the state of a full chunk to `CHUNK_FREE` once its events are stored elsewhere.
+//! - The first 0 ends the slots of the shadow stack. Slots of a running thread are more recent than its events.
 //!
 //! # Recordings of waits ([`waits`](crate::waits))
 //!
-//! - *Extent*: its room at the end of the file is reserved before its header is written. Where there are zeros in place of the header, its
-//!   process did not live to write it.
-//! - *Chunk*: its header is written before the next chunk begins, under the recorder's lock. Where there are zeros, there is no chunk yet.
-//! - *Headers* have checksums. After a damaged one readers search for the next, and report what lies between as a loss.
-//! - *Records* are written by their thread alone, in order. The first whose `kind` (of samples: `time`) is 0 ends the chunk; `exit` is 0
-//!   until the call returns.
+//! - *Extent*: its space at the end of the file is reserved before its header is written. Zeros in place of the header mean that the
+//!   process ended before writing it.
+//! - *Chunk*: its header is written before the next chunk begins, with the recorder's lock held. Zeros mean that there is no chunk yet.
+//! - *Headers* have checksums. After a damaged one, readers search for the next, and report what is in between as a loss.
+//! - *Records* are only written by their thread, in order. The first one whose `kind` (in samples: `time`) is 0 ends the chunk; `exit` is
+//!   0 until the call returns.
 //!
 //! # Executed blocks ([`blocks`](crate::blocks))
 //!
-//! They go through a pipe: each frame is whole, or the last one. What a reader keeps of them is a recording of branches
-//! ([`FileKind::BRANCHES`]), which only grows: it is a file of sections, like those that are written as a whole.
+//! They are sent through a pipe: each frame is complete, or the last one. Readers store them as a recording of branches
+//! ([`FileKind::BRANCHES`]), a file of sections that only grows.
 
 #[cfg(doc)]
 use crate::{HEADER_LOCK_BYTE, LostThreads, RawHeader, head::FileKind, region_lock_byte, stream::ChunkHeader};
@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    /// A head that is set up in two steps is never taken for a whole one in between, nor the other way round.
+    /// A head that is written in two steps is never mistaken for a complete one in between, nor the other way round.
     #[test]
     fn an_unfinished_head_differs_from_a_damaged_one() {
         for (kind, _) in FileKind::ALL {

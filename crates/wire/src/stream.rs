@@ -1,73 +1,69 @@
-//! Layouts of streams: what a thread of a stream build writes while it runs, and where.
+//! Layouts of streams: what a thread of a stream build writes while it runs.
 //!
-//! A stream build counts nothing. Where another build adds one to a counter, it writes an *event*: a word of four bytes
-//! that is unique in the image. So counts follow from events ([`Event`]), and so does the order of paths and calls.
-//!
-//! ```text
-//! stream file  RawHeader (kind STREAM_FILE) ... regions, one or more of each thread
-//! region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
-//!              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
-//! chunk        0             64                CHUNK_BYTES
-//!              | ChunkHeader | events, then zeros |
-//! ```
-//!
-//! - The *cursor* of a thread ([`STREAM_SYMBOL`]) is the address of its next event. An event is written by one addition to
-//!   the cursor (one instruction, so that a signal handler in between loses nothing) and a store. Where the cursor was a
-//!   multiple of [`CHUNK_BYTES`], or 0, the runtime finds the next chunk first.
-//! - The *shadow stack* has a slot for each live frame of the image's functions: the event of its last call, or of its
-//!   entry. The first slot that is 0 ends it. A frame that is left clears its slot.
-//! - What a signal handler writes between an addition to the cursor at the end of a chunk and the runtime lies behind the
-//!   chunk; so the chunk behind the one that is filled is always free.
-//!
-//! Invariants: no event is 0; the events of a chunk end with the last word that is not 0. What readers of a file that is being written
-//! may believe stands in [`crate::live`].
+//! A stream build does not count. Where another build increments a counter, it appends an *event*, a four-byte word that is unique in the
+//! image, so that counts as well as the order of paths and calls follow from the events ([`Event`]). [`crate::live`] explains how files
+//! can be read while they are written. Invariants: no event is 0; the events of a chunk end with the last nonzero word.
+
+// stream file  RawHeader (kind STREAM_FILE) ... regions, one or more per thread
+// region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
+//              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
+// chunk        0             64                CHUNK_BYTES
+//              | ChunkHeader | events, then zeros |
+//
+// - The *cursor* of a thread ([`STREAM_SYMBOL`]) is the address of its next event. An event is written by an addition to the cursor (one
+//   instruction, so that a signal handler in between loses nothing) and a store. If the cursor was a multiple of [`CHUNK_BYTES`], or 0,
+//   the runtime finds the next chunk first.
+// - The *shadow stack* has a slot for each live frame of the image's functions: the event of its last call, or of its entry. The first
+//   slot that is 0 ends it. A function clears its slot when it is left.
+// - A signal handler that runs between the addition at the end of a chunk and the runtime writes after the chunk, so the chunk after the
+//   current one is always free.
 
 use crate::Checksum;
 
 /// Version of stream files, of kind [`crate::head::FileKind::STREAM_FILE`].
 pub const STREAM_VERSION: u32 = 3;
-/// Bytes of a chunk; cursors stop at multiples of it.
+/// Size of a chunk in bytes; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;
-/// Bytes of the shadow stack, with the header before it. A mapped region begins at a multiple of it.
+/// Size in bytes of the shadow stack and the header before it. Also the alignment of a mapped region.
 pub const SHADOW_BYTES: u64 = 1 << 18;
-/// Where the first chunk of a region is.
+/// Offset of the first chunk in a region.
 pub const RING_OFFSET: u64 = SHADOW_BYTES + CHUNK_BYTES;
-/// Chunks of a region.
+/// Number of chunks of a region.
 pub const SLOTS: u64 = 45;
-/// Words (`u64`) of a region before its tail, as [`crate::region_stride`] takes them.
+/// Number of words (`u64`) of a region before its tail, as in [`crate::region_stride`].
 pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
-/// Bytes of [`RegionStream`] and of [`ChunkHeader`].
+/// Size in bytes of [`RegionStream`] and of [`ChunkHeader`].
 pub const HEADER_BYTES: u64 = 64;
-/// Events of a chunk.
+/// Number of events of a chunk.
 pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
-/// Most events that the flight recorder of a thread is sure to have, whatever is asked for.
+/// Maximum number of events of a thread that a flight recorder can be asked to keep.
 pub const MOST_LAST: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
-/// Function `() -> *mut ThreadStream` of such images.
+/// Function `() -> *mut ThreadStream` of such images: returns the calling thread's instance.
 pub const STREAM_PLACE_SYMBOL: &str = "__trodden_stream_place";
-/// Code that is jumped to with a cursor at a chunk's end in `rax` and the place to go on in `r11`. Gives in `rax` the
-/// address of the word to write. Preserves every register but `rax`, `r11` and the flags.
+/// Code to jump to with a cursor at a chunk's end in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
+/// Preserves all registers except `rax`, `r11` and flags.
 pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
-/// Code that is jumped to likewise, with a shadow stack pointer in `rax` that has no slot: the thread's first frame, or
-/// one too many. Gives the frame's slot in `rax`; the pointer itself is behind it then.
+/// Code to jump to likewise, with a shadow stack pointer in `rax` that has no slot: at the thread's first frame, or when frames are too
+/// deep. Returns the frame's slot in `rax`; the thread's pointer is after it.
 pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
-/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events that the flight recorder is to keep of
-/// each thread.
+/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events of each thread that the flight recorder keeps.
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
-/// What it is where that is not set.
+/// Number of events that the flight recorder keeps by default.
 pub const DEFAULT_LAST: u64 = 1000;
-/// Regions of a thread at most, each a mebibyte of the file: what the recorder may be behind before the thread waits.
+/// Default maximum number of regions of a thread, each 1 MiB of the file: how far the recorder may lag before the thread waits.
 pub const DEFAULT_REGIONS: u64 = 64;
-/// The most that can be asked for.
+/// Maximum number of regions that can be requested.
 pub const MOST_REGIONS: u64 = 1 << 20;
-/// So long, in milliseconds, a thread waits for the recorder to give a chunk back before it gives events up, and counts them.
+/// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that it discards events and
+/// counts them.
 pub const DEFAULT_PATIENCE_MS: u64 = 2000;
-/// The most that can be asked for.
+/// Maximum wait that can be requested.
 pub const MOST_PATIENCE_MS: u64 = 3_600_000;
 
-/// What a thread of a stream image has in thread-local memory.
+/// A thread's stream state in thread-local memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadStream {
@@ -77,33 +73,33 @@ pub struct ThreadStream {
     pub shadow: u64,
 }
 
-/// Beginning of a region.
+/// Start of a region.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionStream {
-    /// Thread, or 0 if the region only has chunks.
+    /// Thread id, or 0 if the region only has chunks.
     pub thread: u32,
-    /// Its process.
+    /// Process id.
     pub process: u32,
-    /// Chunks that are used, one after the other, of a flight recorder; 0 of a whole program.
+    /// Number of chunks that a flight recorder uses in turn; 0 for a whole program.
     pub slots: u32,
-    /// Of a thread's first region: regions that it has besides.
+    /// In a thread's first region: the number of its other regions.
     pub more_regions: u32,
-    /// When it began to write here, nanoseconds since 1970.
+    /// When the thread began to write here, in nanoseconds since 1970.
     pub started_ns: u64,
-    /// Number of the next chunk of its stream.
+    /// Sequence number of the next chunk of the stream.
     pub sequence: u64,
-    /// Events of the stream that are lost so far.
+    /// Number of events lost so far.
     pub lost: u64,
-    /// Address behind the chunk that is being filled, in the process.
+    /// Address of the end of the current chunk, in the process.
     pub end: u64,
-    /// Address of the region with that chunk, in the process.
+    /// Address of the region with the current chunk, in the process.
     pub region: u64,
     /// Address of the thread's next region, in the process; the last one's is the first.
     pub next: u64,
 }
 
-/// Beginning of a chunk.
+/// Start of a chunk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
@@ -113,15 +109,15 @@ pub struct ChunkHeader {
     pub thread: u32,
     /// Its process.
     pub process: u32,
-    /// Process that it was forked from while this stream had frames; else 0.
+    /// The parent process if it forked while this stream had frames; else 0.
     pub parent: u32,
-    /// When the stream began: with process and thread, its name.
+    /// When the stream began; together with process and thread it identifies the stream.
     pub started_ns: u64,
-    /// Place among the chunks of the stream.
+    /// Position among the chunks of the stream.
     pub sequence: u64,
     /// Address of the template of counters in the process.
     pub template: u64,
-    /// Events of the stream that were lost before it.
+    /// Number of events of the stream lost before this chunk.
     pub lost: u64,
     /// [`ChunkHeader::fields_checksum`].
     pub checksum: u64,
@@ -130,7 +126,7 @@ pub struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// Checksum of all fields that stay as they are while the chunk has this header: all but the state.
+    /// Computes the checksum of all fields but the state, which stay the same while the chunk is in use.
     #[inline]
     pub const fn fields_checksum(&self) -> u64 {
         let (thread, process) = (self.thread as u64, self.process as u64);
@@ -144,26 +140,26 @@ crate::layout::layouts! {
     ChunkHeader { state, thread, process, parent, started_ns, sequence, template, lost, checksum, reserved }
 }
 
-/// Nothing in it is needed.
+/// The chunk may be overwritten.
 pub const CHUNK_FREE: u32 = 0;
-/// It is being filled.
+/// The chunk is being filled.
 pub const CHUNK_CURRENT: u32 = 1;
-/// It is full, or its thread has ended.
+/// The chunk is full, or its thread has ended.
 pub const CHUNK_FULL: u32 = 2;
 
-/// What an event says.
+/// An event of a stream. Counters are indices into the image's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A path ended, or came to a call that might not return; its frame goes on: its counter in the image.
+    /// A path ended, or reached a call that may not return, and its frame continues: the path's counter.
     Path(u32),
-    /// A path ended, and with it the frame.
+    /// A path ended together with its frame: the path's counter.
     Exit(u32),
-    /// A function began: its first counter.
+    /// A function was entered: its first counter.
     Enter(u32),
-    /// Control came back to the frame of this depth, from 1, by an exception or `longjmp`, or for the first time: those
-    /// above it are gone. 0: to one of the frames that are too deep for the shadow stack.
+    /// Control returned to the frame at this depth (from 1) by an exception or `longjmp`, or for the first time; frames above it are gone.
+    /// 0 stands for frames that are too deep for the shadow stack.
     Resume(u32),
-    /// The process that forked had a frame: a counter of its function. At a stream's beginning, outermost first.
+    /// A frame of the process that forked: a counter of its function. At a stream's start, outermost first.
     Inherited(u32),
 }
 
@@ -177,11 +173,11 @@ pub const TAG_RESUME: u32 = 3;
 pub const TAG_INHERITED: u32 = 4;
 /// Tag of [`Event::Exit`].
 pub const TAG_EXIT: u32 = 5;
-/// The bits of tags.
+/// Mask of the tag bits.
 pub const TAG_MASK: u32 = 7;
 
 impl Event {
-    /// Reads a word of a chunk of an image with that template. `None`: the word is no event.
+    /// Decodes a word of a chunk of an image with that template; `None` if it is no event.
     #[inline]
     pub const fn from_word(word: u32, template: u64) -> Option<Event> {
         let tag = word & TAG_MASK;
@@ -192,7 +188,7 @@ impl Event {
         Event::from_parts(tag, value)
     }
 
-    /// The same event as a word that does not depend on where the image was loaded.
+    /// Encodes the event as a word that does not depend on where the image is loaded.
     #[inline]
     pub const fn to_word(self) -> u32 {
         match self {
@@ -204,7 +200,7 @@ impl Event {
         }
     }
 
-    /// Reads what [`Event::to_word`] gives. `None`: the word is no event.
+    /// Decodes the result of [`Event::to_word`]; `None` if the word is no event.
     #[inline]
     pub const fn from_stored(word: u32) -> Option<Event> {
         Event::from_parts(word & TAG_MASK, word >> 3)
@@ -222,7 +218,7 @@ impl Event {
     }
 }
 
-/// Depth of a frame by its slot's offset in the region: the first one's is 1; 0 behind the last.
+/// Returns the depth of a frame from its slot's offset in the region: 1 for the first slot, 0 after the last.
 const fn depth_of(offset: u64) -> u32 {
     if offset < HEADER_BYTES { 0 } else { ((offset - HEADER_BYTES) / 4 + 1) as u32 }
 }
@@ -232,13 +228,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_has_room_for_what_is_in_it() {
+    fn region_has_room_for_its_parts() {
         assert_eq!((size_of::<RegionStream>(), size_of::<ChunkHeader>()), (HEADER_BYTES as usize, HEADER_BYTES as usize));
         assert!(RING_OFFSET.is_multiple_of(CHUNK_BYTES) && crate::region_stride(REGION_WORDS) <= 1 << 20);
     }
 
     #[test]
-    fn words_say_which_event_they_are() {
+    fn words_encode_events() {
         let template = 0x5555_ffff_ff00_u64;
         let word = |counter: u64, tag: u32| (template + 8 * counter) as u32 | tag;
         for counter in [0, 1, 31, 32, 1 << 20] {

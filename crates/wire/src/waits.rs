@@ -1,39 +1,34 @@
-//! Layout of what the waiting-time recorder writes inside a program, and what `trodden waits` reads.
-//!
-//! A recording is a folder. Each program that a process executes writes two files, with its forked children:
-//!
-//! ```text
-//! <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
-//! <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
-//! ```
-//!
-//! `<process>` is the process number and the time of its start, so that a process that executes another program begins new files.
-//!
-//! - An extent belongs to one process. It begins at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are one that its process
-//!   did not live to begin. Zeros behind the last chunk of an extent are room that no chunk has yet.
-//! - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
-//!
-//! Extents are mapped while they are written: what was recorded survives a crash or a kill. What readers may believe stands in
-//! [`crate::live`].
-//! Everything is little-endian. Times are ticks of the time-stamp counter, or nanoseconds where the processor has no constant one;
-//! the anchors of the process file relate ticks to the system's monotonic clock.
+//! Layout of the files that the waiting-time recorder writes inside a program and `trodden waits` reads: a folder with two files for each
+//! program that a process executes, including forked children. Everything is little-endian. Times are ticks of the time-stamp counter, or
+//! nanoseconds if the processor has no constant one; anchors in the process file relate ticks to the monotonic clock. Files are
+//! memory-mapped while they are written, so recorded data survive a crash or kill; [`crate::live`] explains how to read them meanwhile.
+
+// Files of a recording:
+//
+// <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
+// <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
+//
+// - `<process>` consists of process id and start time, so that a process that executes another program starts new files.
+// - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are one that its process
+//   did not live to start. Zeros after the last chunk of an extent are free space.
+// - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
 
 use crate::Checksum;
 use crate::head::{FileHead, FileKind, HEAD_BYTES};
 
 /// Version of this layout, of kind [`FileKind::WAITS`].
 pub const VERSION: u32 = 4;
-/// Variable that names the folder of the recording, for the recorder.
+/// Environment variable with the folder of the recording, for the recorder.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
-/// Variable with the samples per second of processor time and thread; `0` turns sampling off.
+/// Environment variable with the number of samples per second of processor time of a thread; `0` turns sampling off.
 pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
 /// Size of an [`ExtentHeader`].
 pub const EXTENT_HEADER_SIZE: usize = size_of::<ExtentHeader>();
-/// Extents begin at multiples of this.
+/// Alignment of extents in bytes.
 pub const EXTENT_ALIGNMENT: usize = 4096;
 /// Size of a [`ChunkHeader`].
 pub const CHUNK_HEADER_SIZE: usize = size_of::<ChunkHeader>();
-/// Chunks begin at multiples of this, and so do extents' ends.
+/// Alignment of chunks and of the ends of extents, in bytes.
 pub const CHUNK_ALIGNMENT: usize = 32;
 /// First word of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CHNK");
@@ -41,9 +36,9 @@ pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CHNK");
 pub const RECORD_SIZE: usize = 64;
 /// Size of a [`SampleRecord`].
 pub const SAMPLE_SIZE: usize = 32;
-/// Stack of a record that has none.
+/// Stack number of a record without a stack.
 pub const NO_STACK: u32 = u32::MAX;
-/// Peer of a record that has none: a null process, or a call without partner.
+/// Peer of a record without one: a null process, or a call without partner.
 pub const NO_PEER: i32 = -1;
 /// Peer of a receive from any source.
 pub const ANY_PEER: i32 = -2;
@@ -52,33 +47,33 @@ pub const ROOT_PEER: i32 = -3;
 /// Tag of a receive of any tag.
 pub const ANY_TAG: i32 = -1;
 
-/// Begins an extent, and so a `.threads` file.
+/// Start of an extent, and thus of a `.threads` file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentHeader {
-    /// The [`FileHead`]: each extent has one, since the process that was to begin the first extent may not have lived to do so.
+    /// The [`FileHead`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
     pub head: [u8; HEAD_BYTES],
-    /// When the recording of the process began, ticks: with its number, its name in the text.
+    /// When recording of the process began, in ticks: part of its name in the process file.
     pub start: u64,
     /// Number of the process.
     pub process: u32,
-    /// Bytes of the extent with this header; a multiple of [`EXTENT_ALIGNMENT`].
+    /// Size of the extent in bytes, including this header; a multiple of [`EXTENT_ALIGNMENT`].
     pub size: u32,
-    /// [`Checksum`] of the three fields.
+    /// [`Checksum`] of the three fields above.
     pub checksum: u64,
     /// 0.
     pub reserved: u64,
 }
 
 impl ExtentHeader {
-    /// A header with its checksums.
+    /// Creates a header with its checksums.
     pub fn new(process: u32, start: u64, size: u32) -> ExtentHeader {
         let head = FileHead::new(FileKind::WAITS, VERSION).to_bytes();
         let header = ExtentHeader { head, start, process, size, checksum: 0, reserved: 0 };
         ExtentHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// Whether it is as a recorder of this version wrote it.
+    /// Returns true if a recorder of this version wrote the header, and it is undamaged.
     pub fn is_intact(&self) -> bool {
         FileHead::read(&self.head) == Ok(FileHead::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
     }
@@ -88,7 +83,7 @@ impl ExtentHeader {
     }
 }
 
-/// Begins a chunk.
+/// Start of a chunk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
@@ -96,26 +91,26 @@ pub struct ChunkHeader {
     pub magic: u32,
     /// A constant of [`chunk_kind`].
     pub kind: u32,
-    /// Number of the thread: threads of a process are numbered in the order in which their recording began.
+    /// Number of the thread. Threads of a process are numbered in the order in which their recording began.
     pub thread: u32,
-    /// Records of this kind that the thread has in earlier chunks.
+    /// Number of the thread's records of this kind in earlier chunks.
     pub first: u32,
-    /// Bytes of the chunk with this header; a multiple of [`CHUNK_ALIGNMENT`].
+    /// Size of the chunk in bytes, including this header; a multiple of [`CHUNK_ALIGNMENT`].
     pub size: u32,
     /// 0.
     pub reserved: u32,
-    /// [`Checksum`] of the fields before.
+    /// [`Checksum`] of the fields above.
     pub checksum: u64,
 }
 
 impl ChunkHeader {
-    /// A header with its checksum.
+    /// Creates a header with its checksum.
     pub const fn new(kind: u32, thread: u32, first: u32, size: u32) -> ChunkHeader {
         let header = ChunkHeader { magic: CHUNK_MAGIC, kind, thread, first, size, reserved: 0, checksum: 0 };
         ChunkHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// Whether it is as a recorder wrote it.
+    /// Returns true if a recorder wrote the header, and it is undamaged.
     pub const fn is_intact(&self) -> bool {
         self.magic == CHUNK_MAGIC && self.checksum == self.fields_checksum()
     }
@@ -128,13 +123,13 @@ impl ChunkHeader {
 
 /// Kinds of chunks.
 pub mod chunk_kind {
-    /// A [`ThreadHeader`](super::ThreadHeader): the thread's recording begins.
+    /// A [`ThreadHeader`](super::ThreadHeader), at the start of the thread's recording.
     pub const THREAD: u32 = 1;
-    /// [`CallRecord`](super::CallRecord)s in order of entry.
+    /// [`CallRecord`](super::CallRecord)s, ordered by entry.
     pub const CALLS: u32 = 2;
-    /// [`SampleRecord`](super::SampleRecord)s in order of time.
+    /// [`SampleRecord`](super::SampleRecord)s, ordered by time.
     pub const SAMPLES: u32 = 3;
-    /// Stacks: a u64 count, then that many return addresses, innermost first. The n-th of the thread is stack n.
+    /// Stacks: a u64 count, then that many return addresses, innermost first. The n-th stack of the thread has number n.
     pub const STACKS: u32 = 4;
 }
 
@@ -142,63 +137,63 @@ pub mod chunk_kind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadHeader {
-    /// The thread's number in its system.
+    /// The thread's id in the operating system.
     pub thread: u32,
     /// Zero.
     pub reserved: u32,
-    /// When recording of the thread began, ticks.
+    /// When recording of the thread began, in ticks.
     pub begin: u64,
-    /// The monotonic clock at `begin`, ns.
+    /// The monotonic clock at `begin`, in ns.
     pub begin_ns: u64,
-    /// Object of the [`kind::THREAD_CREATE`] that made the thread; 0 for a process's first.
+    /// Object of the [`kind::THREAD_CREATE`] that created the thread; 0 for a process's first thread.
     pub token: u64,
-    /// A later anchor: ticks ...
+    /// A later anchor, in ticks.
     pub anchor_ticks: u64,
-    /// ... and the monotonic clock at the same time, ns.
+    /// The monotonic clock at that anchor, in ns.
     pub anchor_ns: u64,
 }
 
-/// One call of the program. Written when the call begins, completed when it returns.
+/// A call made by the program. Written when the call begins, completed when it returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallRecord {
-    /// When the call began, ticks.
+    /// When the call began, in ticks.
     pub enter: u64,
-    /// When it returned, ticks; 0 while it has not.
+    /// When it returned, in ticks; 0 before that.
     pub exit: u64,
-    /// What it is: a constant of [`kind`]. 0 ends the chunk.
+    /// The kind of call, a constant of [`kind`]. 0 ends the chunk.
     pub kind: u16,
-    /// Which function was called: an index of [`FUNCTIONS`].
+    /// The called function, an index into [`FUNCTIONS`].
     pub function: u16,
-    /// Stack of the caller: the thread's stack of that number.
+    /// Number of the caller's stack among the thread's stacks.
     pub stack: u32,
-    /// Communicator, lock, condition variable, address of a futex, or token of a thread.
+    /// Communicator, lock, condition variable, futex address, or token of a thread.
     pub object: u64,
-    /// The other process of a message, root of a collective operation; relative to the communicator.
+    /// The other process of a message, or the root of a collective operation, relative to the communicator.
     pub peer: i32,
     /// Tag of a message.
     pub tag: i32,
-    /// Bytes of a message, participants of a barrier, threads woken; of a failed call its error number.
+    /// Bytes of a message, participants of a barrier, or threads woken; for a failed call its error number.
     pub amount: u64,
-    /// Handle of the request that is begun or completed; the mutex of a wait for a condition variable.
+    /// Handle of the request that is started or completed; for a wait on a condition variable, the mutex.
     pub request: u64,
-    /// Processor time of the thread at the end of the call, ns; 0 where it was not asked for. See [`kind::CPU_AT_ENTER`].
+    /// Processor time of the thread at the end of the call, in ns; 0 if it was not measured. See [`kind::CPU_AT_ENTER`].
     pub cpu_ns: u64,
 }
 
-/// Where a thread was while it computed.
+/// A sample of where a thread was while it computed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRecord {
-    /// When, ticks. 0 ends the chunk.
+    /// Time in ticks. 0 ends the chunk.
     pub time: u64,
-    /// The instruction.
+    /// Address of the instruction.
     pub address: u64,
-    /// Return addresses above it: the thread's stack of that number.
+    /// Number of the stack with the return addresses, among the thread's stacks.
     pub stack: u32,
-    /// Calls that the thread had begun by then: the sample lies between call `calls - 1` and call `calls`.
+    /// Number of calls that the thread had begun: the sample lies between call `calls - 1` and call `calls`.
     pub calls: u32,
-    /// Events of its stream of paths that the thread had written, plus 1; 0: not known, or the program writes none.
+    /// Number of events that the thread had written to its stream of paths, plus 1; 0 if unknown, or if the program writes none.
     pub position: u64,
 }
 
@@ -218,17 +213,17 @@ pub mod kind {
     pub const SEND: u16 = 1;
     /// A synchronous send.
     pub const SYNC_SEND: u16 = 2;
-    /// A blocking receive; `peer` and `tag` as asked for, [`COMPLETED`] follows if either is a wildcard.
+    /// A blocking receive. `peer` and `tag` are those requested; [`COMPLETED`] follows if either is a wildcard.
     pub const RECV: u16 = 3;
-    /// A non-blocking send: `request`.
+    /// A non-blocking send, with `request`.
     pub const ISEND: u16 = 4;
     /// A non-blocking synchronous send.
     pub const SYNC_ISEND: u16 = 5;
     /// A non-blocking receive.
     pub const IRECV: u16 = 6;
-    /// A call that waits for requests, each of which follows as [`COMPLETED`].
+    /// A call that waits for requests, each followed by a [`COMPLETED`] record.
     pub const WAIT: u16 = 7;
-    /// A request (`request`, 0 for the call before) that the record before completed, with the real `peer` and `tag`; `amount` is 1 if
+    /// A request completed by the preceding record (`request`, 0 for the call itself), with the actual `peer` and `tag`. `amount` is 1 if
     /// it was cancelled.
     pub const COMPLETED: u16 = 8;
     /// The send of a combined send and receive; [`SENDRECV_RECV`] follows.
@@ -237,60 +232,60 @@ pub mod kind {
     pub const SENDRECV_RECV: u16 = 10;
     /// Waits for a message without receiving it.
     pub const PROBE: u16 = 11;
-    /// A collective operation, by its rule.
+    /// A collective operation in which all processes wait for all.
     pub const COLLECTIVE_ALL: u16 = 12;
-    /// From the root (`peer`) to all.
+    /// A collective operation in which all wait for the root (`peer`).
     pub const COLLECTIVE_FROM_ROOT: u16 = 13;
-    /// From all to the root (`peer`).
+    /// A collective operation in which the root (`peer`) waits for all.
     pub const COLLECTIVE_TO_ROOT: u16 = 14;
-    /// From lower to higher ranks.
+    /// A collective operation in which higher ranks wait for lower ones.
     pub const COLLECTIVE_SCAN: u16 = 15;
-    /// A non-blocking collective operation has this added to its kind.
+    /// Added to the kind of a collective operation if it is non-blocking.
     pub const NON_BLOCKING: u16 = 0x10;
-    /// A persistent request is made: added to a kind of non-blocking message, or of a collective operation.
+    /// Added to the kind of a non-blocking message or a collective operation if a persistent request is created.
     pub const PERSISTENT: u16 = 0x20;
     /// A persistent request (`request`) is started.
     pub const START: u16 = 0x30;
     /// A request (`request`) is freed.
     pub const REQUEST_FREE: u16 = 0x31;
-    /// An MPI call that may wait, and for which there is no rule.
+    /// An MPI call that may wait but has no rule.
     pub const MPI_OTHER: u16 = 0x32;
-    /// The start of MPI; its end is the origin of the rank.
+    /// Initialisation of MPI; its end is the rank's origin of time.
     pub const MPI_INIT: u16 = 0x33;
-    /// The end of MPI.
+    /// Finalisation of MPI.
     pub const MPI_FINALIZE: u16 = 0x34;
-    /// An MPI call that transfers data and by no rule waits for another process.
+    /// An MPI call that transfers data and never waits for another process.
     pub const MPI_TRANSFER: u16 = 0x35;
-    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow. With a `request` it is
-    /// begun only.
+    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow. With a `request`, it is
+    /// only started.
     pub const MEETING: u16 = 0x36;
-    /// A side of a [`MEETING`]: `peer`, `tag`, `object`.
+    /// A send of a [`MEETING`]: `peer`, `tag`, `object`.
     pub const MEETING_SEND: u16 = 0x37;
-    /// The same, of a receive.
+    /// A receive of a [`MEETING`].
     pub const MEETING_RECV: u16 = 0x38;
-    /// The lock of a window at a process is taken: `object` names both, for all processes.
+    /// The lock of a window at a process is acquired; `object` identifies both across processes.
     pub const WINDOW_LOCK: u16 = 0x39;
-    /// It is released.
+    /// The lock of a window is released.
     pub const WINDOW_UNLOCK: u16 = 0x3a;
-    /// A [`MEETING`] is prepared: `request` is a persistent one.
+    /// A [`MEETING`] is prepared; `request` is persistent.
     pub const MEETING_INIT: u16 = 0x3b;
-    /// A contended lock (mutex, rwlock or spin lock at `object`) is taken.
+    /// A contended lock (mutex, rwlock or spin lock at `object`) is acquired.
     pub const LOCK: u16 = 0x40;
-    /// It is released.
+    /// A lock is released.
     pub const UNLOCK: u16 = 0x41;
-    /// A wait for a condition variable `object`, giving up the mutex `request` meanwhile.
+    /// A wait for the condition variable `object`, which releases the mutex `request` meanwhile.
     pub const CONDITION_WAIT: u16 = 0x42;
     /// One (`amount` 1) or all (`amount` `u64::MAX`) waiters are woken.
     pub const CONDITION_WAKE: u16 = 0x43;
     /// A thread barrier of `amount` threads.
     pub const BARRIER: u16 = 0x44;
-    /// A semaphore is taken that was 0.
+    /// A semaphore that was 0 is decremented.
     pub const SEMAPHORE_WAIT: u16 = 0x45;
-    /// It is given.
+    /// A semaphore is incremented.
     pub const SEMAPHORE_POST: u16 = 0x46;
-    /// The end of thread `object` (a token) is waited for.
+    /// A wait for the end of thread `object` (a token).
     pub const JOIN: u16 = 0x47;
-    /// Thread `object` is made.
+    /// Thread `object` is created.
     pub const THREAD_CREATE: u16 = 0x48;
     /// The thread ends.
     pub const THREAD_EXIT: u16 = 0x49;
@@ -300,20 +295,20 @@ pub mod kind {
     pub const FUTEX_WAKE: u16 = 0x4b;
     /// The thread sleeps, or waits for something that is not recorded (input, a file).
     pub const BLOCKED: u16 = 0x4c;
-    /// The processor time of the thread when the next record begins: `cpu_ns`. Since the end of the last long call it was ready to run
+    /// The processor time of the thread when the next record begins (`cpu_ns`). Since the end of the last long call it was runnable
     /// without a processor for `object` ns.
     pub const CPU_AT_ENTER: u16 = 0x4d;
-    /// A wait for the end of a process, which gave `object`: its number, 0 if none has ended, or -1.
+    /// A wait for the end of a process. `object` is its process id, 0 if none has ended, or -1.
     pub const PROCESS_WAIT: u16 = 0x4e;
-    /// A process `object` was forked.
+    /// Process `object` was forked.
     pub const FORK: u16 = 0x4f;
 }
 
 macro_rules! functions {
     ($($name:ident)*) => {
-        /// Names of the functions that are recorded, in the order of [`CallName`].
+        /// Names of the recorded functions, in the order of [`CallName`].
         pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
-        /// A recorded function: the index of its name.
+        /// A recorded function; its value is the index of its name.
         #[allow(non_camel_case_types, missing_docs, reason = "the names are those of C")]
         #[repr(u16)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +316,7 @@ macro_rules! functions {
     };
 }
 
-// Their order is part of the layout: a change of it is a new version. New ones are added at the end.
+// The order is part of the layout: append new functions at the end, or increase the version.
 functions! {
     MPI_Send MPI_Bsend MPI_Rsend MPI_Ssend MPI_Isend MPI_Ibsend MPI_Irsend MPI_Issend MPI_Irecv MPI_Send_init MPI_Bsend_init
     MPI_Rsend_init MPI_Ssend_init MPI_Recv_init MPI_Recv MPI_Sendrecv MPI_Sendrecv_replace MPI_Start MPI_Startall MPI_Request_free

@@ -1,12 +1,10 @@
-//! The tier `addresses`: no counter, no changed code; blocks are only marked, so that their addresses can be found afterwards.
+//! The tier `addresses`: code and counters stay as they are, and blocks are only marked so that their addresses can be found later.
 //!
-//! Each block gets an `llvm.pseudoprobe`: it makes no instruction, stays in its block, is copied when code generation
-//! copies the block, and ends as an entry (function, number, address) of the section `.pseudo_probe`, which is not
-//! loaded. Functions are named there by [`probe_function`], which no other user of pseudo probes has; and a probe's
-//! number says which block begins, or which call of it is about to be made ([`PseudoProbe`]).
-//!
-//! A function is described on a copy of the module, because its blocks have to be split for that ([`crate::shape`]),
-//! and its code must stay as it is. Probes are carried over by the places of instructions in their blocks.
+//! Each block gets an `llvm.pseudoprobe`. It emits no instruction, stays in its block, is duplicated with it, and becomes an entry
+//! (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`], which
+//! is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A function is
+//! described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the index of
+//! instructions within blocks.
 
 use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};
@@ -21,10 +19,10 @@ use llvm_sys::core::*;
 use trodden_unit::probes::{PseudoProbe, probe_function};
 use trodden_unit::{EdgeKind, Identity};
 
-/// Named metadata without which LLVM emits no pseudo probes.
+/// LLVM only emits pseudo probes for modules with this named metadata.
 const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 
-/// The observer of addresses: notes the probes of each function, which are put in later.
+/// Observer that collects each function's probes, to be inserted later.
 #[derive(Default)]
 pub struct BlockAddresses {
     probes: Vec<FunctionProbes>,
@@ -36,7 +34,7 @@ impl Observer for BlockAddresses {
         let planned = plan_function(unit, self, function)?;
         self.probes.push(pseudo_probes.probes(function, &planned.cfg));
         unit.finish_code(&[function]);
-        unit.enter(planned);
+        unit.add_function(planned);
         Ok(())
     }
 
@@ -46,31 +44,27 @@ impl Observer for BlockAddresses {
 }
 
 impl BlockAddresses {
-    /// Puts the probes into the module that is to become code.
+    /// Inserts the probes into the module from which code is generated.
     pub fn insert_into(&self, module: Module, unit: Identity) {
         insert(module, unit, &self.probes);
     }
 }
 
-/// Where the instructions of a function stand: block and place in it.
+/// The position of each instruction of a function: index of its block, and index in the block.
 struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
-/// The probes of a function: in front of which instruction each goes.
 struct FunctionProbes {
-    /// Name of the function.
     function: String,
-    /// Places with their probes.
+    /// Positions of the instructions that probes go before.
     at: Vec<((usize, usize), PseudoProbe)>,
 }
 
-/// A copy of a module, which lives as long as this.
+/// A copy of a module; deleted on drop.
 pub struct ModuleCopy {
-    /// The copy.
     pub module: Module,
 }
 
 impl ModuleCopy {
-    /// Copies a module.
     pub fn from_module(module: Module) -> ModuleCopy {
         ModuleCopy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
     }
@@ -83,7 +77,7 @@ impl Drop for ModuleCopy {
 }
 
 impl PseudoProbes {
-    /// Of a function whose blocks are as the compiler made them.
+    /// Records the positions in a function whose blocks have not been split yet.
     fn from_function(function: Value) -> PseudoProbes {
         let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
@@ -92,16 +86,15 @@ impl PseudoProbes {
         PseudoProbes(places)
     }
 
-    /// The probes that a described function needs.
     fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
-            let first = block.behind_head();
-            if number > 0 && is_between_two(*block) {
+            let first = block.after_head();
+            if number > 0 && is_redundant_jump(*block) {
                 continue;
             }
-            // What was not there before is the jump out of a block that only receives indirect branches.
+            // An instruction without a position is the jump at the end of a landing block.
             at.extend(self.0.get(&first).map(|place| (*place, PseudoProbe::block(number as u32))));
         }
         for (edge, site) in cfg.edges.iter().zip(&cfg.sites) {
@@ -123,38 +116,38 @@ impl PseudoProbes {
     }
 }
 
-/// Whether a block is empty and not needed to separate paths: code generation removes such blocks, and a probe would
-/// keep them. Who comes from one of its predecessors to its successor must have come by it.
-fn is_between_two(block: Block) -> bool {
+/// Returns true if a block is empty and not needed to tell paths apart, because control from its predecessors to its successor must pass
+/// it. Code generation removes such blocks, but would keep one with a probe.
+fn is_redundant_jump(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
     only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
 }
 
-/// How many edges lead from a block to another, directly or through a block that only jumps.
+/// Counts the edges from a block to another, directly or through a block that only jumps.
 fn successors(from: Block, to: Block) -> usize {
     let next: IndexSet<Block> = from.terminator().successors().into_iter().collect();
     next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()
 }
 
-/// If a block does nothing but jump: where to.
+/// Returns the target of a block that only jumps.
 fn only_jumps(block: Block) -> Option<Block> {
     let first = block.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI))?;
     let to = first.is(LLVMOpcode::LLVMBr).then(|| first.successors())?;
     (to.len() == 1).then(|| to[0])
 }
 
-/// Whether another call of the same block comes before: only then is an instruction not sure to be reached with its block.
+/// Returns true if another call precedes an instruction in its block. Otherwise it is always reached with the block and needs no probe.
 fn has_call_before(instruction: Value) -> bool {
     let before = instruction.block().instructions().take_while(|i| *i != instruction);
     before.filter(|i| i.is_call()).any(|call| !call.calls_intrinsic())
 }
 
-/// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their probes.
+/// Disables tail merging, which deletes probes from the merged ends of blocks.
 pub fn forbid_tail_merging() {
     set_option(c"-enable-tail-merge=0");
 }
 
-/// Puts the probes into the module that is to become code. They stand in the order of the unit's functions.
+/// Inserts the probes. Functions are numbered by their order in the unit.
 fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
     llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
     let probe = module.intrinsic("llvm.pseudoprobe", &mut []);
@@ -167,7 +160,7 @@ fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
         for &((block, place), at) in &probes.at {
             let builder = Builder::before(module, blocks[block][place], location);
             let [function, number] = [probe_function(unit, number as u32), at.number()].map(|word| builder.constant(word));
-            // The last two: a probe of a block; its share of the block's executions, all of them.
+            // The last two arguments: a block probe, with all of the block's executions.
             builder.call(probe, &[function, number, whole, module.constant(-1)]);
         }
     }

@@ -1,4 +1,5 @@
-//! Counts in bursts: what becomes of a function depends on the others, so all are planned before any is changed ([`crate::sample`]).
+//! All paths, counted in bursts. The tier's decisions for a function depend on the others, so all are planned before any is changed
+//! ([`crate::sample`]).
 
 use super::{Observer, plan_function};
 use crate::emit;
@@ -8,7 +9,7 @@ use crate::sample;
 use crate::unit::Unit;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 
-/// The observer of all paths, in bursts.
+/// Observer that counts all paths in bursts.
 pub struct CountsInBursts;
 
 impl Observer for CountsInBursts {
@@ -24,7 +25,7 @@ impl Observer for CountsInBursts {
             let inserted = tier.insert(&mut planned, unit.map.counters);
             inserted.map_err(|what| Error::Probes { function: function.name(), what })?;
             unit.finish_code(&tier.parts(function));
-            unit.enter(planned);
+            unit.add_function(planned);
         }
         emit::switch(unit.module);
         Ok(())

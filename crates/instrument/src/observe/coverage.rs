@@ -1,8 +1,8 @@
-//! Counts of all paths of a unit that the counters of source-based coverage were taken out of. Besides what an
-//! [edge profile](super::edge_profile) takes, it is noted where calls are: a block ends at a call that does not come back.
+//! All paths, in place of the counters of source-based coverage, which are removed. In addition to what an [edge
+//! profile](super::edge_profile) needs, the positions of calls are recorded, since a block ends at a call that does not return.
 
 use super::Observer;
-use super::edge_profile::take;
+use super::edge_profile::extract;
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
@@ -14,23 +14,23 @@ use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;
 
-/// The observer of paths of which the counters of coverage follow.
+/// Observer that counts paths from which the coverage counters follow.
 pub struct CoverageCounts {
     placeholders: Option<Placeholders>,
 }
 
 impl CoverageCounts {
-    /// Takes the counters out of a module.
+    /// Removes the coverage counters from a module.
     ///
     /// # Errors
-    /// There are none, or others.
+    /// There are none, or they are of another kind.
     pub fn begin(
         module: Module,
         context: ModuleContext,
         options: &PluginOptions,
         next: &mut u64,
     ) -> Result<CoverageCounts, PlaceholderError> {
-        let placeholders = Some(take(module, context, options, CounterKind::Coverage, next)?);
+        let placeholders = Some(extract(module, context, options, CounterKind::Coverage, next)?);
         Ok(CoverageCounts { placeholders })
     }
 }
@@ -43,8 +43,8 @@ impl Observer for CoverageCounts {
     fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
         let number = unit.map.functions.len();
-        placeholders.note(function, cfg, &unit.no_return, number, &mut unit.map.counters);
-        placeholders.note_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
+        placeholders.record(function, cfg, &unit.no_return, number, &mut unit.map.counters);
+        placeholders.record_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
     }
 
     fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEnd, _: Option<LLVMMetadataRef>) {

@@ -1,5 +1,5 @@
-//! Counts of all paths of a unit that LLVM's edge counters were taken out of: where these were is noted, and what no path can say is
-//! counted in words of its own ([`crate::placeholders`]).
+//! All paths, in place of LLVM's edge counters, which are removed. Their positions are recorded, and what does not follow from paths gets
+//! counters of its own ([`crate::placeholders`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -7,49 +7,49 @@ use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::{PluginOptions, Threads};
 use crate::path_end::PathEnd;
-use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, Taking};
+use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, RemovalOptions};
 use crate::sample::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;
 
-/// The observer of paths of which LLVM's edge counters follow.
+/// Observer that counts paths from which LLVM's edge counters follow.
 pub struct EdgeProfileCounts {
     placeholders: Option<Placeholders>,
 }
 
 impl EdgeProfileCounts {
-    /// Takes the counters out of a module.
+    /// Removes the edge counters from a module.
     ///
     /// # Errors
-    /// There are none, or others.
+    /// There are none, or they are of another kind.
     pub fn begin(
         module: Module,
         context: ModuleContext,
         options: &PluginOptions,
         next: &mut u64,
     ) -> Result<EdgeProfileCounts, PlaceholderError> {
-        let placeholders = Some(take(module, context, options, CounterKind::Edges, next)?);
+        let placeholders = Some(extract(module, context, options, CounterKind::Edges, next)?);
         Ok(EdgeProfileCounts { placeholders })
     }
 }
 
-/// Takes counters of a kind out of a module.
-pub fn take(
+/// Removes counters of a kind from a module.
+pub fn extract(
     module: Module,
     context: ModuleContext,
     options: &PluginOptions,
     kind: CounterKind,
     next: &mut u64,
 ) -> Result<Placeholders, PlaceholderError> {
-    let taking = Taking { kind, shared: options.experiment.threads() == Threads::Atomic };
-    Placeholders::take(module, context.counters, next, taking)
+    let options = RemovalOptions { kind, shared: options.experiment.threads() == Threads::Atomic };
+    Placeholders::extract(module, context.counters, next, options)
 }
 
-/// Takes counters out that an earlier variant of the unit had for its placeholders.
+/// Removes the counters that an earlier variant of the unit kept as placeholders.
 pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
-        Placeholders::take(module, counters, &mut 0, Taking { kind: CounterKind::Discarded, shared: false })?.finish();
+        Placeholders::extract(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ impl Observer for EdgeProfileCounts {
 
     fn described(&mut self, unit: &mut Unit, function: Value, cfg: &FunctionCfg) {
         let Some(placeholders) = &mut self.placeholders else { return };
-        placeholders.note(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
+        placeholders.record(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
     fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEnd, _: Option<LLVMMetadataRef>) {

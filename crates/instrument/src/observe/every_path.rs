@@ -1,8 +1,8 @@
-//! Counts of all paths: nothing but what every [`Observer`] does.
+//! All paths: the default behaviour of every [`Observer`].
 
 use super::Observer;
 
-/// The observer of all paths.
+/// Observer that counts all paths.
 pub struct EveryPath;
 
 impl Observer for EveryPath {

@@ -1,5 +1,5 @@
-//! Interesting paths: planned by a numbering of the paths of a set, and counted in words of their own; all others of a function together
-//! in one ([`crate::interesting`]).
+//! Interesting paths: functions are numbered so that the paths of a set have words of their own, and all other paths of a function share
+//! one ([`crate::interesting`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -9,17 +9,17 @@ use crate::llvm::{Block, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEnd;
 use crate::sample::PlannedFunction;
-use crate::unit::{Unit, each_iteration};
+use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::{Cells, Choices};
 use trodden_flow::{NumberingScheme, Plan};
 use trodden_selective::plan::{NoInterestingPlan, Wish};
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, shape};
 
-/// Why a function is not counted where only some paths are interesting.
+/// Why a function without interesting paths is not counted.
 const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
 
-/// The observer of the paths of a set.
+/// Observer that counts the paths of a set.
 pub struct InterestingPaths;
 
 impl Observer for InterestingPaths {
@@ -38,14 +38,14 @@ impl Observer for InterestingPaths {
 
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
         match planned.program.cells() {
-            // An exit edge would look for paths that were not taken.
-            Cells::Interesting(_) => each_iteration(unit.options.choices),
+            // Counting at an exit edge would look up paths that were not taken.
+            Cells::Interesting(_) => count_each_iteration(unit.options.choices),
             _ => unit.passes(planned),
         }
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
-        let base = unit.counters_of_thread(planned, location);
+        let base = unit.thread_counters(planned, location);
         let at_end = match words(unit, planned) {
             Some(words) => PathEnd::Interesting(words, None),
             None => unit.in_array_or_table(planned),
@@ -58,20 +58,20 @@ impl Observer for InterestingPaths {
     }
 }
 
-/// Why a function is not counted, if no set of paths names it.
+/// Returns why a function is not counted if the set does not name it.
 pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.names(&unit.map.source, &function.name()));
     (!is_named).then_some(NOT_INTERESTING)
 }
 
-/// Which of a function's paths are interesting.
+/// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of it.
 pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
-    let asked = unit.options.interesting.as_ref()?;
+    let known = unit.options.interesting.as_ref()?;
     let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
-    asked.like(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    known.like(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
-/// The words of a function's interesting paths, if it has such.
+/// Returns the words of a function's interesting paths, if it has any.
 pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>> {
     match planned.program.cells() {
         Cells::Interesting(cells) => Some(Words::declare(unit.module, &planned.function.name(), &cells.ending)),
@@ -82,18 +82,18 @@ pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>>
 /// Plans a function by its interesting paths.
 ///
 /// # Errors
-/// They are of another function, or their numbers are wrong.
+/// The paths belong to a different function, or their numbering is wrong.
 pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), Error> {
     let name = planned.function.name();
-    let Some(asked) = interesting_of(unit, &name, &planned.cfg).cloned() else {
-        let reason = "it has another shape than the function of its name whose paths are interesting".into();
+    let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {
+        let reason = "its shape differs from that of the function with this name whose paths are interesting".into();
         unit.map.instead.push(Skipped { name, reason });
         return Ok(());
     };
-    let ids: Vec<u64> = asked.known.iter().map(|(id, _)| *id).collect();
+    let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
     let (dag, numbering) =
-        Plan::cut_as(&planned.graph, &asked.cuts, entries, asked.paths).ok_or_else(|| Error::OtherPaths(name.clone()))?;
+        Plan::cut_as(&planned.graph, &known.cuts, entries, known.paths).ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
     let excluded = planned.cfg.excluded();
     let scheme = match unit.options.experiment.scheme() {
         ExperimentScheme::Interesting(scheme) => Some(scheme),
@@ -106,16 +106,16 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
         options: &unit.options.plan,
         time_limit_s: unit.options.time_limit_s,
     };
-    // With the same cuts paths have the numbers that they had; where there are too many for an array, those of the first plan.
+    // With the same cuts, paths keep their numbers. If they are too many for an array, the first plan's numbers are used.
     let few = numbering.paths() <= unit.options.plan.max_paths;
-    let elsewhere = (!few).then(|| cut_elsewhere(unit, numbering.paths()));
+    let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
     let in_full = few.then(|| all_paths(&request, dag.clone(), numbering.clone()));
     let reason = match scheme.map(|_| plan(&request, dag, numbering)) {
         Some(Ok(program)) => {
             planned.program = program;
             return Ok(());
         }
-        Some(Err(NoInterestingPlan::Wrong(what))) => return Err(Error::Wrong { function: name, what }),
+        Some(Err(NoInterestingPlan::Wrong(what))) => return Err(Error::InvalidNumbering { function: name, what }),
         Some(Err(why)) => Some(why.to_string()),
         None => None,
     };
@@ -127,11 +127,11 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     Ok(())
 }
 
-/// What is said of a function whose paths do not have the numbers by which they are given.
-fn cut_elsewhere(unit: &Unit, paths: u64) -> String {
+/// Explains that a function's paths do not have the numbers by which the interesting ones are given.
+fn explain_different_cuts(unit: &Unit, paths: u64) -> String {
     format!(
-        "it has {paths} paths where max-paths is {}, so they are cut into shorter ones, whose numbers are others than those of \
-            the interesting paths",
+        "it has {paths} paths but max-paths is {}, so they are cut into shorter ones, whose numbers differ from those of \
+             the interesting paths",
         unit.options.plan.max_paths
     )
 }

@@ -1,8 +1,7 @@
-//! What each kind of observation does to the code of a unit: one module for each, under the name that it has in [`trodden_unit::observe`].
+//! Kinds of observation: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
-//! An [`Observer`] says which functions are observed, by which paths they are planned, which passes their programs admit, and what is done
-//! at a function's entry and where its paths end ([`PathEnd`]). What a method does by default is right for counts of all paths. A new kind
-//! is a module, and a line of [`begin`].
+//! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
+//! entry and at path ends ([`PathEnd`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
 
 pub mod addresses;
 pub mod bursts;
@@ -36,10 +35,10 @@ use trodden_flow::program::Choices;
 use trodden_flow::{Graph, Plan, ProbeProgram};
 use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
-/// Begins the observation of a unit: declares what its code refers to.
+/// Creates the observer of a unit and declares what its code refers to.
 ///
 /// # Errors
-/// LLVM's counters, of which an edge profile or coverage is made, are not as they should be.
+/// An edge profile or coverage is asked for, but LLVM's counters are not as expected.
 pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, next: &mut u64) -> Result<Box<dyn Observer>, Error> {
     let observation = options.experiment.observation();
     if !matches!(observation, Observation::EdgeProfileCounts(_) | Observation::CoverageCounts(_)) {
@@ -53,7 +52,7 @@ pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, ne
         Observation::CoverageCounts(_) => Box::new(coverage::CoverageCounts::begin(module, context, options, next)?),
         Observation::PathStream(_) => Box::new(stream::PathStream::begin(module, options)),
         Observation::BlockAddresses(_) => Box::new(addresses::BlockAddresses::default()),
-        // Such a unit has no probes: see [`sleds`].
+        // Unreachable in practice: such a unit gets sleds instead of probes ([`sleds`]).
         Observation::TraceSleds(_) => Box::new(every_path::EveryPath),
         Observation::CountsInBursts(_) => Box::new(bursts::CountsInBursts),
         Observation::SegmentCounts(_) => Box::new(segments::SegmentCounts::default()),
@@ -65,59 +64,56 @@ pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, ne
 
 /// What a kind of observation does to a unit's code.
 pub trait Observer {
-    /// Why a function is not observed although its graph can be described.
+    /// Returns why a function is not observed although it could be described.
     fn reason_to_skip(&self, _unit: &Unit, _function: Value) -> Option<&'static str> {
         None
     }
 
-    /// Makes the code that observes all these functions.
+    /// Instruments all these functions.
     ///
     /// # Errors
-    /// A plan or a map that was given is of other code, or there are too many events.
+    /// A given plan or map belongs to other code, or there are too many events.
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: LLVMTargetMachineRef) -> Result<(), Error> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
 
-    /// The same, of one function.
-    ///
-    /// # Errors
-    /// As of [`Observer::observe_all`].
+    /// Instruments one function.
     fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
         let mut planned = plan_function(unit, self.as_dyn(), function)?;
         self.insert(unit, &mut planned);
         unit.finish_code(&[function]);
-        unit.enter(planned);
+        unit.add_function(planned);
         Ok(())
     }
 
-    /// A function is about to be described: its blocks are as the compiler made them.
+    /// Called before a function is described, while its blocks are still unchanged.
     fn before_description(&mut self, _unit: &Unit, _function: Value) {}
 
-    /// Whether a thread may come to a function without having acquired a region.
-    fn may_be_first(&self, unit: &Unit, function: Value) -> bool {
-        unit.may_be_first(function)
+    /// Returns true if a thread may enter a function without having acquired a region.
+    fn may_lack_region(&self, unit: &Unit, function: Value) -> bool {
+        unit.may_lack_region(function)
     }
 
-    /// A function, the next one of the map, is described.
+    /// Called after the next function of the map was described.
     fn described(&mut self, _unit: &mut Unit, _function: Value, _cfg: &FunctionCfg) {}
 
-    /// How often each edge of a function was executed, if what was given with the kind says it.
+    /// Returns the execution counts of a function's edges, if the kind's input has them.
     fn measured_edges<'u>(&self, _unit: &'u Unit, _name: &str, _cfg: &FunctionCfg) -> Option<&'u [u64]> {
         None
     }
 
-    /// The plan of a function's paths.
+    /// Plans a function's paths.
     ///
     /// # Errors
-    /// What was given with the kind is of another function.
+    /// The kind's input belongs to a different function.
     fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Result<Plan, Error> {
-        Ok(unit.plan_of_all(cfg, graph, frequencies))
+        Ok(unit.plan_all_paths(cfg, graph, frequencies))
     }
 
-    /// Plans again where the paths that were given with the kind decide.
+    /// Plans a function again if the kind's input determines its paths.
     ///
     /// # Errors
-    /// They are of another function, or their numbers are wrong.
+    /// The given paths belong to a different function, or their numbering is wrong.
     fn plan_again(
         &mut self,
         _unit: &mut Unit,
@@ -127,43 +123,41 @@ pub trait Observer {
         Ok(planned)
     }
 
-    /// The passes that a function's program admits, of those that were chosen.
+    /// Returns the chosen passes that apply to a function's program.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
         unit.passes(planned)
     }
 
-    /// Rewrites a program after the passes.
     fn rewrite(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
-    /// Makes the code at a function's entry. Gives the address behind which it counts, and what is done where its paths end.
+    /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
-        (unit.counters_of_thread(planned, location), unit.in_array_or_table(planned))
+        (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
     }
 
-    /// A function has its probes.
+    /// Called after a function's probes were inserted.
     fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEnd, _location: Option<LLVMMetadataRef>) {}
 
-    /// Makes the code that observes a function's paths.
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);
     }
 
-    /// All code is there: defines what it refers to.
+    /// Called at the end, to define what the code refers to.
     fn define(&self, _unit: &Unit) {}
 
-    /// Takes declarations out again that no function came to need.
-    fn forget_unused(&self, _unit: &Unit) {}
+    /// Removes declarations that no function uses.
+    fn remove_unused(&self, _unit: &Unit) {}
 
-    /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
+    /// Returns what converts the unit's paths into LLVM's edge profile, if the unit was built for profile-guided optimisation.
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
         None
     }
 
-    /// This one, for functions that take any.
+    /// Returns `self` for functions that take a trait object.
     fn as_dyn(&mut self) -> &mut dyn Observer;
 }
 
-/// Runs the passes on a function's program, and inserts what it says.
+/// Runs the passes on a function's program, and inserts it.
 fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut PlannedFunction) {
     let passes = observer.passes(unit, planned);
     let PlannedFunction { function, cfg, graph, program, frequencies, .. } = &mut *planned;
@@ -177,16 +171,13 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
 }
 
 /// Describes a function and plans its probes.
-///
-/// # Errors
-/// As of [`Observer::observe_all`].
 pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, Error> {
     if unit.map.producer.is_empty() {
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();
     }
     let position = unit.positions.of_function(function);
-    // Before the function's blocks change: whether its callers have all acquired regions.
-    let open = observer.may_be_first(unit, function);
+    // Before the function's blocks change, because it examines the callers.
+    let open = observer.may_lack_region(unit, function);
     observer.before_description(unit, function);
     let prepared = prepare(unit.module, function);
     let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
@@ -211,7 +202,7 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
     Ok(planned)
 }
 
-/// The functions to observe, and those that are not, with the reasons.
+/// Returns the functions to observe, and those left out, with the reasons.
 pub fn choose_functions(unit: &mut Unit, observer: &dyn Observer) -> (Vec<Value>, Vec<Skipped>) {
     let (described, mut skipped) = choose(unit.module);
     let mut chosen = Vec::new();

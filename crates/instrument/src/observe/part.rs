@@ -1,5 +1,5 @@
-//! One copy's part: a function is planned by what this copy counts of it, and not at all if that is nothing. Of a copy of a residual build
-//! each function is as in that build.
+//! One copy's part of the paths: a function is planned by what this copy counts, and left alone if that is nothing. In a copy of a
+//! residual build, functions are instrumented as in a residual build.
 
 use super::Observer;
 use super::unknown::UnknownPaths;
@@ -8,28 +8,28 @@ use crate::error::Error;
 use crate::llvm::{Module, Value};
 use crate::path_end::PathEnd;
 use crate::sample::PlannedFunction;
-use crate::unit::{Unit, each_iteration};
+use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::Choices;
 use trodden_flow::{Graph, Plan, ProbeProgram};
 use trodden_unit::{FunctionPart, Storage, observe, shape};
 
-/// The observer of a copy's part.
+/// Observer that counts a copy's part of the paths.
 struct CopyPart {
-    /// Executions of its probes are counted, too.
+    /// Also count the executions of its probes.
     count_hits: bool,
 }
 
-/// Begins a unit of a copy.
+/// Creates the observer of a copy's unit.
 pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     match part.known {
-        Some(_) => Box::new(UnknownPaths::with(module, Choices::in_registers, reason_to_skip)),
+        Some(_) => Box::new(UnknownPaths::new(module, Choices::in_registers, reason_to_skip)),
         None => Box::new(CopyPart { count_hits: part.count_hits }),
     }
 }
 
-/// Where a copy has no part it counts nothing, and no code is put in.
+/// A function of which this copy counts nothing gets no code.
 fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     part_of(unit, &function.name()).is_none().then_some("other copies of the program count its paths")
 }
@@ -44,15 +44,15 @@ impl Observer for CopyPart {
     }
 
     fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, graph: &Graph, _: &Frequencies) -> Result<Plan, Error> {
-        let other = || Error::OtherParts(name.to_owned());
+        let other = || Error::PartMismatch(name.to_owned());
         let known = part_of(unit, name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
         let (dag, _) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
-    /// Each iteration has hits of its own.
+    /// With hits, each iteration is counted.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
-        if self.count_hits { each_iteration(unit.options.choices) } else { unit.passes(planned) }
+        if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) }
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, _: &FunctionCfg) {
@@ -63,7 +63,7 @@ impl Observer for CopyPart {
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
         let hits = if let Storage::Labels(labels) = unit.storage(planned) { labels.hits() } else { None };
-        (unit.counters_of_thread(planned, location), PathEnd::Part(hits))
+        (unit.thread_counters(planned, location), PathEnd::Part(hits))
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {

@@ -1,5 +1,5 @@
-//! Interprocedural segments: functions give callees their contexts, and count their first paths by contexts. What [`crate::segments`]
-//! decides, done to a function.
+//! Interprocedural segments: functions pass a context to callees, and count their first paths by context. [`crate::segments`] decides,
+//! this module inserts the code.
 
 use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
@@ -13,10 +13,10 @@ use crate::places;
 use crate::probes;
 use crate::sample::PlannedFunction;
 use crate::segments::hand_over::ContextWords;
-use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
+use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, export_local_name};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
-use crate::unit::{AT_PATH_ENDS, Unit, verify_plan};
+use crate::unit::{COUNT_AT_PATH_ENDS, Unit, verify_plan};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,30 +28,29 @@ use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
 use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, observe, shape};
 
-/// A function with its plan, its number in the set, and the preferential numbering that its plan goes by, if any.
+/// A planned function, its number in the set, and its preferential numbering, if any.
 type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
 
-/// Why a function is not counted where segments are.
-const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments)";
+/// Why a function without segments is not counted.
+const NO_SEGMENT: &str = "no counted segment runs through it (--segments)";
 
-/// The observer of segments.
 #[derive(Default)]
 pub struct SegmentCounts {
-    /// The words by which callers give callees their context.
+    /// The words in which callers pass contexts.
     context_words: Option<ContextWords>,
 }
 
-/// A function with its plan and that of its segments.
-struct OnPath {
+/// A function with its plan and the plan of its segments.
+struct SegmentedFunction {
     planned: PlannedFunction,
     number: u32,
     segments: SegmentPlan,
     entries: f64,
 }
 
-impl OnPath {
+impl SegmentedFunction {
     fn on_segments(&self) -> OnSegments<'_> {
-        let OnPath { planned, number, segments, entries } = self;
+        let SegmentedFunction { planned, number, segments, entries } = self;
         OnSegments { function: planned.function, number: *number, cfg: &planned.cfg, plan: segments, entries: *entries }
     }
 }
@@ -70,30 +69,30 @@ impl Observer for SegmentCounts {
         let set = &unit.options.segments.clone().expect("a unit that counts segments has a set of them");
         let planned = functions.iter().filter_map(|f| self.plan_segments(unit, *f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
         let on_paths = plan_words(unit, planned, set);
-        let all: Vec<OnSegments> = on_paths.iter().map(OnPath::on_segments).collect();
+        let all: Vec<OnSegments> = on_paths.iter().map(SegmentedFunction::on_segments).collect();
         let supergraph = Supergraph::new(unit.module, &unit.map.source, set, &all);
         for (at, on) in on_paths.iter().enumerate() {
             for version in supergraph.of_function(at) {
                 self.insert_version(unit, on, version);
             }
-            let reads_variable = supergraph.of_function(at).next().is_some_and(|own| own.context_source == ContextSource::Variable);
-            if set.functions()[on.number as usize].local && on.segments.words.words > 0 && reads_variable {
-                name_for_others(unit.module, &unit.map.source.clone(), on.planned.function);
+            let reads_word = supergraph.of_function(at).next().is_some_and(|own| own.context_source == ContextSource::Word);
+            if set.functions()[on.number as usize].local && on.segments.words.words > 0 && reads_word {
+                export_local_name(unit.module, &unit.map.source.clone(), on.planned.function);
             }
         }
-        let made = supergraph.inline(machine)?;
+        let summary = supergraph.inline(machine)?;
         self.context_words.iter().for_each(|words| words.clear_where_calls_return_twice(unit.module));
-        for (on, made) in on_paths.into_iter().zip(made) {
-            let codes: Vec<Value> = made.copies.iter().copied().chain([on.planned.function]).collect();
+        for (on, summary) in on_paths.into_iter().zip(summary) {
+            let codes: Vec<Value> = summary.copies.iter().copied().chain([on.planned.function]).collect();
             unit.finish_code(&codes);
-            let words = SegmentWords { inlined: made.inlined, duplicated: made.duplicated, ..on.segments.words };
-            unit.enter_with(on.planned, Storage::Segments(words));
+            let words = SegmentWords { inlined: summary.inlined, duplicated: summary.duplicated, ..on.segments.words };
+            unit.add_function_with_storage(on.planned, Storage::Segments(words));
         }
         Ok(())
     }
 
-    fn forget_unused(&self, _: &Unit) {
-        self.context_words.iter().for_each(|words| emit::forget_unused(&[words.0]));
+    fn remove_unused(&self, _: &Unit) {
+        self.context_words.iter().for_each(|words| emit::remove_unused(&[words.0]));
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {
@@ -102,17 +101,17 @@ impl Observer for SegmentCounts {
 }
 
 impl SegmentCounts {
-    /// Plans a function by the numbering in which segments name its paths; none if it is not the one that they run through.
+    /// Plans a function with the path numbers that segments refer to; `None` if it is not the function that they refer to.
     fn plan_segments(&mut self, unit: &mut Unit, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
         let mut planned = plan_function(unit, self, function)?;
         let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
-            let reason = "it has another shape than the function of its name that segments run through";
+            let reason = "its shape differs from that of the function with this name in the segments";
             unit.map.skipped.push(Skipped { name: function.name(), reason: reason.into() });
             return Ok(None);
         };
         let known = &set.functions()[number as usize];
         let numbered = Plan::cut_as(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
-        let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(function.name()))?;
+        let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(function.name()))?;
         let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
         let (graph, frequencies, options) = (&planned.graph, &planned.frequencies, &unit.options.plan);
         planned.program = match (&preferential, unit.options.experiment.observation()) {
@@ -131,29 +130,28 @@ impl SegmentCounts {
         };
         verify_plan(&planned)?;
         let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
-        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), AT_PATH_ENDS);
+        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), COUNT_AT_PATH_ENDS);
         Ok(Some((planned, number, preferential)))
     }
 
-    /// Makes the code of a version.
-    fn insert_version(&mut self, unit: &Unit, on: &OnPath, version: &SegmentVersion) {
-        let (module, OnPath { planned, segments, .. }) = (unit.module, on);
+    fn insert_version(&mut self, unit: &Unit, on: &SegmentedFunction, version: &SegmentVersion) {
+        let (module, SegmentedFunction { planned, segments, .. }) = (unit.module, on);
         let location = crate::debug::no_line(module, version.code);
         let words = *self.context_words.get_or_insert_with(|| declare_context(module));
         let code = segments.begin(module, version, words, location);
         let base = match segments.words.words {
             0 => unit.context.counters,
-            // Those that only pass contexts acquire no region.
+            // A function that only passes contexts on needs no region.
             _ if version.context_source == ContextSource::None => unit.context.counters,
-            _ => entry::counters_of_thread(unit.context, version.code, location, true),
+            _ => entry::thread_counters(unit.context, version.code, location, true),
         };
         let counters = unit.counters(base, PathEnd::Segment(code));
         probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);
     }
 }
 
-/// The preferential numbering of a function's segments, where that is asked for. Where it has no more pairs than interesting ones each
-/// pair is its word anyway; if numbers do not fit, the map says that the segments are hashed.
+/// Returns the preferential numbering of a function's segments, if it is asked for. With no more pairs than interesting ones, each pair
+/// has its own word anyway. If the numbers do not fit, the map records that segments are hashed.
 fn preferential_numbering(
     unit: &mut Unit,
     name: &str,
@@ -172,18 +170,18 @@ fn preferential_numbering(
     match preferential_contexts((dag, numbering), (contexts, bits), &pairs, RESTARTS) {
         Ok(found) => Some(found),
         Err(why) => {
-            let reason = format!("its segments are found by a hash, not by their numbers: {why}");
+            let reason = format!("its segments are looked up by hash instead of by number: {why}");
             unit.map.instead.push(Skipped { name: name.to_owned(), reason });
             None
         }
     }
 }
 
-/// The program that distinguishes these paths from one another and from all others, by precise selective labels.
+/// Returns the program that tells these paths apart from each other and from all others, by precise selective labels.
 ///
-/// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, of paths across calls. Such a path is a context and a path: one of
-/// parallel edges, and behind these the function's graph. So the labels of that graph are its own, and a context's is a multiple of
-/// a power of two above all sums of them.
+/// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, applied to paths across calls. Such a path consists of a context, modelled as
+/// one of several parallel edges, and a path of the function's graph. So the graph keeps its labels, and contexts are multiples of a power
+/// of two above all sums of them.
 fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
     let mut marked = vec![false; dag.edges().len()];
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
@@ -199,8 +197,8 @@ fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Num
     ProbeProgram::from_labels(graph, &plan, interesting)
 }
 
-/// Plans where each function counts, one behind the other.
-fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
+/// Plans the words of each function, one after the other.
+fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) -> Vec<SegmentedFunction> {
     let (module, source, mut first_word) = (unit.module, unit.map.source.clone(), unit.map.counters);
     let Observation::SegmentCounts(observe::SegmentCounts { set: identity, numbering }) = unit.options.experiment.observation() else {
         unreachable!("a unit that counts segments has a set of them");
@@ -213,17 +211,17 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
         let segments = SegmentPlan::new(&mut on, first_word);
         let entries = on.entries();
         first_word += segments.words.words;
-        // The program that is verified counts every path; what is not on a segment needs no code.
+        // The verified program counts every path; paths that are not on a segment need no code.
         for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
             let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
             program.set_operations(edge, kept.collect());
         }
-        OnPath { planned, number, segments, entries }
+        SegmentedFunction { planned, number, segments, entries }
     };
     planned.into_iter().map(&mut plan).collect()
 }
 
-/// What the set says of a function, and its number there.
+/// Returns a function's number and entry in the set; `None` if it is not in the set or has a different shape.
 fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
     let set = unit.options.segments.as_ref()?;
     let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };

@@ -1,4 +1,4 @@
-//! The sequence of paths and calls: an event where a function begins, where its paths end, and at its calls ([`crate::stream`]).
+//! The sequence of paths and calls: an event at function entry, where paths end, and at calls ([`crate::stream`]).
 
 use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
@@ -11,7 +11,7 @@ use crate::path_end::PathEnd;
 use crate::probes;
 use crate::sample::{CountedPaths, PlannedFunction};
 use crate::stream::{Streams, catches, edges};
-use crate::unit::{AT_PATH_ENDS, Unit, graph_of};
+use crate::unit::{COUNT_AT_PATH_ENDS, Unit, graph_of};
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
@@ -20,15 +20,15 @@ use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Plan, ProbeProgram};
 use trodden_unit::BlockKind;
 
-/// The observer of the sequence of paths and calls.
+/// Observer that writes the sequence of paths and calls.
 pub struct PathStream {
     streams: Streams,
-    /// Which calls may not come back, or are events of their own: which call a function was called from is known by the event before.
+    /// Calls that may not return or are events themselves: the event before a function's entry identifies the call site.
     no_return: NoReturnAnalysis,
 }
 
 impl PathStream {
-    /// Declares what code refers to.
+    /// Declares what the code refers to.
     pub fn begin(module: Module, options: &PluginOptions) -> PathStream {
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(true);
         PathStream { streams: Streams::declare(module), no_return }
@@ -36,7 +36,7 @@ impl PathStream {
 }
 
 impl Observer for PathStream {
-    /// Where frames may be cut off and control comes back, a stream has to say so, whatever functions it is of.
+    /// Functions that catch exceptions or `longjmp` are always observed, because the stream must say where unwinding ends.
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
         interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
     }
@@ -45,14 +45,14 @@ impl Observer for PathStream {
         interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    /// A stream has all paths of the functions that are named, and events at their calls.
+    /// A stream has all paths of the named functions, and an event at each of their calls.
     fn plan_again(&mut self, unit: &mut Unit, planned: PlannedFunction, prepared: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
         let with_calls = FunctionCfg::new(planned.function, prepared, &self.no_return, &mut unit.positions);
         plan_events(unit, planned, with_calls)
     }
 
     fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
-        AT_PATH_ENDS
+        COUNT_AT_PATH_ENDS
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
@@ -66,7 +66,7 @@ impl Observer for PathStream {
                 let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
                 (counters, PathEnd::Stream(stream))
             }
-            false => (unit.counters_of_thread(planned, location), PathEnd::Word),
+            false => (unit.thread_counters(planned, location), PathEnd::Word),
         }
     }
 
@@ -76,8 +76,8 @@ impl Observer for PathStream {
         }
     }
 
-    fn forget_unused(&self, unit: &Unit) {
-        self.streams.forget_unused();
+    fn remove_unused(&self, unit: &Unit) {
+        self.streams.remove_unused();
         if let Some(pattern) = &unit.options.recorder {
             emit::default_output(unit.module, pattern.as_bytes());
         }
@@ -88,20 +88,20 @@ impl Observer for PathStream {
     }
 }
 
-/// The program that writes a function's events: of the graph that has its calls besides, cut where the function itself is.
+/// Plans the program that writes a function's events: its graph has additional edges for calls, and the function's own cuts.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
-    let besides = cfg.edges_besides(&own.cfg);
-    if besides.is_empty() && cfg.blocks == own.cfg.blocks {
+    let extra_edges = cfg.extra_edges(&own.cfg);
+    if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {
         return Ok(PlannedFunction { cfg, ..own });
     }
     let graph = graph_of(own.function, &cfg)?;
     let (frequencies, measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
-    let edges: Vec<Edge> = graph.edges().filter(|edge| besides.binary_search_by_key(edge, |call| call.0).is_err()).collect();
+    let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
     let (dag, numbering) = Plan::cut_at(&graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
     let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
     let program = ProbeProgram::from_plan(&graph, &plan);
-    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, besides }));
+    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, extra_edges }));
     Ok(PlannedFunction { cfg, graph, program, frequencies, measured, counted, ..own })
 }

@@ -1,4 +1,4 @@
-//! Sums of an event for each path, of all or of those of a set: events are read where a function begins and where its paths end
+//! Sums of an event per path, for all paths or those of a set: the event is read at function entry and where paths end
 //! ([`crate::events`]).
 
 use super::{Observer, interesting};
@@ -8,12 +8,12 @@ use crate::events::Events;
 use crate::llvm::{Block, Module, Value};
 use crate::path_end::PathEnd;
 use crate::sample::PlannedFunction;
-use crate::unit::{AT_PATH_ENDS, Unit};
+use crate::unit::{COUNT_AT_PATH_ENDS, Unit};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::Choices;
 use trodden_unit::{BlockKind, observe};
 
-/// The observer of paths that sums up an event for each.
+/// Observer that sums an event per path.
 pub struct EventSums {
     events: Events,
     /// Only the paths of a set have sums of their own.
@@ -21,7 +21,7 @@ pub struct EventSums {
 }
 
 impl EventSums {
-    /// Declares what code refers to.
+    /// Declares what the code refers to.
     pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
         EventSums { events: Events::declare(module, sums.event), of_interesting: sums.of.is_some() }
     }
@@ -43,15 +43,15 @@ impl Observer for EventSums {
         Ok(planned)
     }
 
-    /// Events are read when a path ends, and then only.
+    /// Events are read exactly where paths end.
     fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
-        AT_PATH_ENDS
+        COUNT_AT_PATH_ENDS
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
         let entry = planned.function.entry();
-        // Not by a call, which would be charged to paths. Events are read between the two.
-        let base = unit.counters_in_place(planned, location);
+        // Inline, because a call would be charged to paths. Events are read after it.
+        let base = unit.thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
         let at_end = match interesting::words(unit, planned) {
             Some(words) => PathEnd::Interesting(words, Some(events)),

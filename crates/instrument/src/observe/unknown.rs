@@ -1,4 +1,4 @@
-//! Unknown paths: all but the known ones are counted, by the runtime the first time ([`crate::residual`] makes the code).
+//! Unknown paths: all except the known ones are counted, the first time by the runtime ([`crate::residual`] generates the code).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -17,35 +17,35 @@ use trodden_unit::observe::Recognition;
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, shape};
 use trodden_wire::UNTESTED_SYMBOL;
 
-/// The observer of unknown paths.
+/// Observer that counts unknown paths.
 pub struct UnknownPaths {
-    /// The runtime's function that counts.
+    /// The runtime's counting function.
     count: Value,
-    /// Whether the function that is planned may become several versions.
+    /// Whether the function being planned may have several versions.
     versions: bool,
-    /// The passes that programs admit, of those that were chosen.
+    /// Restricts the passes to those that apply.
     passes: fn(Choices) -> Choices,
-    /// Why a function is not observed, besides.
+    /// Additional reasons to skip a function.
     skip: fn(&Unit, Value) -> Option<&'static str>,
 }
 
 impl UnknownPaths {
-    /// Begins a unit. To count an unknown path takes a comparison besides, so iterations are kept in registers.
+    /// Creates the observer. Counting an unknown path takes an extra comparison, so iterations are accumulated in registers.
     pub fn begin(module: Module) -> UnknownPaths {
-        UnknownPaths::with(module, Choices::in_registers, |_, _| None)
+        UnknownPaths::new(module, Choices::in_registers, |_, _| None)
     }
 
-    /// Begins a unit of a kind that counts alike: its passes, and why it does not observe a function.
-    pub fn with(module: Module, passes: fn(Choices) -> Choices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
+    /// Creates the observer for a kind that counts in the same way, with its own passes and reasons to skip a function.
+    pub fn new(module: Module, passes: fn(Choices) -> Choices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
         UnknownPaths { count: emit::declare_count(module), versions: false, passes, skip }
     }
 }
 
 impl Observer for UnknownPaths {
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        // It would be reported itself.
+        // The callback would be reported itself.
         let is_callback = function.name() == UNTESTED_SYMBOL;
-        (self.skip)(unit, function).or(is_callback.then_some("it is called at untested paths"))
+        (self.skip)(unit, function).or(is_callback.then_some("it is the callback for untested paths"))
     }
 
     fn before_description(&mut self, _: &Unit, function: Value) {
@@ -53,7 +53,7 @@ impl Observer for UnknownPaths {
     }
 
     /// No function acquires a region at its entry.
-    fn may_be_first(&self, _: &Unit, _: Value) -> bool {
+    fn may_lack_region(&self, _: &Unit, _: Value) -> bool {
         true
     }
 
@@ -66,7 +66,7 @@ impl Observer for UnknownPaths {
         if let Some(known) = known_of(unit, &name, &planned.cfg).cloned() {
             let preferential = preferential_program(unit, &planned, &known)?;
             let region = || residual_program(unit, &planned, &known, self.versions);
-            planned.program = preferential.or_else(region).ok_or(Error::OtherPaths(name))?;
+            planned.program = preferential.or_else(region).ok_or(Error::KnownPathsMismatch(name))?;
         }
         Ok(planned)
     }
@@ -84,8 +84,8 @@ impl Observer for UnknownPaths {
         emit::define_direct_bias(unit.module);
     }
 
-    fn forget_unused(&self, _: &Unit) {
-        emit::forget_unused(&[self.count]);
+    fn remove_unused(&self, _: &Unit) {
+        emit::remove_unused(&[self.count]);
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {
@@ -93,15 +93,15 @@ impl Observer for UnknownPaths {
     }
 }
 
-/// What is known of a function's paths.
+/// Returns the known paths of a function; `None` if there are none, or if they belong to a different version of it.
 fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.known.as_ref()?;
     let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
     known.of(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
-/// The program that recognises known paths by preferential numbering, where that is asked for. If their numbers do not fit, the map
-/// says that they are recognised by their region.
+/// Returns the program that recognises known paths by preferential numbering, if it is asked for. If the numbers do not fit, the map
+/// records that known paths are recognised by region.
 fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
     let observed = unit.options.experiment.observation();
     let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.by == Recognition::Preferential);
@@ -110,7 +110,7 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
     }
     let name = planned.function.name();
     let numbered = Plan::cut_as(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
-    let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(name.clone()))?;
+    let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let request = InterestingRequest {
         graph: &planned.graph,
@@ -121,17 +121,17 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
     };
     match plan_unknown(&request, dag, numbering) {
         Ok(program) => Ok(Some(program)),
-        Err(NoInterestingPlan::Wrong(what)) => Err(Error::Wrong { function: name, what }),
+        Err(NoInterestingPlan::Wrong(what)) => Err(Error::InvalidNumbering { function: name, what }),
         Err(why) => {
-            let reason = format!("its tested paths are recognised by their region, not by their numbers: {why}");
+            let reason = format!("its tested paths are recognised by code region instead of by number: {why}");
             unit.map.instead.push(Skipped { name, reason });
             Ok(None)
         }
     }
 }
 
-/// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
-/// the code, if there may be any. None if the function has other paths.
+/// Returns the program that counts the unknown paths, with the numbering by which known paths were counted, in several versions of the
+/// code if possible. `None` if the function has different paths.
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
     let PlannedFunction { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths)?;

@@ -1,10 +1,10 @@
-//! Watched paths: counted as [unknown ones](super::unknown) are, all others being known.
+//! Watched paths: counted like [unknown ones](super::unknown), with all others known.
 
 use super::unknown::UnknownPaths;
 use crate::llvm::Module;
-use crate::unit::each_iteration;
+use crate::unit::count_each_iteration;
 
-/// The observer of watched paths. A watch is notified of each at once, so none waits for the end of a loop.
+/// Creates the observer of watched paths. A watch is notified immediately, so counting does not wait for the end of a loop.
 pub fn begin(module: Module) -> UnknownPaths {
-    UnknownPaths::with(module, each_iteration, |_, _| None)
+    UnknownPaths::new(module, count_each_iteration, |_, _| None)
 }

@@ -1,14 +1,13 @@
-//! The layout of blocks in which counters were taken out.
+//! Block layout after counters were removed.
 
 use crate::llvm::{Block, Value, llvm};
 use crate::shape::predecessors;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Moves each block that held only counters next to its predecessor, so that it no longer separates a block from the one
-/// that it falls through to. Cases of a `switch` that fall through start with such blocks. LLVM keeps a block that falls
-/// through, but tail-duplicates a short block that ends in a jump into its predecessors: each case would get a copy of
-/// all later cases.
+/// Moves each block that contained only counters next to its predecessor, so that it no longer separates a block from its fall-through
+/// successor. Cases of a `switch` that fall through start with such blocks. LLVM keeps fall-through blocks, but tail-duplicates short
+/// blocks that end with a jump: each case would get a copy of all later cases.
 pub fn restore(function: Value) {
     let blocks: Vec<Block> = function.blocks().collect();
     for (at, block) in blocks.iter().enumerate() {
@@ -25,7 +24,7 @@ pub fn restore(function: Value) {
     }
 }
 
-/// If a block does nothing but jump: where to.
+/// Returns the target of a block that contains only a jump.
 fn jumps_only(block: Block) -> Option<Block> {
     let first = block.instructions().next().filter(|i| i.is(LLVMOpcode::LLVMBr))?;
     let [to] = first.successors()[..] else { return None };

@@ -1,9 +1,8 @@
-//! LLVM's own profile instrumentation in a module: reading its tables, and taking them out.
+//! LLVM's profile tables in a module: reading and removing them.
 //!
-//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private
-//! globals: `__profc_*`, an array of counters, and `__profd_*`, a structure with the hash of its name, the hash of its
-//! graph, where its counters are and how many. All names of a module are in globals called `__llvm_prf_nm`. Nothing of
-//! this is needed at run time by a program whose counters are gone.
+//! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, the
+//! array of counters, and `__profd_*`, a structure with hashes of its name and graph, and the position and number of its counters. All
+//! names are in globals called `__llvm_prf_nm`. A program whose counters are removed needs none of this at run time.
 
 use super::PlaceholderError;
 use crate::emit::add_attribute;
@@ -15,7 +14,7 @@ use llvm_sys::core::*;
 use std::collections::HashSet;
 use trodden_unit::ProfiledFunction;
 
-/// Fields of `__profd_*`.
+/// Indices of fields in `__profd_*`.
 const NAME: u32 = 0;
 const HASH: u32 = 1;
 const COUNTERS: u32 = 2;
@@ -23,14 +22,13 @@ const COUNTER_COUNT: u32 = 6;
 const VALUE_SITES: u32 = 7;
 const BITMAP: u32 = 3;
 const BITMAP_BYTES: u32 = 8;
-/// How records of functions in the coverage mapping are called, and their fields.
+/// Prefix of function records in the coverage mapping, and indices of their fields.
 const RECORD: &str = "__covrec_";
 const RECORD_NAME: u32 = 0;
 const RECORD_HASH: u32 = 2;
-/// Separates names in `__llvm_prf_nm`.
+/// Separator of names in `__llvm_prf_nm`.
 const SEPARATOR: u8 = 1;
 
-/// A function's counters.
 pub struct CounterTable {
     /// The structure `__profd_*`.
     pub data: Value,
@@ -38,21 +36,18 @@ pub struct CounterTable {
     pub counters: Value,
     /// The bitmap `__profbm_*` of its decisions, if it has one.
     pub bitmap: Option<Value>,
-    /// Whose they are.
+    /// The function's entry in the profile.
     pub function: ProfiledFunction,
 }
 
-/// What LLVM's tables say.
+/// The contents of LLVM's tables.
 pub struct ProfileTables {
-    /// The word of version and flags; 0 if there is none, which is so where a compiler's front end has inserted the counters.
+    /// Version and flags; 0 if missing, as with counters inserted by a front end.
     pub version: u64,
-    /// Names of functions.
     pub names: Vec<String>,
-    /// Counters of functions.
     pub functions: Vec<CounterTable>,
 }
 
-/// Reads all tables of a module.
 pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
     let mut tables = ProfileTables { version: 0, names: Vec::new(), functions: Vec::new() };
     for global in globals(module) {
@@ -73,7 +68,7 @@ pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
 fn table(global: Value, data: Value) -> Option<CounterTable> {
     let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
     let number = |at: u32| field(at)?.as_integer();
-    // Where the counters are, and the bitmap: their distance from the structure.
+    // Counters and bitmap are given as distances from the structure.
     let distant = |at: u32, prefix: &str| operand(operand(field(at)?, 0)?, 0).filter(|c| c.name().starts_with(prefix));
     let counters = distant(COUNTERS, "__profc_")?;
     let bitmap = distant(BITMAP, "__profbm_");
@@ -93,7 +88,7 @@ fn operand(value: Value, at: u32) -> Option<Value> {
     value.operands().nth(at as usize).and_then(|operand| Value::some(operand.0))
 }
 
-/// Names, from chunks of: size (LEB128), size when compressed (0: it is not), names. `None` if they are compressed, or damaged.
+/// Parses names from chunks of: size (LEB128), compressed size (0 if uncompressed), names. `None` if they are compressed or damaged.
 fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     while !bytes.is_empty() {
@@ -114,33 +109,32 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((value, &bytes[end..]))
 }
 
-/// What becomes of the tables by which `llvm-cov` turns counters into regions of the source.
+/// What to do with the tables by which `llvm-cov` maps counters to source regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoverageTables {
-    /// They stay, with the names of functions: they are constants that no code refers to.
+    /// Keep them, with the names of functions. No code refers to them.
     Kept,
-    /// They are taken out with the others.
     Removed,
 }
 
-/// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
-pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: CoverageTables) {
+/// Removes all tables except the counters. Remaining references to a table in `replacements` get its number as an address.
+pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: CoverageTables) {
     let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
     let mut doomed: IndexSet<Value> =
         globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
     doomed.extend(superseded_records(module));
-    leave_out_of_lists(module, &doomed);
-    for &(table, number) in stand_ins {
+    remove_from_used_lists(module, &doomed);
+    for &(table, number) in replacements {
         let address = llvm!(LLVMConstIntToPtr(module.constant(number as i64).0, table.kind()));
         table.replace_uses(Value(address));
     }
     doomed.into_iter().for_each(remove);
 }
 
-/// Records that say of a function that it is not executed, where another record has its counters.
+/// Returns records that declare a function as not executed although another record has its counters.
 ///
-/// rustc writes such a record (its hash is 0) in the crate that has the function, if all its uses were inlined into other crates. LLVM's
-/// tools take the first record of a name that they meet: that would be 0 executions of a function that ran.
+/// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into other crates. LLVM's
+/// tools use the first record of a name, and would report 0 executions of a function that ran.
 fn superseded_records(module: Module) -> Vec<Value> {
     let records: Vec<(Value, i64, i64)> = globals(module)
         .filter(|g| g.name().starts_with(RECORD))
@@ -153,34 +147,34 @@ fn superseded_records(module: Module) -> Vec<Value> {
     records.into_iter().filter(|(_, name, hash)| *hash == 0 && counted.contains(name)).map(|(record, ..)| record).collect()
 }
 
-/// All calls that note values (the target of an indirect call, a size), as calls that do not end their blocks.
+/// Returns all calls that record values (the target of an indirect call, a size). An `invoke` among them is replaced by a call.
 pub fn value_notes(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
-        // So that LLVM takes it that control comes back from them.
+        // So that these calls count as returning.
         for attribute in ["nounwind", "willreturn"] {
             add_attribute(module, function, attribute);
         }
         for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
-            notes.push(if user.is(LLVMOpcode::LLVMInvoke) { note_of_invoke(module, user) } else { user });
+            notes.push(if user.is(LLVMOpcode::LLVMInvoke) { call_of_invoke(module, user) } else { user });
         }
     }
     notes
 }
 
-/// Makes a call of a call that ends its block.
-fn note_of_invoke(module: Module, invoke: Value) -> Value {
+/// Replaces an `invoke` by a call and an empty `invoke`.
+fn call_of_invoke(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
     let kind = llvm!(LLVMGetCalledFunctionType(invoke.0));
     let call = builder.call_as(kind, invoke.callee(), &invoke.arguments().collect::<Vec<_>>());
-    invoke_nothing(module, invoke);
-    // SAFETY: the caller keeps the call in its place.
+    insert_empty_invoke(module, invoke);
+    // SAFETY: the caller keeps only the call.
     unsafe { invoke.erase() };
     call
 }
 
-/// Puts a call that does nothing in front of one that ends its block, to go on where that goes on.
-fn invoke_nothing(module: Module, invoke: Value) {
+/// Inserts an `invoke` of `llvm.donothing` with the same destinations before an `invoke`.
+fn insert_empty_invoke(module: Module, invoke: Value) {
     let nothing = module.intrinsic("llvm.donothing", &mut []).0;
     let kind = llvm!(LLVMGlobalGetValueType(nothing));
     let builder = Builder::before(module, invoke, invoke.location());
@@ -188,7 +182,7 @@ fn invoke_nothing(module: Module, invoke: Value) {
     llvm!(LLVMBuildInvoke2(builder.raw(), kind, nothing, std::ptr::null_mut(), 0, normal, unwind, c"".as_ptr()));
 }
 
-/// Takes out a global that has no real use any more.
+/// Deletes a global without real uses.
 pub fn remove(global: Value) {
     global.replace_uses(Value(llvm!(LLVMConstNull(global.kind()))));
     llvm!(LLVMDeleteGlobal(global.0));
@@ -198,7 +192,7 @@ fn is_table(name: &str) -> bool {
     ["__profd_", "__profvp_", "__llvm_prf_", "__llvm_profile_"].iter().any(|p| name.starts_with(p))
 }
 
-/// Records of functions, names of files, names of functions: the sections `__llvm_covfun`, `__llvm_covmap`, `__llvm_prf_names`.
+/// Returns true for globals of the sections `__llvm_covfun`, `__llvm_covmap` and `__llvm_prf_names`.
 fn is_mapping(name: &str) -> bool {
     [RECORD, "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }
@@ -208,18 +202,18 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
     std::iter::successors(Value::some(first), |g| Value::some(llvm!(LLVMGetNextGlobal(g.0)))).collect::<Vec<_>>().into_iter()
 }
 
-/// Takes globals out of a module, and of LLVM's lists of globals to keep.
-pub fn forget_globals(module: Module, doomed: &IndexSet<Value>) {
-    leave_out_of_lists(module, doomed);
+/// Deletes globals, and removes them from LLVM's lists of used globals.
+pub fn delete_globals(module: Module, doomed: &IndexSet<Value>) {
+    remove_from_used_lists(module, doomed);
     doomed.iter().copied().for_each(remove);
 }
 
-fn leave_out_of_lists(module: Module, doomed: &IndexSet<Value>) {
-    ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| leave_out(module, list, doomed));
+fn remove_from_used_lists(module: Module, doomed: &IndexSet<Value>) {
+    ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| remove_from_list(module, list, doomed));
 }
 
-/// Makes one of LLVM's lists of globals again without some of them.
-fn leave_out(module: Module, list: &str, doomed: &IndexSet<Value>) {
+/// Rebuilds one of LLVM's lists of used globals without the doomed ones.
+fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = module.global(list) else { return };
     let Some(content) = old.initializer() else { return };
     let all: Vec<Value> = content.operands().collect();
@@ -239,7 +233,7 @@ fn leave_out(module: Module, list: &str, doomed: &IndexSet<Value>) {
     llvm!(LLVMSetSection(new.0, c"llvm.metadata".as_ptr()));
 }
 
-/// If an address is a fixed one in an array of elements of so many bytes: the array, and the number of the element.
+/// If an address is a constant element of an array with elements of `bytes` bytes, returns the array and the index.
 pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
     if address.is_global_variable() {
         return Some((address, 0));

@@ -1,46 +1,48 @@
-//! The code where paths end: one function for each way of counting ([`PathEnd`]).
+//! The code at the end of a path, for each way of counting ([`PathEnd`]).
 
 use super::{ProbeCode, Register};
 use crate::counting::Lookup;
-use crate::events::BegunEvents;
+use crate::events::EventActivation;
 use crate::interesting::Words;
 use crate::llvm::{Builder, Value};
 use crate::path_end::PathEnd;
 use crate::segments::SegmentCode;
 
 impl ProbeCode<'_> {
-    /// `count[register + increment] += by`, as the function counts.
+    /// Emits `count[register + increment] += by` in the function's way of counting.
     pub(super) fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         match self.counters.at_end {
             PathEnd::Word | PathEnd::Stream(_) | PathEnd::Part(_) => {
                 let address = self.address(builder, builder.module.i64(), register, increment);
                 self.counters.add(builder, address, by);
             }
-            PathEnd::Table(_) | PathEnd::Unknown(_) => self.defer_count(builder, register, increment, by, Lookup::Decided),
+            PathEnd::Table(_) | PathEnd::Unknown(_) => self.defer_count(builder, register, increment, by, Lookup::NotNeeded),
             PathEnd::Sums(events) => {
                 let address = self.address(builder, events.cells, register, increment);
                 self.charge_and_count(events, builder, address, by);
             }
-            PathEnd::Interesting(words, events) => self.count_word((words, events), builder, self.plus(builder, register, increment), by),
-            PathEnd::Segment(segments) => self.count_segment(segments, builder, self.plus(builder, register, increment)),
+            PathEnd::Interesting(words, events) => {
+                self.count_word((words, events), builder, self.add_increment(builder, register, increment), by)
+            }
+            PathEnd::Segment(segments) => self.count_segment(segments, builder, self.add_increment(builder, register, increment)),
         }
     }
 
-    /// Counts a path, whose cells are at an address; charges it, if it ends here.
-    fn charge_and_count(&self, events: BegunEvents, builder: &Builder, path: Value, by: Value) {
+    /// Counts the path with these cells; if it ends here, adds its events.
+    fn charge_and_count(&self, events: EventActivation, builder: &Builder, path: Value, by: Value) {
         if self.path_ends {
             events.end(builder, path);
         }
         self.counters.add(builder, path, by);
     }
 
-    /// Counts in the word of an interesting path, or in that of all others; charges it, if it ends here and events are summed up.
-    fn count_word(&self, (words, events): (Words, Option<BegunEvents>), builder: &Builder, register: Register, by: Value) {
+    /// Counts in the word of an interesting path, or in the one shared by all others; if the path ends here, adds its events, if any.
+    fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: Register, by: Value) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);
         let address = match register {
             Register::Constant(c) => {
-                let word = counters.first + words.of_constant(c);
+                let word = counters.first + words.constant_word(c);
                 builder.offset(cells, counters.base, module.constant(word as i64))
             }
             Register::Computed(value) => {
@@ -54,7 +56,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Passes a path on as a context, and counts the segment that ends with it.
+    /// Passes a path's context on, and counts the segment that ends with it.
     fn count_segment(&self, segments: SegmentCode, builder: &Builder, register: Register) {
         let known = if let Register::Constant(known) = register { Some(known) } else { None };
         let word = segments.path_ends(builder, (self.edge, self.location), (known, self.value(register)), self.counters.base);

@@ -1,46 +1,41 @@
-//! Gates: blocks in front of loops of the checking code, through which comes whatever does not iterate the loop.
+//! Gates: new blocks before the headers of loops in the checking code, through which control enters from outside.
 //!
-//! Where the instrumented code comes back to a loop's head, it is one more back edge, whose values are others: code
-//! generation sees a loop of two versions, whose counters are no counters any more and whose bounds may change. With a
-//! gate in front of the head the loop has the back edges that it had, and what comes back enters it again:
-//!
-//! ```text
-//!   before ---> gate ---> head ---> ... ---> latch --(back edge)--> head
-//!                ^                   `--> instrumented code --'
-//! ```
+//! Where the instrumented code returns to a loop header, it would add a back edge with different values: LLVM would see a loop of two
+//! versions, without recognisable induction variables or invariant bounds. With a gate, the loop keeps its back edges, and the
+//! instrumented code re-enters it from outside: `before -> gate -> head -> ... -> latch -> head`, and `head -> ... -> instrumented code ->
+//! gate`.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
-use crate::shape::{new_block_behind, predecessors};
+use crate::shape::{new_block_after, predecessors};
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Puts gates in front of the loops of the checking code that `counted` blocks, those of the other, lead back to.
-/// `nests` are the heads of loops that contained others before there were two versions.
-pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, nests: &IndexSet<Block>) {
+/// Inserts gates before those loops of the checking code that `counted` (the instrumented blocks) lead back to. `outer_headers` are the
+/// headers of loops that contained others before there were two versions.
+pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
         if let Some(outer) = flow.outer_predecessors(head) {
             gate(module, head, &outer);
-            if nests.contains(&head) {
-                keep_counters(module, head);
+            if outer_headers.contains(&head) {
+                freeze_induction_variables(module, head);
             }
         }
     }
 }
 
-/// Keeps the counters of a loop as they are. Code generation reshapes those of innermost loops (loop strength
-/// reduction), mostly to good effect. A loop whose inner ones are outside now would become one of these, and be worse
-/// off than before.
-fn keep_counters(module: Module, head: Block) {
+/// Freezes the induction variables of a loop. Loop strength reduction rewrites those of innermost loops, usually with good effect. A loop
+/// whose inner loops have moved out would become an innermost one, and get slower than it was.
+fn freeze_induction_variables(module: Module, head: Block) {
     let heads: Vec<Value> = head.phis().collect();
     let mut frozen = IndexMap::new();
     for &phi in &heads {
         for (value, _) in phi.incoming() {
             if value != phi && !frozen.contains_key(&value) && is_step_of(value, phi) {
-                let behind = value.next().expect("arithmetic ends no block");
-                let builder = Builder::before(module, behind, value.location());
+                let after = value.next().expect("an addition is no terminator");
+                let builder = Builder::before(module, after, value.location());
                 frozen.insert(value, builder.freeze(value));
             }
         }
@@ -50,62 +45,62 @@ fn keep_counters(module: Module, head: Block) {
     }
 }
 
-/// Whether a value is made of a phi node by one addition.
+/// Returns true if a value is computed from a phi node by one addition.
 fn is_step_of(value: Value, phi: Value) -> bool {
     let is_sum = || matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr);
     value.is_instruction() && is_sum() && value.operands().any(|operand| operand == phi)
 }
 
-/// The edges between a function's blocks.
 struct ControlFlow {
     number: IndexMap<Block, usize>,
-    behind: Vec<Vec<usize>>,
-    /// Blocks of the instrumented code, and what comes behind them before the first one.
+    successors: Vec<Vec<usize>>,
+    /// Blocks of the instrumented code, including those that follow it before control returns to the checking code.
     counted: Vec<bool>,
-    /// Where control comes to the checking code: the entry, and the heads to which the other comes back.
+    /// Blocks where control enters the checking code: the function's entry, and those to which the instrumented code returns.
     starts: Vec<usize>,
 }
 
 impl ControlFlow {
-    /// `first` are the blocks of the checking code, `counted` those of the other; what probes have made belongs to what it comes behind.
+    /// `first` are the blocks of the checking code, `counted` those of the instrumented code. Blocks created for probes belong to their
+    /// predecessors.
     fn new(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
-        let behind = blocks.iter().map(|b| b.terminator().successors().iter().map(|s| number[s]).collect()).collect();
-        let mut flow = ControlFlow { number, behind, counted: vec![false; blocks.len()], starts: vec![0] };
+        let successors = blocks.iter().map(|b| b.terminator().successors().iter().map(|s| number[s]).collect()).collect();
+        let mut flow = ControlFlow { number, successors, counted: vec![false; blocks.len()], starts: vec![0] };
         let mut is_first = vec![false; blocks.len()];
         first.iter().for_each(|b| is_first[flow.number[b]] = true);
         let mut stack: Vec<usize> = (0..blocks.len()).filter(|i| counted.contains(&blocks[*i])).collect();
         while let Some(at) = stack.pop() {
             match is_first[at] {
                 true => flow.starts.push(at),
-                false if !std::mem::replace(&mut flow.counted[at], true) => stack.extend(&flow.behind[at]),
+                false if !std::mem::replace(&mut flow.counted[at], true) => stack.extend(&flow.successors[at]),
                 false => {}
             }
         }
         flow
     }
 
-    /// Blocks to which control comes without the instrumented code and without this block.
-    fn reached_without(&self, block: usize) -> Vec<bool> {
-        let mut reached = vec![false; self.behind.len()];
+    /// Returns the blocks that are reachable without passing through the instrumented code or through `block`.
+    fn reachable_without(&self, block: usize) -> Vec<bool> {
+        let mut reached = vec![false; self.successors.len()];
         let mut stack = self.starts.clone();
         while let Some(at) = stack.pop() {
             if !self.counted[at] && at != block && !std::mem::replace(&mut reached[at], true) {
-                stack.extend(&self.behind[at]);
+                stack.extend(&self.successors[at]);
             }
         }
         reached
     }
 
-    /// The blocks that lead to a loop's head and are not in the loop; `None` if the instrumented code is not among them,
-    /// if there is no loop, or if one of them cannot be led elsewhere.
+    /// Returns the predecessors of a loop header that lie outside the loop. `None` if the instrumented code does not lead to it, if it
+    /// heads no loop, or if a predecessor cannot be redirected.
     fn outer_predecessors(&self, head: Block) -> Option<IndexSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {
             return None;
         }
-        let outside = self.reached_without(at);
+        let outside = self.reachable_without(at);
         let is_outside = |b: &&Block| self.counted[self.number[*b]] || outside[self.number[*b]];
         let before = predecessors(head);
         let (outer, inner): (IndexSet<Block>, IndexSet<Block>) = before.iter().partition(is_outside);
@@ -114,9 +109,9 @@ impl ControlFlow {
     }
 }
 
-/// Leads the given blocks to a new one in front of the head.
+/// Redirects these predecessors through a new block before the header.
 fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
-    let gate = new_block_behind(module, head);
+    let gate = new_block_after(module, head);
     llvm!(LLVMMoveBasicBlockBefore(gate.0, head.0));
     let location = head.instructions().next().and_then(Value::location);
     Builder::at_end(module, gate, location).jump(head);
@@ -135,11 +130,11 @@ fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
         others
     });
     outer.iter().for_each(|block| block.terminator().redirect(head, gate));
-    leave_out_trivial(head);
+    remove_trivial_phis(head);
 }
 
-/// Phi nodes that have one value beside themselves are that value.
-fn leave_out_trivial(head: Block) {
+/// Removes phi nodes that merge only one value besides themselves.
+fn remove_trivial_phis(head: Block) {
     loop {
         let trivial = head.phis().find_map(|phi| {
             let mut others = phi.incoming().into_iter().map(|(v, _)| v).filter(|v| *v != phi);
@@ -148,7 +143,7 @@ fn leave_out_trivial(head: Block) {
         });
         let Some((phi, value)) = trivial else { return };
         phi.replace_uses(value);
-        // SAFETY: the search begins again, with the nodes that are left.
+        // SAFETY: the search starts over with the remaining nodes.
         unsafe { phi.erase() };
     }
 }

@@ -1,10 +1,9 @@
-//! Copies of blocks: the instrumented code of a function's code.
+//! Copies of blocks, which become the instrumented code of a function.
 //!
-//! LLVM-C clones single instructions; what they refer to among themselves is set here, and phi nodes are built again
-//! because their incoming blocks cannot be changed. Metadata stays with the copies. What only debug information knows
-//! of variables stays with the originals, which run nearly all the time.
+//! LLVM-C clones single instructions. References among them are redirected here, and phi nodes are rebuilt because their incoming blocks
+//! cannot be changed. Copies keep metadata; records of variables stay with the originals, which run nearly all the time.
 //!
-//! Invariant: a copy refers to copies of what was copied, and to the same as its original otherwise (arguments,
+//! Invariant: a copy refers to copies wherever the original refers to something that was copied, otherwise to the same values (arguments,
 //! constants, blocks of indirect branches).
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -12,7 +11,7 @@ use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// What became of blocks and values.
+/// The mapping from blocks and values to their copies.
 #[derive(Default)]
 pub struct Copies {
     blocks: IndexMap<Block, Block>,
@@ -20,19 +19,17 @@ pub struct Copies {
     originals: IndexMap<Value, Value>,
 }
 
-/// Whether copies keep the lines of their originals; they cannot in another function, whose lines are none of this one.
+/// Whether copies keep source lines. They must not in another function, which has a different `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
-    /// They keep them.
     Keep,
-    /// They have none.
+    /// Remove them.
     Drop,
 }
 
 impl Copies {
-    /// Copies blocks to the end of a function. `known` says what else copies refer to instead of what originals do:
-    /// arguments, called functions.
-    pub fn make(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
+    /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to what copies refer to instead.
+    pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
         let mut copies = Copies { values: known.clone(), ..Copies::default() };
         for &block in blocks {
             let copy = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
@@ -49,27 +46,27 @@ impl Copies {
         copies
     }
 
-    /// The copy of a block, or the block itself if it was not copied.
+    /// Returns the copy of a block, or the block itself if it was not copied.
     pub fn block(&self, block: Block) -> Block {
         self.blocks.get(&block).copied().unwrap_or(block)
     }
 
-    /// The copy of a value, or the value itself if it was not copied.
+    /// Returns the copy of a value, or the value itself if it was not copied.
     pub fn value(&self, value: Value) -> Value {
         self.values.get(&value).copied().unwrap_or(value)
     }
 
-    /// What a value is the copy of, or the value itself.
+    /// Returns the original of a copy, or the value itself.
     pub fn original(&self, value: Value) -> Value {
         self.originals.get(&value).copied().unwrap_or(value)
     }
 
-    /// Copied instructions with their copies, in the order of the given blocks.
+    /// Returns copied instructions with their copies, in the order of the given blocks.
     pub fn pairs(&self, blocks: &[Block]) -> Vec<(Value, Value)> {
         blocks.iter().flat_map(|b| b.instructions()).filter_map(|i| self.values.get(&i).map(|copy| (i, *copy))).collect()
     }
 
-    /// Copies that were replaced are no more.
+    /// Updates the mapping after copies were replaced.
     pub fn replace(&mut self, replaced: &[(Value, Value)]) {
         for (old, new) in replaced {
             if let Some(original) = self.originals.swap_remove(old) {
@@ -79,7 +76,7 @@ impl Copies {
         }
     }
 
-    /// Originals that were replaced are no more.
+    /// Updates the mapping after originals were replaced.
     pub fn replace_originals(&mut self, replaced: &[(Value, Value)]) {
         for (old, new) in replaced {
             if let Some(copy) = self.values.swap_remove(old) {
@@ -101,7 +98,7 @@ impl Copies {
                 builder.insert(copy);
                 copy
             };
-            // By it, records of variables' values in the originals would refer to copies.
+            // Otherwise debug records of variables in the originals would refer to copies.
             copy.set_metadata(module.context(), "DIAssignID", None);
             copy.set_location(if lines == Lines::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
@@ -109,7 +106,7 @@ impl Copies {
         }
     }
 
-    /// Lets the copy of an instruction refer to copies.
+    /// Makes the copy of an instruction refer to copies.
     fn redirect(&self, instruction: Value) {
         let copy = self.values[&instruction];
         if instruction.is(LLVMOpcode::LLVMPHI) {

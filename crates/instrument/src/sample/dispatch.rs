@@ -1,18 +1,10 @@
-//! Indirect branches by way of constant tables: a table of its own for each version.
-//!
-//! The dispatch of an interpreter loads a block's address from a constant table and jumps there. The instrumented code
-//! gets a copy of the table with the addresses of its own blocks, and so neither version needs to check
-//! where such jumps arrive: each stays by itself. It is checked only where what follows is long
-//! ([`super::checks::long_landings`]).
-//!
-//! That works if all addresses that a function's indirect branches use come from tables that hold addresses of its own
-//! blocks and nothing else, and are used for nothing else. Other functions have one landing for both versions.
-//!
-//! Code generation copies the code in front of an indirect branch to each place that leads there, so that each instruction
-//! of the interpreter has a jump of its own; but not where there are many such places, many targets, and values merged
-//! in them, as there are where versions meet. That bound is [raised](crate::bounds::COPIED_JUMPS).
-//!
-//! Invariant: no address is live where versions change, else one version would jump into the other.
+//! Dispatch tables of indirect branches: each version gets tables of its own. An interpreter's dispatch loads a block's address from a
+//! constant table and jumps there. The instrumented code gets a copy of the table with the addresses of its own blocks, so versions need
+//! not be checked where such jumps arrive, except where much work follows ([`super::checks::long_landings`]). This requires that all
+//! addresses come from tables that hold nothing but block addresses of the function and have no other use; other functions share one
+//! landing block per target. Merged values would keep code generation from duplicating the dispatch per instruction, so a limit is
+//! [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no address is live where versions change, or one version would jump into the
+//! other.
 
 use super::copies::Copies;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -21,21 +13,21 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
-/// How many landings an interpreter may have for its jump to be copied; also the value of
-/// [`COPIED_JUMPS`](crate::bounds::COPIED_JUMPS). Interpreters with 77 and 83 landings execute
-/// 0.3 and 7 % less by it; those with 182 and some 250 would execute 2 and 15 % more, by values moved about at each.
-pub const COPIED: usize = 128;
+/// Maximum number of landing blocks for which the indirect branch is duplicated; also the value of
+/// [`DUPLICATED_BRANCHES`](crate::bounds::DUPLICATED_BRANCHES). Interpreters with 77 and 83 landing blocks execute 0.3 and 7 % fewer
+/// instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
+pub const MAX_COPIED_LANDINGS: usize = 128;
 
 /// The tables of a function's indirect branches.
 pub struct DispatchTables {
-    /// An instruction's operand that is a table, and that table.
+    /// Operands that are tables: the instruction, the operand's index, and the table.
     uses: Vec<(Value, u32, Value)>,
-    /// The instructions that give addresses, and places of addresses.
+    /// Instructions that compute block addresses, or addresses of table entries.
     addresses: IndexSet<Value>,
 }
 
 impl DispatchTables {
-    /// Finds the tables; `None` if there are no indirect branches, or if not all of them go by way of tables.
+    /// Finds the tables. `None` if there are no indirect branches, or if one does not use a table.
     pub fn from_function(function: Value) -> Option<DispatchTables> {
         let jumps: Vec<Value> = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr)).collect();
         let mut tables = DispatchTables { uses: Vec::new(), addresses: IndexSet::new() };
@@ -71,7 +63,7 @@ impl DispatchTables {
         is_table(function, table).then(|| self.uses.push((user, 0, table)))
     }
 
-    /// The blocks at whose beginning an address is live, or merged: versions must not change there.
+    /// Returns the blocks at whose start an address is live or merged, where versions must not change.
     pub fn live(&self) -> IndexSet<Block> {
         let mut live = IndexSet::new();
         for address in &self.addresses {
@@ -96,19 +88,18 @@ impl DispatchTables {
         live
     }
 
-    /// Lets copies of a function's blocks jump by way of tables of their own.
-    pub fn part(&self, module: Module, function: Value, copies: &Copies) {
-        let mut made = IndexMap::<Value, Value>::new();
+    /// Gives the copied blocks tables of their own.
+    pub fn retarget_copies(&self, module: Module, function: Value, copies: &Copies) {
+        let mut copied_tables = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
-            let table = *made.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
+            let table = *copied_tables.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
             llvm!(LLVMSetOperand(copies.value(*user).0, *operand, table.0));
         }
     }
 
-    /// Lets the checking code have its tables' addresses from the function's entry on. In a function of one version the
-    /// first jump comes before all others, and they use its address of the table; here control may come from the other
-    /// version, and each jump would make the address again (3 % of an interpreter's instructions). Code
-    /// generation keeps what it cannot know to be a constant.
+    /// Keeps the addresses of the checking code's tables in values computed at function entry. Without two versions, the first dispatch
+    /// dominates all others, which share its address. Here, control may come from the other version, so each dispatch would recompute the
+    /// address (3 % of an interpreter's instructions). An opaque value is kept instead of being rematerialised as a constant.
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
@@ -119,12 +110,12 @@ impl DispatchTables {
     }
 }
 
-/// Whether a value is a constant array of addresses of a function's blocks.
+/// Returns true if a value is a constant array of addresses of the function's blocks.
 fn is_table(function: Value, value: Value) -> bool {
     if !value.is_global_variable() || llvm!(LLVMIsGlobalConstant(value.0)) == 0 {
         return false;
     }
-    // What another unit may replace is not known.
+    // Other linkage would let another unit replace the content.
     let linkage = llvm!(LLVMGetLinkage(value.0));
     if !matches!(linkage, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage) {
         return false;

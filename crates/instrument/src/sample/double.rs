@@ -1,12 +1,12 @@
-//! One function with two versions of its blocks: copies get the probes, and control changes versions at its entry, on chosen back edges,
-//! and where indirect branches arrive.
+//! Functions with two versions of their blocks: copies get the probes, and control changes versions at function entry, on chosen back
+//! edges, and where indirect branches arrive.
 
 use super::checks::{self, CheckSites};
 use super::copies::{Copies, Lines};
 use super::dispatch::{self, DispatchTables};
 use super::ssa::{self, Definitions};
 use super::unroll::{self, Unrolled};
-use super::{PlannedFunction, SampleTier, landings, latch, moved, part_landings};
+use super::{PlannedFunction, SampleTier, description_of_copies, landings, latch, split_landings};
 use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{EdgeSite, FunctionCfg};
@@ -14,7 +14,7 @@ use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::probes;
-use crate::shape::new_block_behind;
+use crate::shape::new_block_after;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
@@ -22,37 +22,37 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::{Edge, Graph};
 
-/// How much more often than its copy the head of an interpreter's loop is entered, for code generation. Without it, two of four such
-/// interpreters execute 0.1 and 2 % more (docs/benchmarks/constants.md).
-const FAST_HEAD: i64 = 1 << 20;
+/// Weight of an interpreter's loop header relative to its copy. Without it, two of four such interpreters execute 0.1 and 2 % more
+/// instructions (docs/benchmarks/constants.md).
+const FAST_HEAD_WEIGHT: i64 = 1 << 20;
 
-/// How often a function is said to be entered: often enough for what is unlikely not to be never. That it is said matters, not how often:
-/// three programs are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
-const ENTRIES: u64 = 1 << 20;
+/// Entry count of functions without one, high enough that unlikely edges do not round to never. Its value does not matter: three programs
+/// are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
+const ASSUMED_ENTRIES: u64 = 1 << 20;
 
-/// A function while it gets its instrumented code.
-pub struct Double<'a> {
+/// Builds the instrumented code of a function.
+pub struct DoubledFunction<'a> {
     tier: &'a SampleTier,
     module: Module,
     function: Value,
     location: Option<LLVMMetadataRef>,
-    /// Addresses of the counters, computed where control enters the instrumented code.
+    /// Addresses of the counters, each computed where control enters the instrumented code.
     bases: Vec<Value>,
-    /// Where versions meet.
-    meeting: IndexSet<Block>,
+    /// Blocks where versions meet.
+    join_blocks: IndexSet<Block>,
 }
 
-impl Double<'_> {
-    /// Makes a function's instrumented code beside the code that it has.
+impl DoubledFunction<'_> {
+    /// Adds instrumented code to a function.
     pub fn insert(tier: &SampleTier, planned: &PlannedFunction, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.context.module, planned.function);
         let location = crate::debug::no_line(module, function);
-        let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: IndexSet::new() };
+        let mut work = DoubledFunction { tier, module, function, location, bases: Vec::new(), join_blocks: IndexSet::new() };
         let mut cfg = planned.cfg.clone();
         let tables = tables(function);
-        let (landings, sites) = work.places(planned, tables.as_ref());
-        let landings = part_landings(module, &landings, &mut cfg);
-        let crossings = work.split_back_edges(&mut cfg, &planned.graph, &sites.each_iteration, false);
+        let (landings, sites) = work.choose_sites(planned, tables.as_ref());
+        let landings = split_landings(module, &landings, &mut cfg);
+        let crossings = work.split_back_edges(&mut cfg, &planned.graph, &sites.every_iteration, false);
         let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
         let short = work.split_back_edges(&mut cfg, &planned.graph, &short, true);
         let entry = entry::new_entry(module, function);
@@ -61,65 +61,65 @@ impl Double<'_> {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
         }
         let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
-        let mut copies = Copies::make(module, &fast, function, &tier.left_to_callers, Lines::Keep);
+        let mut copies = Copies::new(module, &fast, function, &tier.left_to_callers, Lines::Keep);
         match &tables {
-            Some(tables) => tables.part(module, function, &copies),
+            Some(tables) => tables.retarget_copies(module, function, &copies),
             None => work.join_landings(&landings, &copies),
         }
         let (acquire, _) = work.acquire(copies.block(entry.1));
         tier.insert_check(entry.0, acquire, entry.1, location);
-        let counted = moved(&cfg, &copies);
+        let counted = description_of_copies(&cfg, &copies);
         let counters = Counters::own(work.bases[0], first_counter);
         let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let is_interpreter = work.split_latches(&crossings, &mut copies);
         let unrolled: Vec<Unrolled> =
             sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
-        // Before anything is erased: what is made later may come to lie where that was.
+        // Before anything is deleted, because new values may reuse addresses.
         let values = values(&copies, &fast, &unrolled);
         let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
-        work.change_versions(&landings, &crossings, &copies)?;
+        work.insert_version_changes(&landings, &crossings, &copies)?;
         for ((check, head), unrolled) in short.iter().zip(&unrolled) {
-            work.cross(*check, *head, &copies, unrolled.last())?;
+            work.connect_versions(*check, *head, &copies, unrolled.last())?;
         }
         work.repair(&values);
         if let Some(tables) = &tables {
             tables.keep_addresses(module, function);
         }
-        // With a count there, code generation takes its weights for measured, and lays the instrumented code behind the
-        // loops of the fast one. Beside counts that were measured, one that was not would say that the function is hot.
+        // With an entry count, code generation trusts the weights, and moves instrumented code out of the fast code's loops. In a module
+        // with a real profile, an invented count would make the function hot.
         if !weights::has_entries(module, function) && !weights::is_profiled(module) {
-            weights::weigh_function(module, function, ENTRIES);
+            weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
         if is_interpreter {
-            work.weigh(&heads);
+            work.set_head_weights(&heads);
         }
         Ok(())
     }
 
-    /// Splits the latches through which these edges go, in both versions; whether there was any, as interpreters have them.
+    /// Splits the latches of these edges in both versions; returns whether there were any, as in interpreters.
     fn split_latches(&self, crossings: &[(Block, Block)], copies: &mut Copies) -> bool {
         let (module, function) = (self.module, self.function);
         let mut any = false;
         for &(check, head) in crossings {
-            let split = latch::part(module, function, check, head);
+            let split = latch::split(module, function, check, head);
             any |= !split.is_empty();
             copies.replace_originals(&split);
-            copies.replace(&latch::part(module, function, copies.block(check), copies.block(head)));
+            copies.replace(&latch::split(module, function, copies.block(check), copies.block(head)));
         }
         any
     }
 
-    /// Lets control change versions where indirect branches arrive, and on back edges of loops that are not unrolled.
-    fn change_versions(&mut self, landings: &[(Block, Block)], crossings: &[(Block, Block)], copies: &Copies) -> Result<(), String> {
+    /// Inserts the version changes where indirect branches arrive, and on back edges of loops that are not unrolled.
+    fn insert_version_changes(&mut self, landings: &[(Block, Block)], crossings: &[(Block, Block)], copies: &Copies) -> Result<(), String> {
         for &(landing, body) in landings {
             self.check_at_landing(landing, body, copies);
         }
-        crossings.iter().try_for_each(|(check, head)| self.cross(*check, *head, copies, &Copies::default()))
+        crossings.iter().try_for_each(|(check, head)| self.connect_versions(*check, *head, copies, &Copies::default()))
     }
 
-    /// Where control changes versions: blocks where indirect branches arrive, and back edges.
-    fn places(&self, planned: &PlannedFunction, tables: Option<&DispatchTables>) -> (Vec<Block>, CheckSites) {
+    /// Returns where control changes versions: landing blocks and back edges.
+    fn choose_sites(&self, planned: &PlannedFunction, tables: Option<&DispatchTables>) -> (Vec<Block>, CheckSites) {
         let mut landings = landings(self.function);
         let mut sites = self.tier.sites[&planned.function].clone();
         if let Some(tables) = tables {
@@ -128,7 +128,7 @@ impl Double<'_> {
             landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
-            sites.each_iteration.retain(is_free);
+            sites.every_iteration.retain(is_free);
             sites.unrolled.retain(|l| is_free(&l.back));
         }
         (landings, sites)
@@ -139,8 +139,8 @@ impl Double<'_> {
         unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
     }
 
-    /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives
-    /// these blocks with the edges' heads.
+    /// Inserts a block on each of these edges that has none of its own, or on all of them if `new`. Returns the blocks with the edges'
+    /// heads.
     fn split_back_edges(&self, cfg: &mut FunctionCfg, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
         let mut crossings = Vec::new();
@@ -154,7 +154,7 @@ impl Double<'_> {
             };
             let mut check = from;
             if !taken.is_empty() {
-                check = new_block_behind(self.module, from);
+                check = new_block_after(self.module, from);
                 Builder::at_end(self.module, check, self.location).jump(to);
                 taken.iter().for_each(|i| from.terminator().set_successor(*i, check));
                 renames.entry(to).or_default().insert(from, check);
@@ -168,7 +168,7 @@ impl Double<'_> {
         crossings
     }
 
-    /// What both versions' indirect branches bring to their landings.
+    /// Adds the values of the copies' indirect branches to the shared landing blocks.
     fn join_landings(&self, landings: &[(Block, Block)], copies: &Copies) {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
@@ -176,8 +176,7 @@ impl Double<'_> {
         }
     }
 
-    /// A block that sees to it that the thread has a region, and goes on in the instrumented code.
-    /// Gives its first and its last block.
+    /// Creates code that acquires a region if necessary and continues in the instrumented code. Returns its first and its last block.
     fn acquire(&mut self, to: Block) -> (Block, Block) {
         let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
         let (base, end) = entry::counters_at(self.tier.context, block, self.location);
@@ -186,36 +185,36 @@ impl Double<'_> {
         (block, end)
     }
 
-    /// Lets control change versions where indirect branches arrive: in one block for both versions, or in that of each.
+    /// Inserts a version change where indirect branches arrive: in one block shared by both versions, or in one per version.
     fn check_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
         let (acquire, _) = self.acquire(counted_body);
         self.tier.insert_check(landing, acquire, body, self.location);
         if counted_landing == landing {
-            self.meeting.insert(landing);
+            self.join_blocks.insert(landing);
         } else {
             self.tier.insert_check(counted_landing, counted_body, body, self.location);
-            self.meeting.extend([body, counted_body]);
+            self.join_blocks.extend([body, counted_body]);
         }
     }
 
-    /// Lets control change versions on the edge that goes through `check`, which the checking code comes to from the
-    /// `last` copy of an unrolled loop's body, or from no copy.
-    fn cross(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
+    /// Inserts a version change on the edge through `check`. The checking code reaches it from `last`, the last copy of an unrolled loop's
+    /// body, or from the original.
+    fn connect_versions(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (acquire, acquired) = self.acquire(counted_head);
         for (block, on, off) in [(check, acquire, head), (counted_check, counted_head, head)] {
-            // SAFETY: the handle was asked for here; those of places and values are to instructions within blocks.
+            // SAFETY: the handle was obtained here; sites and values refer to other instructions.
             unsafe { block.terminator().erase() };
             self.tier.insert_check(block, on, off, self.location);
         }
         for phi in counted_head.phis() {
-            let value = phi.incoming_from(counted_check).ok_or("a path's register does not begin again on a back edge")?;
+            let value = phi.incoming_from(counted_check).ok_or("the path register is not reset on a back edge")?;
             let original = copies.original(value);
-            // Variables in the stack frame are shared, as are merged values where versions have met.
+            // Stack variables are shared by both versions, and so are merged values after the versions met.
             let computed = value.is_instruction() && !value.is(LLVMOpcode::LLVMAlloca);
-            if original == value && computed && !self.meeting.contains(&value.block()) {
-                return Err("a path's register is not constant on a back edge".into());
+            if original == value && computed && !self.join_blocks.contains(&value.block()) {
+                return Err("the path register is not constant on a back edge".into());
             }
             phi.add_incoming(&[(last.value(original), acquired)]);
         }
@@ -223,38 +222,38 @@ impl Double<'_> {
             let value = phi.incoming_from(check).expect("the edge was there");
             phi.add_incoming(&[(copies.value(last.original(value)), counted_check)]);
         }
-        self.meeting.extend([head, counted_head]);
+        self.join_blocks.extend([head, counted_head]);
         Ok(())
     }
 
-    /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from
-    /// outside. Without that weight, code generation would take both for equally hot, and keep in the frame what the
+    /// Weights the headers of loops between whose versions control changes. Together they form one loop with two headers, because each is
+    /// entered from outside. Without weights, code generation would consider both equally hot, and keep values in the stack frame that the
     /// checking code has in registers.
-    fn weigh(&self, heads: &[(Block, Block)]) {
+    fn set_head_weights(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
-            weights::weigh_head(self.module, fast, FAST_HEAD);
-            weights::weigh_head(self.module, counted, 1);
+            weights::set_header_weight(self.module, fast, FAST_HEAD_WEIGHT);
+            weights::set_header_weight(self.module, counted, 1);
         }
     }
 
-    /// Merges what is several values now.
+    /// Merges values that have several definitions now.
     fn repair(&self, values: &[Vec<Value>]) {
-        let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.meeting);
-        flow.variable(&self.bases, Definitions::Several);
+        let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.join_blocks);
+        flow.rewrite_uses(&self.bases, Definitions::Arbitrary);
         flow.merge(values, Definitions::OnePerVersion);
     }
 }
 
-/// The tables of a function's indirect branches, each of which is to be copied if there are not too many.
+/// Returns the tables of a function's indirect branches, and lets code generation duplicate the branches unless there are too many.
 fn tables(function: Value) -> Option<DispatchTables> {
     let tables = DispatchTables::from_function(function)?;
-    if landings(function).len() <= dispatch::COPIED {
-        bounds::COPIED_JUMPS.raise();
+    if landings(function).len() <= dispatch::MAX_COPIED_LANDINGS {
+        bounds::DUPLICATED_BRANCHES.raise();
     }
     Some(tables)
 }
 
-/// What the versions have of each value, the fast one first.
+/// Returns all versions of each value, the fast one first.
 fn values(copies: &Copies, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
     let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
     let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());

@@ -1,12 +1,10 @@
-//! Interpreters that are one `switch` in a loop: where the interpreted program goes on to what follows, the loop comes
-//! iteration without a check of the tier.
+//! Interpreters whose main loop is a `switch`: an iteration passes no check if the interpreted program just continues with the next
+//! instruction.
 //!
-//! The block that ends an iteration is made twice in each version: one for what brings the program counter of the
-//! interpreted program elsewhere, with the check, and one for what brings it a constant further on
-//! ([`super::steps::going_on`]), without. Whatever an interpreted program does for long, it jumps. Both versions are
-//! split alike, and so an instruction's chance to be counted does not depend on what the one before was.
-//!
-//! Invariant: the copy does what the block does, the probes at its end included. Paths and their numbers are not concerned.
+//! Each version gets a second copy of the latch. The original, with the check, is used where the interpreted program's counter is set, and
+//! the copy, without it, where the counter only advances by a constant ([`super::steps::advancing_blocks`]). A long-running interpreted
+//! program must jump. Both versions are split alike, so the probability that an instruction is counted does not depend on its predecessor.
+//! Invariant: the copy does the same as the original, probes included; paths and their numbers do not change.
 
 use super::copies::{Copies, Lines};
 use super::steps;
@@ -14,17 +12,16 @@ use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use indexmap::{IndexMap, IndexSet};
 
-/// Parts the end of a loop, if it is that of an interpreter. Gives the phi nodes of the one that keeps its check, which
-/// are no more, with those in their place.
-pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
+/// Splits the latch of an interpreter's loop. Returns the deleted phi nodes of the latch that keeps its check, with their replacements.
+pub fn split(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
     if latch == head || latch.terminator().successors() != [head] {
         return Vec::new();
     }
-    let on: IndexSet<Block> = steps::going_on(latch, head).into_iter().collect();
+    let on: IndexSet<Block> = steps::advancing_blocks(latch, head).into_iter().collect();
     if on.is_empty() {
         return Vec::new();
     }
-    let copies = Copies::make(module, &[latch], function, &IndexMap::new(), Lines::Keep);
+    let copies = Copies::new(module, &[latch], function, &IndexMap::new(), Lines::Keep);
     let without_check = copies.block(latch);
     for phi in head.phis() {
         let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_check)).collect();

@@ -1,19 +1,9 @@
-//! Values that are defined in several places: which of them arrives where, and phi nodes where they meet.
-//!
-//! When control can change from one version of the code to the other, what was one value is two, and both arrive where
-//! the versions meet. The blocks where the value is live are found from its uses; there, which definition arrives is
-//! computed to a fixed point, in reverse postorder: one, if all edges bring the same one, else a phi node. So phi nodes
-//! are made only where the value is live and definitions meet. The idea, phi nodes made on demand from the uses, is
-//! that of Braun et al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2;
-//! done by worklist here, since functions may be deep.
-//!
-//! What code generation would rematerialise where it is used (an address a constant away from another, a comparison) is not
-//! merged but rematerialised: merged, it would be in a register or in the stack frame all the time, which in large functions
-//! costs more than all else ([`ValueFlow::merge`]). So is what is the lower part of a value beside it: code generation keeps
-//! one register for both only if no phi node has the lower part (an interpreter extended each of its instructions' numbers
-//! twice).
-//!
-//! Invariant: blocks and edges do not change between [`ValueFlow::new`] and the last [`ValueFlow::variable`].
+//! SSA repair for values that have several definitions. If control can change versions, a value becomes two, and both may arrive where the
+//! versions meet. Live blocks are found from the uses; which definition arrives is computed as a fixed point in reverse postorder, and phi
+//! nodes are created only where different ones meet in a live block. This follows Braun et al., "Simple and efficient construction of
+//! static single assignment form" (CC 2013), section 2, with a worklist because functions may be deep. Cheap values (constant offsets,
+//! comparisons, lower parts) are rematerialised instead, because merged ones would occupy a register or stack slot all the time
+//! ([`ValueFlow::merge`]). Invariant: blocks and edges stay the same from [`ValueFlow::new`] to the last [`ValueFlow::rewrite_uses`].
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
@@ -24,98 +14,109 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trodden_flow::graph::postorder;
 
-/// What arrives at the beginning of a block.
+/// The definition that arrives at the start of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Arrival {
-    /// Nothing is known yet.
+    /// Not known yet.
     Unknown,
-    /// This definition.
+    /// The definition with this index.
     Definition(usize),
     /// The phi node of this block.
     Phi(usize),
 }
 
-/// What definitions there are of a variable.
+/// The kind of definitions that a variable has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Definitions {
-    /// One in each version, of which each version uses its own.
+    /// One per version, and each version uses its own.
     OnePerVersion,
-    /// Any, and the uses name one of them at random.
-    Several,
+    /// Any number, and uses refer to an arbitrary one.
+    Arbitrary,
 }
 
-/// A use of a definition: an operand of an instruction.
+/// A use of a definition as an operand of an instruction.
 struct Use {
     user: Value,
     operand: u32,
-    /// Where the value must have arrived: at the block's end for phi nodes, else at its beginning.
+    /// The value must arrive at the end of `block` for phi nodes, else at its start.
     block: usize,
     at_end: bool,
 }
 
-/// The control flow between a function's blocks.
+/// A function's control flow.
 pub struct ValueFlow {
     module: Module,
     blocks: Vec<Block>,
     number: IndexMap<Block, usize>,
-    /// As often as a block leads to another.
-    before: Vec<Vec<usize>>,
-    behind: Vec<Vec<usize>>,
-    /// Place of each block in reverse postorder, and the inverse.
+    /// Predecessors of each block, with duplicates.
+    predecessors: Vec<Vec<usize>>,
+    successors: Vec<Vec<usize>>,
+    /// The position of each block in reverse postorder, and the inverse.
     position: Vec<usize>,
     order: Vec<usize>,
-    meeting: Vec<bool>,
-    /// Per block: what arrives, valid for the variable of that number.
+    join_blocks: Vec<bool>,
+    /// What arrives in each block, valid for the variable with that number.
     arrivals: Vec<(u32, Arrival)>,
     variable: u32,
 }
 
 impl ValueFlow {
-    /// Reads a function; versions meet in the given blocks.
-    pub fn new(module: Module, function: Value, meeting: &IndexSet<Block>) -> ValueFlow {
+    /// Reads a function's control flow. Versions meet in the given blocks.
+    pub fn new(module: Module, function: Value, join_blocks: &IndexSet<Block>) -> ValueFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
-        let before: Vec<Vec<usize>> = blocks.iter().map(|b| predecessors(*b).iter().map(|p| number[p]).collect()).collect();
-        let mut behind = vec![Vec::new(); blocks.len()];
-        for (to, sources) in before.iter().enumerate() {
-            sources.iter().for_each(|&from: &usize| behind[from].push(to));
+        let incoming: Vec<Vec<usize>> = blocks.iter().map(|b| predecessors(*b).iter().map(|p| number[p]).collect()).collect();
+        let mut outgoing = vec![Vec::new(); blocks.len()];
+        for (to, sources) in incoming.iter().enumerate() {
+            sources.iter().for_each(|&from: &usize| outgoing[from].push(to));
         }
-        let order = reverse_postorder(&behind);
+        let order = reverse_postorder(&outgoing);
         let mut position = vec![0; blocks.len()];
         order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
-        let meeting = blocks.iter().map(|b| meeting.contains(b)).collect();
+        let join_blocks = blocks.iter().map(|b| join_blocks.contains(b)).collect();
         let arrivals = vec![(0, Arrival::Unknown); blocks.len()];
-        ValueFlow { module, blocks, number, before, behind, position, order, meeting, arrivals, variable: 0 }
+        ValueFlow {
+            module,
+            blocks,
+            number,
+            predecessors: incoming,
+            successors: outgoing,
+            position,
+            order,
+            join_blocks,
+            arrivals,
+            variable: 0,
+        }
     }
 
-    /// Repairs the uses of values that are several: two of the given kind, one in each version, or any number.
+    /// Repairs the uses of values with several definitions. Pairs of definitions are of kind `two`; larger groups are arbitrary.
     pub fn merge(&mut self, values: &[Vec<Value>], two: Definitions) {
-        let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Several } else { two };
-        let mut again: Vec<(&[Value], Vec<Rematerialised>)> =
-            values.iter().filter_map(|d| Some((d.as_slice(), all_rematerialised(d, kind(d), two)?))).collect();
-        // What is made of others first: the others are merged where it is rematerialised.
-        again.sort_by_key(|(definitions, _)| Reverse(steps_to(definitions[0])));
+        let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Arbitrary } else { two };
+        let mut again: Vec<(&[Value], Vec<Rematerialisation>)> =
+            values.iter().filter_map(|d| Some((d.as_slice(), rematerialisations(d, kind(d), two)?))).collect();
+        // Dependent values first: rematerialising them adds uses of the values they are computed from.
+        again.sort_by_key(|(definitions, _)| Reverse(rematerialisation_depth(definitions[0])));
         for (definitions, sources) in again {
             self.recompute(definitions, &sources, kind(definitions));
         }
         for definitions in values {
-            self.variable(definitions, kind(definitions));
+            self.rewrite_uses(definitions, kind(definitions));
         }
     }
 
-    /// Makes every use of one of the definitions a use of the one that arrives there.
-    pub fn variable(&mut self, definitions: &[Value], of_kind: Definitions) {
+    /// Makes every use of one of the definitions refer to the definition that reaches it.
+    pub fn rewrite_uses(&mut self, definitions: &[Value], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         if uses.is_empty() {
             return;
         }
-        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
+        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Arbitrary) else { return };
         let phis = self.solve(&live, &defined);
         let kind = definitions[0].kind();
-        let mut made = IndexMap::new();
+        let mut created = IndexMap::new();
         for &block in &phis {
-            made.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
+            created.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
         }
         let poison = Value(llvm!(LLVMGetPoison(kind)));
         let value = |flow: &ValueFlow, block: usize, at_end: bool| {
@@ -125,35 +126,34 @@ impl ValueFlow {
             };
             match arrival {
                 Arrival::Definition(definition) => definitions[definition],
-                Arrival::Phi(block) => made[&block],
-                // Nothing leads there.
+                Arrival::Phi(block) => created[&block],
+                // The block is unreachable.
                 Arrival::Unknown => poison,
             }
         };
         for &block in &phis {
-            let incoming: Vec<_> = self.before[block].iter().map(|&from| (value(self, from, true), self.blocks[from])).collect();
-            made[&block].add_incoming(&incoming);
+            let incoming: Vec<_> = self.predecessors[block].iter().map(|&from| (value(self, from, true), self.blocks[from])).collect();
+            created[&block].add_incoming(&incoming);
         }
         for Use { user, operand, block, at_end } in uses {
             llvm!(LLVMSetOperand(user.0, operand, value(self, block, at_end).0));
         }
     }
 
-    /// Of a value of several versions, with what each is made of: rematerialises it in front of each use that values
-    /// of more than one reach. What it is made of is to be seen to afterwards.
-    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialised], of_kind: Definitions) {
+    /// Rematerialises a value before each use that several definitions reach. The values it is computed from must be repaired afterwards.
+    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
-        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
+        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Arbitrary) else { return };
         self.solve(&live, &defined);
-        let source: IndexMap<Value, Rematerialised> = definitions.iter().copied().zip(sources.iter().copied()).collect();
-        let mut made = IndexMap::<(Value, usize, bool), Value>::new();
+        let source: IndexMap<Value, Rematerialisation> = definitions.iter().copied().zip(sources.iter().copied()).collect();
+        let mut created = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = user.operand(operand);
             let value = match self.arrival(block) {
                 Arrival::Definition(definition) => definitions[definition],
                 Arrival::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
-                Arrival::Phi(_) => *made.entry((definition, block, at_end)).or_insert_with(|| {
+                Arrival::Phi(_) => *created.entry((definition, block, at_end)).or_insert_with(|| {
                     let mut others = self.blocks[block].instructions();
                     let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
                     self.rematerialise(definition, source[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
@@ -163,24 +163,24 @@ impl ValueFlow {
         }
     }
 
-    fn rematerialise(&self, definition: Value, source: Rematerialised, before: Value) -> Value {
+    fn rematerialise(&self, definition: Value, source: Rematerialisation, before: Value) -> Value {
         let builder = Builder::before(self.module, before, None);
         match source {
-            Rematerialised::Again => {
+            Rematerialisation::Clone => {
                 let copy = Value(llvm!(LLVMInstructionClone(definition.0)));
                 builder.insert(copy);
                 copy.set_location(before.location());
                 copy
             }
-            Rematerialised::LowerPart(whole) => Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr()))),
+            Rematerialisation::LowerPart(whole) => Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr()))),
         }
     }
 
-    /// The uses that a definition reaches by way of edges.
+    /// Returns the uses that a definition reaches through edges.
     fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
         let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
-        // In the order of the uses, each user once: passes that follow go by that order, and addresses are none.
+        // In use-list order, because later passes depend on it, and the order of addresses is not deterministic.
         let mut seen = IndexSet::new();
         let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();
@@ -197,7 +197,7 @@ impl ValueFlow {
         uses
     }
 
-    /// The blocks at whose beginning the variable is live; `None` if versions meet in none of them, unless they are asked for `always`.
+    /// Computes the blocks at whose start the variable is live. `None` if versions meet in none of them, unless `always` is set.
     fn live(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
@@ -208,16 +208,16 @@ impl ValueFlow {
             }
             self.arrivals[block] = (self.variable, Arrival::Unknown);
             live.push(block);
-            stack.extend(self.before[block].iter().filter(|b| !defined.contains_key(*b)));
+            stack.extend(self.predecessors[block].iter().filter(|b| !defined.contains_key(*b)));
         }
-        // Of two versions of a value, each arrives at its own uses, unless they meet.
-        (always || live.iter().any(|b| self.meeting[*b])).then_some(live)
+        // If versions do not meet, each definition only reaches its own uses.
+        (always || live.iter().any(|b| self.join_blocks[*b])).then_some(live)
     }
 
-    /// Computes what arrives in the live blocks; gives those that need a phi node, in order.
+    /// Computes what arrives in the live blocks; returns those that need a phi node, in order.
     fn solve(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
-        // Both versions' definitions come to where versions meet: to know that at once saves phi nodes behind.
-        for &block in live.iter().filter(|b| self.meeting[**b]) {
+        // Both definitions reach the blocks where versions meet. Starting from that saves phi nodes further on.
+        for &block in live.iter().filter(|b| self.join_blocks[**b]) {
             self.arrivals[block].1 = Arrival::Phi(block);
         }
         let mut work: BinaryHeap<Reverse<usize>> = live.iter().map(|b| Reverse(self.position[*b])).collect();
@@ -228,9 +228,9 @@ impl ValueFlow {
                 continue;
             }
             let mut new = Arrival::Unknown;
-            for &from in &self.before[block] {
-                let brings = defined.get(&from).map_or_else(|| self.arrival(from), |d| Arrival::Definition(*d));
-                new = match (new, brings) {
+            for &from in &self.predecessors[block] {
+                let incoming = defined.get(&from).map_or_else(|| self.arrival(from), |d| Arrival::Definition(*d));
+                new = match (new, incoming) {
                     (one, Arrival::Unknown) => one,
                     (Arrival::Unknown, one) => one,
                     (one, other) if one == other => one,
@@ -239,7 +239,7 @@ impl ValueFlow {
             }
             if new != old {
                 self.arrivals[block].1 = new;
-                let next = self.behind[block].iter().filter(|b| self.arrivals[**b].0 == self.variable);
+                let next = self.successors[block].iter().filter(|b| self.arrivals[**b].0 == self.variable);
                 work.extend(next.map(|b| Reverse(self.position[*b])));
             }
         }
@@ -254,21 +254,21 @@ impl ValueFlow {
     }
 }
 
-/// How a value is rematerialised where it is used, in other blocks than its own.
+/// How to rematerialise a value at a use in another block.
 #[derive(Clone, Copy)]
-enum Rematerialised {
-    /// By the same instruction.
-    Again,
-    /// As the lower part of this one.
+enum Rematerialisation {
+    /// By a copy of the instruction.
+    Clone,
+    /// As the lower part of this value.
     LowerPart(Value),
 }
 
-/// How a value is rematerialised, if it is.
-fn again(value: Value) -> Option<Rematerialised> {
-    if is_cloned(value) { Some(Rematerialised::Again) } else { extension(value).map(Rematerialised::LowerPart) }
+/// Returns how to rematerialise a value; `None` if it is not worthwhile.
+fn rematerialisation(value: Value) -> Option<Rematerialisation> {
+    if is_cloned(value) { Some(Rematerialisation::Clone) } else { extension(value).map(Rematerialisation::LowerPart) }
 }
 
-/// Whether code generation makes such a value again where it is used, rather than keep it.
+/// Returns true if code generation prefers recomputing such a value to keeping it.
 fn is_cloned(value: Value) -> bool {
     match value.opcode() {
         LLVMOpcode::LLVMGetElementPtr => value.operands().skip(1).all(Value::is_constant),
@@ -278,7 +278,8 @@ fn is_cloned(value: Value) -> bool {
     }
 }
 
-/// What a number is extended to in its own block: it is the lower part of that. A single bit has no register of which it is a part.
+/// Returns the zero extension of an integer in its own block, of which the integer is the lower part. Single bits are excluded, because
+/// they are not part of a wider register.
 fn extension(value: Value) -> Option<Value> {
     let width = |v: Value| v.integer_width().unwrap_or_default();
     let is_extended = |user: &Value| user.is(LLVMOpcode::LLVMZExt) && user.block() == value.block();
@@ -288,27 +289,26 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// How all definitions of a value are rematerialised, if all are; `two` is what two definitions are. Where there may be
-/// several, comparisons are not: in residual builds that was more expensive by up to 0.8 % of what is executed. Nor are lower
-/// parts in residual builds (5 % of an interpreter), whose two definitions are of that kind.
-fn all_rematerialised(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialised>> {
-    let is_allowed = |value: Value, source: &Rematerialised| match source {
-        Rematerialised::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
-        Rematerialised::LowerPart(_) => two == Definitions::OnePerVersion,
+/// Returns how to rematerialise all definitions of a value, if that is possible; `two` is the kind of pairs. Arbitrary definitions exclude
+/// comparisons (up to 0.8 % more instructions in residual builds), and residual builds also exclude lower parts (5 % of an interpreter).
+fn rematerialisations(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialisation>> {
+    let is_allowed = |value: Value, source: &Rematerialisation| match source {
+        Rematerialisation::Clone => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
+        Rematerialisation::LowerPart(_) => two == Definitions::OnePerVersion,
     };
-    definitions.iter().map(|d| again(*d).filter(|source| is_allowed(*d, source))).collect()
+    definitions.iter().map(|d| rematerialisation(*d).filter(|source| is_allowed(*d, source))).collect()
 }
 
-/// How many values one after the other are to be rematerialised before this one can be, itself among them.
-fn steps_to(value: Value) -> usize {
+/// Returns the length of the chain of rematerialised values that ends with this one.
+fn rematerialisation_depth(value: Value) -> usize {
     let (mut steps, mut at) = (0, value);
     while at.is_instruction()
-        && let Some(source) = again(at)
+        && let Some(source) = rematerialisation(at)
     {
         at = match source {
-            Rematerialised::LowerPart(whole) => whole,
-            Rematerialised::Again if at.is(LLVMOpcode::LLVMICmp) && at.operand(0).is_constant() => at.operand(1),
-            Rematerialised::Again => at.operand(0),
+            Rematerialisation::LowerPart(whole) => whole,
+            Rematerialisation::Clone if at.is(LLVMOpcode::LLVMICmp) && at.operand(0).is_constant() => at.operand(1),
+            Rematerialisation::Clone => at.operand(0),
         };
         steps += 1;
     }
@@ -319,11 +319,11 @@ fn uses_value(instruction: Value, value: Value) -> bool {
     !instruction.is(LLVMOpcode::LLVMPHI) && instruction.operands().any(|operand| operand == value)
 }
 
-/// All blocks, those first that are reached from the first block; iteratively, for functions may be deep.
-fn reverse_postorder(behind: &[Vec<usize>]) -> Vec<usize> {
-    let (mut seen, mut order) = (vec![false; behind.len()], Vec::with_capacity(behind.len()));
-    for root in 0..behind.len() {
-        order.extend(postorder(root, &mut seen, |block| behind[block].iter().copied()).into_iter().rev());
+/// Returns all blocks in reverse postorder, those reachable from the first block first. Iterative, because functions may be deep.
+fn reverse_postorder(successors: &[Vec<usize>]) -> Vec<usize> {
+    let (mut seen, mut order) = (vec![false; successors.len()], Vec::with_capacity(successors.len()));
+    for root in 0..successors.len() {
+        order.extend(postorder(root, &mut seen, |block| successors[block].iter().copied()).into_iter().rev());
     }
     order
 }

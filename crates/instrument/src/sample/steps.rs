@@ -1,10 +1,8 @@
-//! Interpreters: where does the program counter of the interpreted program jump, rather than go on to what follows?
+//! Finds out where an interpreted program jumps rather than advancing to the next instruction.
 //!
-//! The pointer to the next instruction is merged where instructions are dispatched. It is known by what comes there
-//! from most of them: itself, a constant further on. Where anything else comes (an operand was added, or it was
-//! loaded), the interpreted program jumps, calls or returns.
-//!
-//! The jumps are searched for by way of phi nodes, as far as values are merged before the dispatch.
+//! The pointer to the next instruction is merged where instructions are dispatched. It is recognised by its most frequent update: itself
+//! plus a constant. Any other value that arrives (an operand was added, or the pointer was loaded) is a jump, call or return. Phi nodes
+//! before the dispatch are searched through.
 
 use crate::llvm::{Block, Value, llvm};
 use crate::shape::predecessors;
@@ -12,48 +10,50 @@ use indexmap::IndexSet;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
-/// A `switch` with so many cases is taken for that of an interpreter. Those that distinguish characters have fewer. Three programs are the
-/// same with 16; without such a rule, an interpreter executes 1 % more (docs/benchmarks/constants.md).
-const MANY: usize = 48;
+/// Minimum number of cases of a `switch` that is taken for an interpreter's dispatch. Those that distinguish characters have fewer. Three
+/// programs are the same with 16; without the limit, an interpreter executes 1 % more instructions (docs/benchmarks/constants.md).
+const MIN_INTERPRETER_CASES: usize = 48;
 
-/// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks
-/// where indirect branches arrive.
-pub fn jumping(landings: &[Block]) -> IndexSet<Block> {
+/// Returns the blocks that update the program counter other than by a constant. `landings` are the blocks where indirect branches arrive.
+pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
     let mut merging: IndexSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
     let counters = merging.iter().flat_map(|b| b.phis().collect::<Vec<_>>()).filter(|p| is_pointer(*p));
     counters.map(Origins::from_counter).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
 }
 
-/// Of an interpreter that is one `switch` in a loop: the blocks that lead to the end of the loop and bring it the
-/// program counter a constant further on. None if there is no such counter, or if nothing else comes there.
-pub fn going_on(latch: Block, head: Block) -> Vec<Block> {
-    let brings = |counter: Value| {
-        let (merged, moved) = without_constants(counter.incoming_from(latch)?);
-        (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, moved))
+/// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter by a constant.
+/// Empty if there is no such counter, or no other update.
+pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
+    let update_of = |counter: Value| {
+        let (merged, has_offset) = strip_constant_offsets(counter.incoming_from(latch)?);
+        (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, has_offset))
     };
-    let goes_on = |counter: Value, value: Value, from: Block, moved: bool| {
-        let origins = Origins::from(counter, vec![(value, from, moved)]);
+    let advances = |counter: Value, value: Value, from: Block, has_offset: bool| {
+        let origins = Origins::from(counter, vec![(value, from, has_offset)]);
         origins.advances && origins.jumps.is_empty()
     };
     let can_be_led_elsewhere = |b: &Block| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch);
-    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(brings);
-    let mut found = counters.map(|(counter, merged, moved)| {
-        let (on, other): (Vec<_>, Vec<_>) = merged.incoming().into_iter().partition(|(value, from)| goes_on(counter, *value, *from, moved));
+    let counters = head.phis().filter(|p| is_pointer(*p) && decides(*p)).filter_map(update_of);
+    let mut found = counters.map(|(counter, merged, has_offset)| {
+        let (on, other): (Vec<_>, Vec<_>) =
+            merged.incoming().into_iter().partition(|(value, from)| advances(counter, *value, *from, has_offset));
         let on: Vec<Block> = on.into_iter().map(|(_, from)| from).collect();
         if other.is_empty() || !on.iter().all(can_be_led_elsewhere) { Vec::new() } else { on }
     });
     found.find(|on| !on.is_empty()).unwrap_or_default()
 }
 
-/// Whether what a pointer points to decides between many successors.
+/// Returns true if a value loaded through the pointer selects among many successors.
 fn decides(counter: Value) -> bool {
     let mut seen = IndexSet::from([counter]);
     let mut stack = vec![counter];
     while let Some(value) = stack.pop() {
         for user in value.users().filter(|u| u.is_instruction()) {
             match user.opcode() {
-                LLVMOpcode::LLVMSwitch if user.successors().into_iter().collect::<IndexSet<_>>().len() >= MANY => return true,
+                LLVMOpcode::LLVMSwitch if user.successors().into_iter().collect::<IndexSet<_>>().len() >= MIN_INTERPRETER_CASES => {
+                    return true;
+                }
                 LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMLoad if user.operand(0) == value => {
                     stack.extend(Some(user).filter(|u| seen.insert(*u)))
                 }
@@ -67,12 +67,12 @@ fn decides(counter: Value) -> bool {
     false
 }
 
-/// Where the values of a phi node come from.
+/// The origins of a phi node's values.
 #[derive(Default)]
 struct Origins {
-    /// Some value is the node's own, a constant other than 0 further on.
+    /// True if a value is the phi node itself plus a nonzero constant.
     advances: bool,
-    /// The blocks from which others come.
+    /// The blocks that other values come from.
     jumps: Vec<Block>,
 }
 
@@ -81,21 +81,21 @@ impl Origins {
         Origins::from(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
     }
 
-    /// The same of some values: `stack` has them, the blocks from which they come, and whether a constant is added to them on the way.
+    /// Collects the origins of the values on `stack`: each with its block, and whether a constant was added on the way.
     fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
         let mut seen = IndexSet::from([counter]);
-        while let Some((value, from, moved)) = stack.pop() {
-            let (root, further) = without_constants(value);
-            let moved = moved || further;
+        while let Some((value, from, has_offset)) = stack.pop() {
+            let (root, further) = strip_constant_offsets(value);
+            let has_offset = has_offset || further;
             if root == counter {
-                origins.advances |= moved;
+                origins.advances |= has_offset;
             } else if is(root, LLVMOpcode::LLVMPHI) {
                 if seen.insert(root) {
-                    stack.extend(root.incoming().into_iter().map(|(value, from)| (value, from, moved)));
+                    stack.extend(root.incoming().into_iter().map(|(value, from)| (value, from, has_offset)));
                 }
             } else if is(root, LLVMOpcode::LLVMSelect) {
-                stack.extend([1, 2].map(|i| (root.operand(i), from, moved)));
+                stack.extend([1, 2].map(|i| (root.operand(i), from, has_offset)));
             } else {
                 origins.jumps.push(from);
             }
@@ -104,8 +104,8 @@ impl Origins {
     }
 }
 
-/// What an address is a constant away from, and whether it is.
-fn without_constants(address: Value) -> (Value, bool) {
+/// Strips constant offsets from an address; returns the base, and whether there were any.
+fn strip_constant_offsets(address: Value) -> (Value, bool) {
     let (mut root, mut further) = (address, false);
     while is(root, LLVMOpcode::LLVMGetElementPtr) && root.operands().skip(1).all(Value::is_constant) {
         (root, further) = (root.operand(0), true);

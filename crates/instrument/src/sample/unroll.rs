@@ -1,46 +1,38 @@
-//! Short loops that check once in several iterations: the checking code has as many copies of the loop's body,
-//! of which the last one ends with the check.
+//! Unrolling of short loops, so that they check once in several iterations: the checking code has several copies of the body, and only the
+//! last one ends with the check.
 //!
-//! A loop of a few instructions that came by a check in each iteration would cost half as much again; without one, a run of
-//! it that lasts a second would be counted whole or not at all. The instrumented code stays as it is, and checks in each
-//! iteration.
-//!
-//! ```text
-//!   fast:   head --> ... --> next head --> ... --> ... --> check --off--> head
-//!                                                            `--on--> acquire region --> head'
-//! ```
-//!
-//! Invariant: the block of the check stays where it was, before the loop's head; what leads there is the last copy.
+//! A check per iteration would make a loop of a few instructions half as slow again; without one, a loop that runs for a second would be
+//! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the check
+//! stays before the loop header; only the last copy leads to it.
 
 use super::copies::{Copies, Lines};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
-use crate::shape::new_block_behind;
+use crate::shape::new_block_after;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
-/// A loop that was unrolled.
 pub struct Unrolled {
     body: Vec<Block>,
     copies: Vec<Copies>,
 }
 
 impl Unrolled {
-    /// The copy from which the check is reached.
+    /// Returns the copy from which the check is reached.
     pub fn last(&self) -> &Copies {
         self.copies.last().expect("there are several iterations")
     }
 
-    /// The values of each instruction of the loop: its own and the copies'.
+    /// Returns the versions of each value of the loop in the copies.
     pub fn values(&self) -> IndexMap<Value, Vec<Value>> {
         let instructions = self.body.iter().flat_map(|b| b.instructions()).filter(|i| !i.is_void());
         instructions.map(|i| (i, self.copies.iter().map(|c| c.value(i)).collect())).collect()
     }
 }
 
-/// Unrolls a loop of these blocks, in which a jump from `check` leads back to `head`, so that control comes by `check`
-/// once in so many iterations.
+/// Unrolls a loop with these blocks, in which a jump from `check` leads back to `head`, so that control passes `check` once in
+/// `iterations` iterations.
 pub fn unroll(
     module: Module,
     body: Vec<Block>,
@@ -50,8 +42,8 @@ pub fn unroll(
     location: Option<LLVMMetadataRef>,
 ) -> Unrolled {
     let function = head.function();
-    let brought: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
-    let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
+    let latch_values: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
+    let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::new(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
     extend_exit_phis(&body, check, &copies);
     let original = Copies::default();
     for at in 0..copies.len() {
@@ -59,22 +51,22 @@ pub fn unroll(
         let (before, this) = (before.last().unwrap_or(&original), &mut this[0]);
         let next = this.block(head);
         let latches: Vec<Block> = body.iter().map(|b| before.block(*b)).filter(|b| b.terminator().successors().contains(&check)).collect();
-        let between = new_block_behind(module, latches[0]);
+        let between = new_block_after(module, latches[0]);
         Builder::at_end(module, between, location).jump(next);
         latches.into_iter().for_each(|latch| latch.terminator().redirect(check, between));
-        let mut values = brought.iter();
+        let mut values = latch_values.iter();
         let replaced = phis::rebuild(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);
         this.replace(&replaced);
     }
     let last = copies.last().expect("there are several iterations");
-    for (phi, value) in head.phis().zip(&brought) {
+    for (phi, value) in head.phis().zip(&latch_values) {
         let place = phi.incoming().iter().position(|(_, from)| *from == check).expect("the edge was there");
         llvm!(LLVMSetOperand(phi.0, place as u32, last.value(*value).0));
     }
     Unrolled { body, copies }
 }
 
-/// Where the loop is left, phi nodes get what comes from the copies.
+/// Adds the values of the copies to the phi nodes at the loop's exits.
 fn extend_exit_phis(body: &[Block], check: Block, copies: &[Copies]) {
     let inside: IndexSet<Block> = body.iter().copied().chain([check]).collect();
     let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();

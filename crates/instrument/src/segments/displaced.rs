@@ -1,31 +1,31 @@
-//! A perfect hash of many keys in a table of at most twice as many slots: keys fall into buckets, and each bucket has a displacement that
-//! takes its keys to free slots.
+//! A perfect hash of many keys, in a table with at most twice as many slots: keys fall into buckets, and each bucket has a displacement
+//! that moves its keys to free slots.
 //!
-//! Source: F. C. Botelho, R. Pagh, N. Ziviani, "Simple and space-efficient minimal perfect hash functions", and the same authors with
-//! D. Belazzougui and M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different
-//! bits of one product. The first multiplier of a fixed sequence that serves is taken.
+//! Source: F. C. Botelho, R. Pagh, N. Ziviani, "Simple and space-efficient minimal perfect hash functions"; D. Belazzougui, F. C. Botelho,
+//! M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different bits of one
+//! product. The first suitable multiplier of a fixed sequence is used.
 
-/// Multipliers that are tried.
+/// Number of multipliers to try.
 const TRIES: u64 = 64;
 
-/// A table of keys without collisions.
+/// A hash table without collisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisplacedHash {
     multiplier: u64,
-    /// Bits of a bucket's number, the uppermost of the product.
+    /// Number of bits of a bucket number, the top bits of the product.
     bucket_bits: u32,
-    /// Bits of a slot's number, the next ones.
+    /// Number of bits of a slot number, the next lower bits.
     slot_bits: u32,
     displacements: Vec<u64>,
     keys: Vec<Option<u64>>,
 }
 
 impl DisplacedHash {
-    /// A table of these keys, no two equal; `None` if no multiplier serves.
+    /// Builds the table of distinct keys; `None` if no multiplier is suitable.
     pub fn from_keys(keys: &[u64]) -> Option<DisplacedHash> {
         let slot_bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let bucket_bits = (slot_bits - 1).max(1);
-        // Odd numbers, spread over all bits (splitmix64).
+        // Odd numbers with random-looking bits (splitmix64).
         let multiplier = |number: u64| {
             let z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,10 +38,10 @@ impl DisplacedHash {
             displacements: vec![0; 1 << bucket_bits],
             keys: vec![None; 1 << slot_bits],
         };
-        (1..=TRIES).find_map(|number| empty(number).filled(keys))
+        (1..=TRIES).find_map(|number| empty(number).with_keys(keys))
     }
 
-    fn filled(mut self, keys: &[u64]) -> Option<DisplacedHash> {
+    fn with_keys(mut self, keys: &[u64]) -> Option<DisplacedHash> {
         let mut buckets: Vec<Vec<u64>> = vec![Vec::new(); self.displacements.len()];
         for key in keys {
             buckets[self.bucket(*key)].push(*key);
@@ -74,22 +74,20 @@ impl DisplacedHash {
         key.wrapping_mul(self.multiplier) >> (64 - self.bucket_bits - self.slot_bits) & (self.keys.len() as u64 - 1)
     }
 
-    /// Where a key would be.
+    /// Returns the slot where a key would be.
     pub fn slot(&self, key: u64) -> u64 {
         (self.hash(key) + self.displacements[self.bucket(key)]) & (self.keys.len() as u64 - 1)
     }
 
-    /// The keys by slot.
     pub fn keys(&self) -> &[Option<u64>] {
         &self.keys
     }
 
-    /// The displacements by bucket.
     pub fn displacements(&self) -> &[u64] {
         &self.displacements
     }
 
-    /// The multiplier, the bits of a bucket's number and of a slot's.
+    /// Returns the multiplier, and the number of bits of a bucket number and of a slot number.
     pub fn parameters(&self) -> (u64, u32, u32) {
         (self.multiplier, self.bucket_bits, self.slot_bits)
     }

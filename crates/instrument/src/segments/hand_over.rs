@@ -1,25 +1,10 @@
-//! How a caller hands its context to a callee that any unit may hold: in a thread-local word that only this callee, called by just this
-//! call, can read.
+//! Passes a context from a caller to a callee in any unit, through a thread-local word that only this call of this callee can read.
 //!
-//! The callee may be skipped, replaced by a wrapper or left before its first instruction, so a context may stay in the word, and a signal
-//! handler may run between the caller's store and the callee's entry. So the word is not the context, but
-//!
-//! ```text
-//! (stack pointer at the call << 17) ^ tag of the callee ^ context
-//! ```
-//!
-//! The callee knows its tag, and from the place of its return address the stack pointer at the call. What remains is a context of its own
-//! only if it was called by the call that the word is for. (User addresses have 47 bits, and stack pointers at calls end in four zeros: any
-//! other stack pointer leaves a number above [`MAX_CONTEXTS`]. Tags are hashes: any other tag does, except with probability 2^-43.)
-//!
-//! 1. A call in tail position may become a jump. Then the callee's return address is the caller's. So such callers store a second word, for
-//!    a jump.
-//! 2. A caller keeps what it finds in the word in a second place, from which the callee restores it: a signal handler that makes such calls
-//!    between an interrupted caller's store and the callee's entry leaves the word as it was. A handler within a handler within these few
-//!    instructions, or a handler before a jump, makes the interrupted callee forget its context: it then counts as called from elsewhere.
-//! 3. A handler that does not return leaves a word behind. Where `setjmp` returns, words are cleared.
-//!
-//! Accesses are volatile, since signal handlers see their order.
+//! A callee may be replaced by a wrapper or left before its first instruction, and a signal handler may run between store and entry, so
+//! the word may be stale. It holds `(stack pointer at the call << 17) ^ tag of the callee ^ context`. The callee removes its tag and the
+//! stack pointer, which it knows from the position of its return address. The rest is only a valid context if the word is for this very
+//! call: another stack pointer leaves a number above [`MAX_CONTEXTS`], since stack pointers at calls are multiples of 16, and another tag
+//! does too, except with probability 2^-43. Accesses are volatile because signal handlers observe their order.
 
 use crate::describe::{is_must_tail, is_placeholder};
 use crate::llvm::{Block, Builder, Module, Value, attribute_kind, llvm};
@@ -30,40 +15,40 @@ use llvm_sys::target::{LLVMABIAlignmentOfType, LLVMABISizeOfType, LLVMGetModuleD
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind};
 use trodden_unit::Identity;
 
-/// By how much the stack pointer is shifted.
+/// Number of bits by which the stack pointer is shifted.
 const SHIFT: u64 = 17;
-/// Contexts of a function that a word can name.
+/// Maximum number of contexts of a function that a word can represent.
 pub const MAX_CONTEXTS: u64 = (1 << (SHIFT + 4)) - 1;
 
 /// The thread-local words of [`trodden_wire::CONTEXT_SYMBOL`].
 #[derive(Clone, Copy)]
 pub struct ContextWords(pub Value);
 
-/// Which functions have which tags: those of one set.
+/// Tags of the functions of one set.
 #[derive(Clone, Copy, Debug)]
 pub struct Tags(pub Identity);
 
 impl Tags {
-    /// The tag of a function of the set.
+    /// Returns the tag of a function of the set.
     pub fn of(self, number: u32) -> u64 {
         let hash = Identity::from_content(&[&self.0.0[..], &number.to_le_bytes()].concat());
         u64::from_le_bytes(std::array::from_fn(|byte| hash.0[byte]))
     }
 }
 
-/// One of the words.
+/// The words.
 #[derive(Clone, Copy)]
 enum Word {
-    /// For a callee that is called.
     Call,
-    /// For a callee that is jumped to.
+    /// For a callee that is reached by a jump (a tail call), whose return address is its caller's.
     Jump,
-    /// What `Call` was before.
+    /// The old value of `Call`, which the callee restores. So a signal handler with such calls leaves the interrupted caller's word
+    /// intact, unless handlers nest within these few instructions.
     Before,
 }
 
 impl ContextWords {
-    /// Stores a mark, which is a callee's tag and its context, for the callee of a call.
+    /// Stores a context for the callee of a call. `mark` is the callee's tag xor its context.
     pub fn pass(self, builder: &Builder, call: Value, mark: Value) {
         let module = builder.module;
         let pointer = builder.shift_left(stack_pointer(builder), builder.constant(SHIFT));
@@ -76,8 +61,8 @@ impl ContextWords {
         self.store(builder, Word::Call, builder.xor(pointer, mark));
     }
 
-    /// The word for the other way in which the callee may come to run. Where the caller's frame varies in size, arguments on the stack are
-    /// below the stack pointer that was read.
+    /// Returns the word for the case that the call becomes a jump. In frames of variable size, stack arguments are below the stack pointer
+    /// that was read.
     fn jump(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
             builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
@@ -92,26 +77,26 @@ impl ContextWords {
         Some(builder.xor(other, mark))
     }
 
-    /// Gives the context at a function's entry, and clears it; 0 if the words are not for this call of it.
+    /// Reads the context at a function's entry and clears it; 0 if the words are not for this call.
     pub fn take(self, builder: &Builder, tag: u64, contexts: u64) -> Value {
-        let (zero, most) = (builder.constant(0), builder.constant(contexts.min(MAX_CONTEXTS)));
+        let (zero, max) = (builder.constant(0), builder.constant(contexts.min(MAX_CONTEXTS)));
         let own = builder.xor(builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT)), builder.constant(tag));
         let (call, jump, before) = (self.load(builder, Word::Call), self.load(builder, Word::Jump), self.load(builder, Word::Before));
         let [by_call, by_jump] = [call, jump].map(|word| builder.xor(word, own));
-        let [is_called, is_jumped_to] = [by_call, by_jump].map(|c| builder.compare(LLVMIntPredicate::LLVMIntULE, c, most));
+        let [is_called, is_jumped_to] = [by_call, by_jump].map(|c| builder.compare(LLVMIntPredicate::LLVMIntULE, c, max));
         let is_passed = builder.or(is_called, is_jumped_to);
-        // A handler that ran between the two stores found this word, so that is no other that waits.
+        // A signal handler between the two stores saw the word of this very call, so it has no older word to restore.
         let restored = builder.select(builder.equal(before, call), zero, before);
         self.store(builder, Word::Call, builder.select(is_passed, restored, call));
         self.store(builder, Word::Jump, builder.select(is_passed, zero, jump));
         builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
     }
 
-    /// Clears the words where `setjmp` returns, in all functions of a module.
+    /// Clears the words where `setjmp` and the like return, because the code that called `longjmp` may have left a word behind.
     pub fn clear_where_calls_return_twice(self, module: Module) {
         let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
         for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {
-            let next = call.next().expect("a call ends no block");
+            let next = call.next().expect("a call is no terminator");
             let builder = Builder::before(module, next, call.location());
             [Word::Call, Word::Jump].into_iter().for_each(|word| self.store(&builder, word, builder.constant(0)));
         }
@@ -136,7 +121,7 @@ impl ContextWords {
     }
 }
 
-/// The stack pointer. By the intrinsic function, code generation sees that the frame has to be complete.
+/// Reads the stack pointer, by an intrinsic so that code generation completes the frame first.
 fn stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
     let name = llvm!(LLVMMDStringInContext2(context, c"rsp".as_ptr(), 3));
@@ -146,15 +131,15 @@ fn stack_pointer(builder: &Builder) -> Value {
     builder.call(module.intrinsic("llvm.read_volatile_register", &mut [module.i64()]), &[register])
 }
 
-/// What the stack pointer was at the call of the function.
+/// Returns the value of the stack pointer at the call of the current function.
 fn pointer_at_call(builder: &Builder) -> Value {
     let module = builder.module;
     let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
     let address = builder.call(module.intrinsic("llvm.addressofreturnaddress", &mut [pointer]), &[]);
-    builder.add(builder.number_of(address), builder.constant(8))
+    builder.add(builder.pointer_to_int(address), builder.constant(8))
 }
 
-/// Whether code generation may make a jump of a call: it is in tail position, or a block that only returns follows.
+/// Returns true if code generation may turn a call into a jump: it is in tail position, or followed by a block that only returns.
 fn may_become_jump(call: Value) -> bool {
     let leads_to_return = |mut at: Option<Value>| {
         for _ in 0..64 {
@@ -178,7 +163,7 @@ fn is_placeholder_call(instruction: Value) -> bool {
     instruction.is_call() && is_placeholder(instruction)
 }
 
-/// Bytes of the arguments that a call passes on the stack, with what aligns it: as the x86-64 psABI has it, section 3.2.3.
+/// Returns the size in bytes of the arguments that a call passes on the stack, including padding (x86-64 psABI, section 3.2.3).
 fn stack_arguments(module: Module, call: Value) -> u64 {
     let layout = llvm!(LLVMGetModuleDataLayout(module.raw));
     let mut arguments = Arguments { integers: 6, vectors: 8, bytes: 0 };
@@ -196,7 +181,7 @@ fn stack_arguments(module: Module, call: Value) -> u64 {
     arguments.bytes.next_multiple_of(16)
 }
 
-/// Registers that are left for arguments, and the room of arguments without one.
+/// Registers left for arguments, and the size of arguments in memory.
 struct Arguments {
     integers: u64,
     vectors: u64,
@@ -226,7 +211,7 @@ impl Arguments {
             | LLVMTypeKind::LLVMDoubleTypeKind
             | LLVMTypeKind::LLVMHalfTypeKind
             | LLVMTypeKind::LLVMBFloatTypeKind => self.in_registers(|left| &mut left.vectors, 1, 8),
-            // Vectors and floats of 128 bits.
+            // 128-bit vectors and floats.
             _ => self.in_registers(|left| &mut left.vectors, 1, 16),
         }
     }

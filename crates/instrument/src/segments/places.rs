@@ -1,12 +1,10 @@
-//! Which word counts a pair of a context and a path: how code finds it by the pair's key.
+//! Finding the word that counts a pair of context and path, from the pair's key.
 //!
-//! Interesting pairs have words of their own, one behind the other, and all other pairs share one behind these: a minimal perfect hash. A
-//! key leads to a slot, of which constant tables say whose it is, and which word is that pair's. Of few keys the slot is `(key * M) >> S`
-//! with a searched multiplier ([`PerfectHash`]); of more it is displaced as well ([`DisplacedHash`]), so that tables grow with the keys,
-//! not with their square. So a function has as many words as interesting pairs, and one more. Where paths end whose interesting keys lie
-//! in few runs without a gap, the key is compared with the ends of these, and no table is read.
-//!
-//! Where keys themselves take no more words, or every pair is to be counted, a key is its word (Ball-Larus over contexts).
+//! Interesting pairs have consecutive words, and all others share the word after them: a minimal perfect hash. A key is hashed to a slot,
+//! for which constant tables give the key it belongs to and its word: with few keys by one multiplication ([`PerfectHash`]), with more by
+//! an additional displacement ([`DisplacedHash`]), so that tables grow linearly. If the interesting keys at a path end form few runs of
+//! consecutive keys, the key is compared with their bounds instead. If an array indexed by keys needs no more words, or every pair is
+//! counted, the key is the word (Ball-Larus numbering over contexts).
 
 use super::displaced::DisplacedHash;
 use super::transition::{TransitionTables, slot_of};
@@ -18,54 +16,51 @@ use trodden_flow::Edge;
 use trodden_flow::numbering::PerfectHash;
 use trodden_selective::contexts::ContextNumbering;
 
-/// Runs of keys that a key is compared with rather than looked up.
-const MOST_COMPARED: usize = 2;
-/// Slots for each key of a table without displacements.
-const MOST_SLOTS: u64 = 4;
+/// Maximum number of runs that a key is compared with, rather than looked up.
+const MAX_COMPARED_RUNS: usize = 2;
+/// Maximum number of slots per key of a table without displacements.
+const MAX_SLOTS_PER_KEY: u64 = 4;
 
-/// How words are found.
+/// The way in which words are found.
 pub enum Places {
-    /// A key is its word.
+    /// The key is the index of the word.
     Keys {
-        /// Number of words.
         words: u64,
-        /// The pairs of keys, where these are not made of the pair's own numbers.
+        /// The pairs of keys, if keys do not follow from the pairs' numbers.
         pairs: BTreeMap<u64, (u32, u64)>,
     },
-    /// The word of an interesting key is its place among these, ascending.
+    /// The word of an interesting key is its rank among them.
     Minimal {
-        /// The keys.
+        /// The keys, ascending.
         keys: Vec<u64>,
-        /// Their pairs.
         pairs: Vec<(u32, u64)>,
-        /// The runs in which those of paths lie that end by an edge.
+        /// For each edge, the runs that contain the keys of paths ending there.
         by_edge: BTreeMap<Edge, BTreeSet<Run>>,
-        /// Where keys are looked up.
+        /// The hash, if keys are looked up.
         hash: Option<Hash>,
-        /// Its tables: keys by slot, words by slot, and displacements.
+        /// The hash's tables: keys by slot, words by slot, and displacements.
         tables: TransitionTables,
     },
-    /// Preferential numbering over contexts and paths: the register holds the word's number and the key, and a table the register of each
-    /// word (thesis, section 3.4.4).
+    /// Preferential numbering over contexts and paths: the register holds the word's index and the key, and a table has the register of
+    /// each word (thesis, section 3.4.4).
     Preferential {
-        /// What the register begins with in each context, and which word it leads to.
+        /// The register's initial value in each context, and the mapping from registers to words.
         numbering: ContextNumbering,
-        /// Its tables: registers by word, beginnings by context.
+        /// Tables: registers by word, initial values by context.
         tables: TransitionTables,
     },
 }
 
-/// Keys that follow one another without a gap. So their words do.
+/// A maximal run of consecutive keys, whose words are consecutive too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
     first: u64,
     last: u64,
-    /// The first key's word.
     word: u64,
 }
 
 impl Run {
-    /// The run of a key among keys, ascending.
+    /// Returns the run of a key, which must be among the keys.
     fn around(keys: &[u64], key: u64) -> Run {
         let at = keys.binary_search(&key).expect("an interesting key is one of them");
         let follows = |place: &usize| keys[place - 1].checked_add(1) == Some(keys[*place]);
@@ -74,7 +69,7 @@ impl Run {
         Run { first: keys[begins], last: keys[ends], word: begins as u64 }
     }
 
-    /// Computes the word of a key, or gives another word if it is not of the run.
+    /// Emits the word of a key, or `otherwise` if it is not in the run.
     fn word(self, builder: &Builder, key: Value, otherwise: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.first == self.last {
@@ -86,25 +81,22 @@ impl Run {
     }
 }
 
-/// From keys to slots.
+/// A hash from keys to slots.
 pub enum Hash {
-    /// By one multiplication.
     Multiplied(PerfectHash),
-    /// By that and a displacement.
     Displaced(DisplacedHash),
 }
 
 impl Hash {
     fn from_keys(keys: &[u64]) -> Option<Hash> {
-        // Beyond, so small a table is not found.
+        // With more keys, so small a table does not exist.
         let multiplied = (keys.len() <= 64).then(|| PerfectHash::from_keys(keys).ok()).flatten();
-        match multiplied.filter(|hash| hash.slots() <= MOST_SLOTS * keys.len() as u64) {
+        match multiplied.filter(|hash| hash.slots() <= MAX_SLOTS_PER_KEY * keys.len() as u64) {
             Some(hash) => Some(Hash::Multiplied(hash)),
             None => DisplacedHash::from_keys(keys).map(Hash::Displaced),
         }
     }
 
-    /// The key of each slot.
     fn keys(&self) -> Vec<Option<u64>> {
         match self {
             Hash::Multiplied(hash) => (0..hash.slots()).map(|slot| hash.key(slot)).collect(),
@@ -112,7 +104,6 @@ impl Hash {
         }
     }
 
-    /// Computes the slot of a key.
     fn slot(&self, builder: &Builder, key: Value, tables: &TransitionTables, name: &str) -> Value {
         let constant = |value: u64| builder.constant(value);
         match self {
@@ -130,7 +121,8 @@ impl Hash {
 }
 
 impl Places {
-    /// Those of interesting keys, each with its pair and the edge where its path ends; `None` if no hash of them is found.
+    /// Builds the minimal perfect hash of interesting keys, each with its pair and the edge where its path ends; `None` if there is no
+    /// hash.
     pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<Places> {
         let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
         let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
@@ -140,7 +132,7 @@ impl Places {
                 by_edge.entry(*edge).or_default().insert(Run::around(&keys, *key));
             }
         }
-        let is_looked_up = by_edge.values().any(|runs| runs.len() > MOST_COMPARED);
+        let is_looked_up = by_edge.values().any(|runs| runs.len() > MAX_COMPARED_RUNS);
         let hash = match is_looked_up {
             true => Some(Hash::from_keys(&keys)?),
             false => None,
@@ -148,7 +140,6 @@ impl Places {
         Some(Places::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
     }
 
-    /// Number of words.
     pub fn words(&self) -> u64 {
         match self {
             Places::Keys { words, .. } => *words,
@@ -157,7 +148,7 @@ impl Places {
         }
     }
 
-    /// For each word but the last its pair, spelled as the map does, or `u64::MAX` if it has none; nothing where each pair is its word.
+    /// Returns the pair of each word except the last, encoded by `spell`, or `u64::MAX` for none. Empty if each key is its word.
     pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
             Places::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
@@ -167,7 +158,7 @@ impl Places {
         }
     }
 
-    /// Computes what the register begins with in a context.
+    /// Emits the initial value of the register in a context.
     pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
         let Places::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));
@@ -176,7 +167,7 @@ impl Places {
         tables.entry(1, builder, context, &name, || numbering.starts.iter().map(|start| *start as u64).collect())
     }
 
-    /// The key in the register at a path's end.
+    /// Emits the key in the register at the end of a path.
     pub fn key(&self, builder: &Builder, register: Value) -> Value {
         match self.key_mask() {
             u64::MAX => register,
@@ -184,7 +175,7 @@ impl Places {
         }
     }
 
-    /// Which bits of the register are the key.
+    /// Returns the bits of the register that are the key.
     pub fn key_mask(&self) -> u64 {
         match self {
             Places::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
@@ -192,7 +183,7 @@ impl Places {
         }
     }
 
-    /// Computes the word of a register at an edge; but for preferential numbering that is the key.
+    /// Emits the word at an edge. `key` is the key, but for preferential numbering the whole register.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
         if let Places::Preferential { numbering, tables } = self {
             let entries = || Words::entries(&numbering.ending).unwrap_or_default();
@@ -204,14 +195,15 @@ impl Places {
         let others = builder.constant(keys.len() as u64);
         let here = by_edge.get(&edge);
         match hash {
-            Some(hash) if here.is_some_and(|runs| runs.len() > MOST_COMPARED) => {
+            Some(hash) if here.is_some_and(|runs| runs.len() > MAX_COMPARED_RUNS) => {
                 let name = format!("{}.segments", function.name());
                 let slot = hash.slot(builder, key, tables, &name);
                 let by_slot = |of: &dyn Fn(Option<u64>) -> u64| hash.keys().into_iter().map(of).collect();
-                // In a narrow table, what stands for no key may be a key that is not interesting: its word is that of the others, too.
-                let noted = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
+                // In a narrow table, the value for "none" may equal an uninteresting key, which is harmless: the slot's word is the shared
+                // one.
+                let expected = tables.entry(0, builder, slot, &name, || by_slot(&|key| key.unwrap_or(u64::MAX)));
                 let word = tables.entry(1, builder, slot, &name, || by_slot(&|key| key.map_or(keys.len() as u64, |key| word_of(&key))));
-                builder.select(builder.equal(noted, key), word, others)
+                builder.select(builder.equal(expected, key), word, others)
             }
             _ => here.into_iter().flatten().fold(others, |otherwise, run| run.word(builder, key, otherwise)),
         }
@@ -223,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_as_long_as_there_is_no_gap() {
+    fn runs_are_maximal() {
         let keys = [3, 4, 5, 9, 11, 12, u64::MAX];
         let runs: BTreeSet<Run> = keys.iter().map(|key| Run::around(&keys, *key)).collect();
         let found: Vec<(u64, u64, u64)> = runs.iter().map(|run| (run.first, run.last, run.word)).collect();

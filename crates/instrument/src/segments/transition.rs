@@ -1,6 +1,6 @@
-//! To which context of a callee a path leads: a table that the caller looks its path's number up in, before the call.
+//! Transitions: the context of a callee that each path of a caller leads to, in a table that the caller reads before the call.
 //!
-//! Dense ones are found by the number itself, others by a perfect hash. All versions of a function share its tables.
+//! Small tables are indexed by path number, others use a perfect hash. All versions of a function share its tables.
 
 use crate::interesting::constant_table;
 use crate::llvm::{Builder, Value};
@@ -10,45 +10,44 @@ use std::collections::BTreeMap;
 use trodden_flow::numbering::PerfectHash;
 use trodden_unit::SegmentSet;
 
-/// Contexts are found by the path's number itself in tables of at most so many entries, of 1 to 8 bytes. With 2^8, three programs execute
-/// 0.2 to 2.9 % more; with 2^4, the same as with that (docs/benchmarks/constants.md).
-const MOST_ENTRIES: u64 = 1 << 12;
+/// Maximum number of entries (of 1 to 8 bytes) of a table indexed by path number. With 2^8, three programs execute 0.2 to 2.9 % more
+/// instructions; with 2^4, the same (docs/benchmarks/constants.md).
+const MAX_INDEXED_ENTRIES: u64 = 1 << 12;
 
-/// From numbers of paths to contexts of a callee.
+/// The mapping from a caller's paths to a callee's contexts.
 pub struct Transition {
     /// The callee's number in the set.
     pub callee: u32,
-    /// The bits of the number that matter: those of the path, where the caller's own context does not.
+    /// The bits of the number that matter: those of the path, if the caller's own context does not.
     mask: Option<u64>,
-    /// Numbers, and contexts.
+    /// Contexts by number.
     contexts: BTreeMap<u64, u32>,
-    /// Numbers there are.
+    /// Upper bound of the numbers.
     bound: u64,
-    /// How contexts are found, where not every number has an entry.
+    /// The hash, if the table is not indexed by number.
     hash: Option<PerfectHash>,
-    /// Its tables, once some version of the function has needed them.
     tables: TransitionTables,
 }
 
-/// Constant tables that all versions of a function share: each is made when it is needed first.
+/// Constant tables that all versions of a function share, created on first use.
 #[derive(Default)]
 pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 3]);
 
 impl TransitionTables {
-    /// A table with the type of its entries.
+    /// Returns a table with the type of its entries.
     pub fn table(&self, which: usize, builder: &Builder, name: &str, entries: impl FnOnce() -> Vec<u64>) -> (Value, LLVMTypeRef) {
         *self.0[which].get_or_init(|| constant_table(builder.module, name, &entries()))
     }
 
-    /// An entry of a table as a number of 64 bits.
+    /// Emits a table entry, zero-extended to 64 bits.
     pub fn entry(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
         let (table, kind) = self.table(which, builder, name, entries);
-        builder.widen(builder.load(kind, builder.offset(kind, table, at)))
+        builder.zero_extend(builder.load(kind, builder.offset(kind, table, at)))
     }
 }
 
 impl Transition {
-    /// Where those paths of a function, by the sums that stand for them, lead to in all of its own contexts.
+    /// Builds the transition for the given paths of a caller, keyed by the sums that represent them, in all of the caller's contexts.
     pub fn new((set, caller): (&SegmentSet, u32), callee: u32, sums: &BTreeMap<u64, u64>, (bits, rows): (u32, u64)) -> Transition {
         let own = set.functions()[caller as usize].contexts.len() as u32;
         let target = |context: u32, path: u64| set.target(caller, context, path, callee);
@@ -64,16 +63,15 @@ impl Transition {
 
     fn from_contexts(callee: u32, mask: Option<u64>, contexts: BTreeMap<u64, u32>, bound: u64) -> Transition {
         let keys: Vec<u64> = contexts.keys().copied().collect();
-        let hash = if bound <= MOST_ENTRIES || keys.len() < 2 { None } else { PerfectHash::from_keys(&keys).ok() };
+        let hash = if bound <= MAX_INDEXED_ENTRIES || keys.len() < 2 { None } else { PerfectHash::from_keys(&keys).ok() };
         Transition { callee, mask, contexts, bound, hash, tables: TransitionTables::default() }
     }
 
-    /// The context, for a number that is known now.
-    pub fn of_constant(&self, number: u64) -> u32 {
+    /// Returns the context for a constant number.
+    pub fn constant_context(&self, number: u64) -> u32 {
         self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
     }
 
-    /// Computes the context.
     pub fn look_up(&self, builder: &Builder, function: Value, number: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         let number = self.mask.map_or(number, |mask| builder.and(number, constant(mask)));
@@ -98,7 +96,6 @@ impl Transition {
     }
 }
 
-/// The slot of a number in a table.
 pub fn slot_of(builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
     let (multiplier, shift) = hash.parameters();
     builder.shift_right(builder.multiply(number, builder.constant(multiplier)), builder.constant(shift.into()))

@@ -1,6 +1,6 @@
-//! A version of a function: its code, how that learns the context of its first path, and which versions it calls.
+//! A version of a function: its code, the source of its first path's context, and the versions it calls.
 
-use super::calls::{self, Passing};
+use super::calls::{self, CallRedirection};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::sample::copies::Copies;
@@ -8,60 +8,54 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::selective_inlining::VersionKind;
 
-/// How the code of a version learns in what context it is called.
+/// Where a version's code gets its context from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextSource {
-    /// Not at all: no call on a segment leads to it.
+    /// Nowhere: no call on a segment leads to it.
     None,
-    /// From the thread-local variable.
-    Variable,
-    /// From its last argument.
+    Word,
     Argument,
 }
 
-/// A version of a function.
 pub struct SegmentVersion {
-    /// Its code.
     pub code: Value,
-    /// How it learns its context.
+    /// Where it gets its context from.
     pub context_source: ContextSource,
-    /// Its description.
     pub cfg: FunctionCfg,
-    /// What it is for.
+    /// Its purpose.
     pub kind: VersionKind,
-    /// What became of the function's instructions, of a copy.
+    /// The mapping from the original to a copy; `None` for the original.
     pub copies: Option<Copies>,
-    /// The versions that it calls, by the function's own call and the callee's number in the set.
+    /// The versions it calls, by the original's call and the callee's number in the set.
     pub targets: HashMap<(Value, u32), VersionTarget>,
-    /// Calls that are to be made.
-    pub passings: RefCell<Vec<Passing>>,
+    /// Calls to redirect later.
+    pub redirections: RefCell<Vec<CallRedirection>>,
 }
 
 /// A version that is called.
 #[derive(Clone, Copy)]
 pub struct VersionTarget {
-    /// Its code.
     pub version: Value,
-    /// The function with which a pointer is compared, if the callee is behind one.
+    /// The function to compare the pointer with, if the call is indirect.
     pub guard: Option<Value>,
 }
 
 impl SegmentVersion {
-    /// The version's own form of a call of the function.
+    /// Returns the version's copy of one of the function's calls.
     pub fn call(&self, call: Value) -> Value {
         self.copies.as_ref().map_or(call, |copies| copies.value(call))
     }
 
-    /// Notes that a call passes a context to a version of its callee; false if the callee reads the variable.
+    /// Records that a call passes a context to a version of its callee; returns false if the callee reads the thread-local word.
     pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
         let Some(target) = self.targets.get(&(call, callee)) else { return false };
-        let passing = Passing { call: self.call(call), guard: target.guard, version: target.version, context };
-        self.passings.borrow_mut().push(passing);
+        let redirection = CallRedirection { call: self.call(call), guard: target.guard, version: target.version, context };
+        self.redirections.borrow_mut().push(redirection);
         true
     }
 
-    /// Makes the calls that were noted.
-    pub fn make_calls(&self, module: Module) {
-        calls::make(module, &self.passings.take());
+    /// Redirects the recorded calls.
+    pub fn redirect_calls(&self, module: Module) {
+        calls::redirect(module, &self.redirections.take());
     }
 }

@@ -1,46 +1,44 @@
-//! Blocks copied for what comes by one edge (tail duplication along a path).
+//! Copies blocks for one edge (tail duplication along a path).
 //!
-//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): a branch that is decided
-//! behind an edge gets a copy that only that edge leads to. The copy holds the blocks between edge and branch; where
-//! they lead elsewhere, they lead to the originals.
-//!
-//! Invariant: the copy is entered by the one edge only, so the edge dominates it; all else of the function is as before.
+//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): a branch whose outcome an edge determines
+//! gets a copy that only that edge leads to. The copy comprises the blocks from the edge to the branch; their other edges lead to the
+//! originals. Invariant: the copy is only entered by that edge, which therefore dominates it; the rest of the function is unchanged.
 
-use super::Place;
+use super::TransformedFunction;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, ValueFlow};
 use crate::shape::predecessors;
-use crate::weights::weigh_targets;
+use crate::weights::set_target_weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::{PathCopy, SplitWeights};
 
-/// Copies the blocks, if they can be; says whether they were.
-pub fn carry_out(place: Place, copy: &PathCopy) -> bool {
+/// Copies the blocks if that is possible; returns whether they were copied.
+pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
     let successors: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
     let leads_there = matches!(terminator.opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch) && !successors.is_empty();
-    // What only this edge leads to needs no copy.
+    // A block with no other predecessor needs no copy.
     let alone = blocks.len() == 1 && predecessors(first).iter().all(|b| *b == from);
     if !leads_there || alone || blocks.contains(&from) {
         return false;
     }
-    let copies = Copies::make(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
-    let back = lead_back(&blocks, &copies);
+    let copies = Copies::new(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
+    let back = redirect_back_edges(&blocks, &copies);
     successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
     extend_successor_phis(place.module, &blocks, &copies, &back);
-    forget(place.module, &blocks, &copies);
+    remove_stale_entries(place.module, &blocks, &copies);
     merge_values(place, &blocks, &copies);
-    weigh(place, &copies, &copy.weights);
+    set_split_weights(place, &copies, &copy.weights);
     true
 }
 
-/// The edge's source and the blocks, if there are such.
-fn read(place: Place, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
+/// Returns the edge's source and the blocks; `None` if the plan does not fit the function.
+fn read(place: TransformedFunction, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.edges.get(copy.entry.index())?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
@@ -49,7 +47,8 @@ fn read(place: Place, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     distinct.then_some((place.cfg.block(edge.from)?, blocks))
 }
 
-/// Not everything may be there twice: what LLVM says so of, values that no phi node merges, where exceptions and indirect branches arrive.
+/// Returns true unless the block contains something that must not be duplicated: calls marked so, tokens, landing pads, targets of
+/// indirect branches.
 fn can_be_copied(block: Block) -> bool {
     let may = |i: Value| {
         let refuses = i.is_call() && (i.call_has_attribute("noduplicate") || i.call_has_attribute("convergent"));
@@ -62,9 +61,9 @@ fn can_be_copied(block: Block) -> bool {
         && predecessors(block).iter().all(|b| !b.terminator().is(LLVMOpcode::LLVMIndirectBr) && !b.terminator().is(LLVMOpcode::LLVMCallBr))
 }
 
-/// Edges of copies that lead back in the order of the blocks, or round to the block itself, lead to the originals.
-/// Gives for each copied block where those go.
-fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
+/// Redirects edges of copies to the originals if they lead backwards in the order of blocks. Returns, for each copied block, the originals
+/// that its copy leads to.
+fn redirect_back_edges(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
     let place: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
     let mut out: IndexMap<Block, Vec<Block>> = IndexMap::new();
     for (at, block) in blocks.iter().enumerate() {
@@ -81,7 +80,7 @@ fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
     out
 }
 
-/// Phi nodes of originals behind copies get what comes from there. They are built again, and may be what later ones get.
+/// Extends the phi nodes of originals that are successors of copies. Rebuilding replaces phi nodes, which may be values of later ones.
 fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {
@@ -106,9 +105,8 @@ fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out:
     }
 }
 
-/// Phi nodes forget blocks that do not lead to theirs: those of copies all but what was copied too and the edge, those
-/// of the first original the edge.
-fn forget(module: Module, blocks: &[Block], copies: &Copies) {
+/// Removes entries of phi nodes whose block is no longer a predecessor: in copies, and in the first original.
+fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: IndexMap<Block, usize> = IndexMap::new();
         predecessors(block).into_iter().for_each(|b| *left.entry(b).or_default() += 1);
@@ -120,18 +118,18 @@ fn forget(module: Module, blocks: &[Block], copies: &Copies) {
     }
 }
 
-/// What was one value is two: each use gets the one that arrives there.
-fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
+/// Repairs values that have two definitions now.
+fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
     let mut flow = ValueFlow::new(place.module, place.function, &IndexSet::new());
     for (one, other) in pairs {
-        flow.variable(&[one, other], Definitions::Several);
+        flow.rewrite_uses(&[one, other], Definitions::Arbitrary);
     }
 }
 
-/// Branches of originals and copies get the frequencies that the paths have.
-fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
+/// Weights the branches of originals and copies by the counts of the paths.
+fn set_split_weights(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.edges.get(split.edge.index()) else { continue };
@@ -147,7 +145,7 @@ fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
         let of = |to: Block, count: fn(&SplitWeights) -> u64| {
             successors.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, split)| count(split))
         };
-        weigh_targets(place.module, block.terminator(), |to| of(to, |p| p.kept));
-        weigh_targets(place.module, copy.terminator(), |to| of(to, |p| p.copied));
+        set_target_weights(place.module, block.terminator(), |to| of(to, |p| p.kept));
+        set_target_weights(place.module, copy.terminator(), |to| of(to, |p| p.copied));
     }
 }

@@ -1,11 +1,9 @@
-//! A transformation plan carried out: code changed as paths say ([`trodden_unit::transformations`]), and nothing counted.
+//! Applies a transformation plan: changes the code as paths suggest ([`trodden_unit::transformations`]), without counting.
 //!
-//! The unit comes as it was when its paths were counted: behind the optimiser. So blocks and edges have the numbers
-//! that the plan names, once the function is [prepared](crate::shape) as it was then. Transformations only copy blocks and
-//! part loops; what that makes redundant is removed by passes of LLVM, run on the functions that were changed, which
-//! also prove what may be removed: paths say where to look, not what is true.
-//!
-//! Functions of another shape are left alone.
+//! The unit arrives as it was when its paths were counted, after optimisation. So blocks and edges have the numbers in the plan once the
+//! function is [prepared](crate::shape) in the same way. Transformations only copy blocks and split loops. LLVM passes then remove
+//! redundant code from the changed functions, and prove that they may: paths say where to look, not what is true. Functions with a
+//! different shape are left alone.
 
 mod copy;
 mod iterations;
@@ -18,20 +16,17 @@ use crate::llvm::{Block, Module, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::passes::{run_on_function, verify};
 use crate::shape::prepare;
-use crate::weights::{weigh_function, weigh_targets};
+use crate::weights::{set_entry_count, set_target_weights};
 use indexmap::IndexMap;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::transformations::Weighed;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 
-/// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only path there has made.
-const FOLD: &str =
+/// Passes that remove what copies make redundant: tests whose outcome the edge to the copy implies, and repeated loads.
+const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
-/// Carries out the transformation plan for a module's functions.
-///
-/// # Errors
-/// LLVM refuses passes, or what was made.
+/// Applies the plan to a module's functions.
 pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,
@@ -50,27 +45,28 @@ pub fn apply(
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.of(&source, &function.name(), shape(&cfg.blocks, &cfg.edges));
-        carry_out(Place { module, machine, function, cfg: &cfg }, found)?;
+        apply_to_function(TransformedFunction { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
 }
 
-/// A function that is to be changed.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct TransformedFunction<'a> {
     module: Module,
     machine: LLVMTargetMachineRef,
     function: Value,
     cfg: &'a FunctionCfg,
 }
 
-fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
-    // First, since copies have weights of their own.
-    plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
+fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Result<(), Error> {
+    // Before copying, because copies get weights of their own.
+    plan.iter()
+        .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
+        .for_each(|w| set_measured_weights(place, w));
     let mut copied = false;
     for direction in plan {
         if let Transformation::Copy(copy) = direction {
-            copied |= copy::carry_out(place, copy);
+            copied |= copy::copy_blocks(place, copy);
         }
     }
     let loops: Vec<_> =
@@ -78,28 +74,30 @@ fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
     let marked = iterations::mark(place, &loops);
     if copied {
         verify(place.function)?;
-        run_on_function(place.function, place.machine, FOLD)?;
+        run_on_function(place.function, place.machine, FOLD_PASSES)?;
     }
     if marked {
         iterations::split(place)?;
     }
     if copied || marked {
-        identical_phis::split(place.module, place.function);
+        identical_phis::split_edges(place.module, place.function);
         verify(place.function)?;
     }
     Ok(())
 }
 
-/// Says to code generation how often each edge of a branch was taken in the run: it lays blocks out by that, and decides what
-/// stays in registers. What the optimiser made of an earlier profile is an estimate wherever it inlined, copied or
-/// threaded code; these counts are of the code as it is.
-fn weigh(place: Place, weights: &Weighed) {
+/// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers. After optimisation,
+/// the weights of an earlier profile are only estimates wherever code was inlined, copied or threaded; these counts are for the code as it
+/// is now.
+fn set_measured_weights(place: TransformedFunction, weights: &Weighed) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
             successors.entry(from).or_default().insert(to, *count);
         }
     }
-    successors.iter().for_each(|(block, successors)| weigh_targets(place.module, block.terminator(), |to| successors.get(&to).copied()));
-    weigh_function(place.module, place.function, weights.entries);
+    successors
+        .iter()
+        .for_each(|(block, successors)| set_target_weights(place.module, block.terminator(), |to| successors.get(&to).copied()));
+    set_entry_count(place.module, place.function, weights.entries);
 }

@@ -1,4 +1,4 @@
-//! Which functions of a unit are counted, and why others are not.
+//! Selection of the functions to instrument, with a reason for each one left out.
 
 use crate::llvm::{Module, Value, llvm};
 use crate::no_return::is_definition;
@@ -7,10 +7,10 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use trodden_unit::Skipped;
 
-/// Calling convention of interrupt handlers on x86.
+/// x86's calling convention for interrupt handlers.
 const X86_INTERRUPT: u32 = 83;
 
-/// The functions whose graph can be described, and those whose cannot, with the reasons.
+/// Returns the functions that can be instrumented, and those that cannot, with the reasons.
 pub fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
     let early = run_before_relocation(module);
     let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
@@ -23,7 +23,7 @@ pub fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
     (chosen, skipped)
 }
 
-/// Whether the function's body becomes code here.
+/// Returns true if this module emits code for the function's body.
 pub fn is_emitted(function: Value) -> bool {
     is_definition(function) && llvm!(LLVMGetLinkage(function.0)) != LLVMLinkage::LLVMAvailableExternallyLinkage
 }
@@ -42,9 +42,9 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
         return Some("it is an interrupt handler");
     }
     if early.contains(&function) {
-        return Some("it runs while the program is being relocated (an ifunc resolver calls it, or it is one)");
+        return Some("it runs while the program is being relocated (it is an ifunc resolver or called by one)");
     }
-    // Only functions with a personality may have any; without one, their instructions need not be looked at.
+    // A function without a personality has no funclets; its instructions need not be scanned.
     if llvm!(LLVMHasPersonalityFn(function.0)) == 0 {
         return None;
     }
@@ -52,7 +52,7 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
 }
 
-/// Resolvers of indirect functions and what they call: they run before thread-local storage and relocations are ready.
+/// Returns ifunc resolvers and everything they call: they run before relocations and thread-local storage are set up.
 fn run_before_relocation(module: Module) -> IndexSet<Value> {
     let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
     let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));

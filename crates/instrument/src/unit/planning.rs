@@ -1,4 +1,4 @@
-//! What a function is planned by: its frequencies, the plan of its paths, and when each is counted.
+//! Planning a function: its edge frequencies, the plan of its paths, and when each path is counted.
 
 use super::{Error, Unit};
 use crate::describe::FunctionCfg;
@@ -14,16 +14,16 @@ use trodden_flow::{Graph, Node, Plan};
 use trodden_unit::shape;
 
 impl Unit {
-    /// How often each edge is executed, and whether that was measured: by weights that were given, or else by paths. Where it was, what
-    /// was never executed is still distinguished by what is likely.
-    pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, of_paths: Option<&[u64]>) -> (Frequencies, bool) {
-        // Executions for each that was estimated. A hundred times as much or as little changes at most 0.2 % of three programs'
-        // instructions (docs/benchmarks/constants.md).
+    /// Returns the frequency of each edge, and whether it was measured: by the given weights, or else by path counts. Edges that measured
+    /// 0 keep a tiny share of their static estimate, so that the likely ones can still be told apart.
+    pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
+        // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of three
+        // programs by at most 0.2 % (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&cfg.blocks, &cfg.edges), cfg.edges.len()));
-        // Interesting paths may never have been executed.
-        match known.or(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
+        // Interesting paths may never have been executed; then their counts say nothing.
+        match known.or(path_counts).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
             Some(counts) => {
                 let edges = counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNSEEN).collect();
@@ -32,19 +32,19 @@ impl Unit {
         }
     }
 
-    /// The plan of all paths of the next function.
-    pub fn plan_of_all(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Plan {
-        Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_of(self.in_tables))
+    /// Returns the plan that numbers all paths of the next function.
+    pub fn plan_all_paths(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Plan {
+        Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_options(self.paths_in_tables))
     }
 
-    /// The passes that a program of counts in arrays and tables admits, of those that were chosen. Iterations pay in loops that are known
-    /// to iterate often, in tight ones, and where the program counts them; most loops do not iterate often.
+    /// Returns the chosen passes that a program counting in arrays or tables supports. Counting iterations pays off in loops with a high
+    /// measured trip count, in tight loops, and where the program already counts them.
     pub fn passes(&self, planned: &PlannedFunction) -> Choices {
         let PlannedFunction { program, measured, .. } = planned;
         let choices = self.options.choices;
-        if self.options.in_table(program.paths().numbering.paths()) {
-            // An exit edge would count what was not seen.
-            return each_iteration(choices);
+        if self.options.counts_in_table(program.paths().numbering.paths()) {
+            // Counting at a loop's exit would insert paths that were not taken into the table.
+            return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
             Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
@@ -53,9 +53,9 @@ impl Unit {
         if *measured { choices.in_registers() } else { choices }
     }
 
-    /// Whether a thread may come to this function without having counted anywhere before. A local function that only
-    /// instrumented functions call, directly, finds the region acquired.
-    pub fn may_be_first(&self, function: Value) -> bool {
+    /// Returns true if a thread may enter this function before it has acquired a region. A local function that is only called directly,
+    /// and only by instrumented functions, always finds one.
+    pub fn may_lack_region(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
             let is_callee = user.is_call() && user.callee() == function && !user.arguments().any(|argument| argument == function);
             is_callee && self.chosen.contains(&user.block().function())
@@ -64,10 +64,7 @@ impl Unit {
     }
 }
 
-/// The graph of a described function.
-///
-/// # Errors
-/// The description is no graph.
+/// Builds the graph of a described function.
 pub fn graph_of(function: Value, cfg: &FunctionCfg) -> Result<Graph, Error> {
     let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
     let nodes = cfg.nodes.len() as u32;
@@ -78,18 +75,18 @@ pub(super) fn is_local(function: Value) -> bool {
     matches!(llvm!(LLVMGetLinkage(function.0)), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
 }
 
-/// Verifies the numbering of a program; those of interesting paths are verified where they are made, too.
+/// Verifies a program's numbering. Numberings of interesting paths are also verified where they are built.
 ///
 /// # Errors
-/// Two paths have one number.
+/// Two paths have the same number.
 pub fn verify_plan(planned: &PlannedFunction) -> Result<(), Error> {
-    verify_numbering(&planned.program).map_err(|what| Error::Wrong { function: planned.function.name(), what })
+    verify_numbering(&planned.program).map_err(|what| Error::InvalidNumbering { function: planned.function.name(), what })
 }
 
-/// Passes after which each iteration of a loop is counted when it ends.
-pub fn each_iteration(choices: Choices) -> Choices {
+/// Returns `choices` restricted to passes that count each iteration of a loop when it ends.
+pub fn count_each_iteration(choices: Choices) -> Choices {
     Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
 }
 
-/// Counts are made where paths end, each by itself.
-pub const AT_PATH_ENDS: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
+/// Passes that count every path separately, where it ends.
+pub const COUNT_AT_PATH_ENDS: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };

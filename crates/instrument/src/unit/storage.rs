@@ -1,4 +1,4 @@
-//! Where each function's counts are kept, and what the map says of it.
+//! Where each function counts, and its entry in the unit's map.
 
 use super::Unit;
 use super::planning::is_local;
@@ -17,14 +17,13 @@ use trodden_flow::program::Cells;
 use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, shape};
 
 impl Unit {
-    /// Enters a function into the map.
-    pub fn enter(&mut self, planned: PlannedFunction) {
+    pub fn add_function(&mut self, planned: PlannedFunction) {
         let storage = self.storage(&planned);
-        self.enter_with(planned, storage);
+        self.add_function_with_storage(planned, storage);
     }
 
-    /// The same, where it counts there.
-    pub fn enter_with(&mut self, planned: PlannedFunction, storage: Storage) {
+    /// Adds a function that counts in `storage` to the map.
+    pub fn add_function_with_storage(&mut self, planned: PlannedFunction, storage: Storage) {
         let PlannedFunction { function, position, cfg, program, counted, .. } = planned;
         let (blocks, edges, program) = match counted {
             Some(counted) => (counted.blocks, counted.edges, counted.program),
@@ -41,7 +40,7 @@ impl Unit {
             Storage::Events(events) => events.words,
         };
         if let Storage::Table(_) = &storage {
-            self.in_tables += counters;
+            self.paths_in_tables += counters;
         }
         self.map.functions.push(FunctionMap {
             name: function.name(),
@@ -63,10 +62,10 @@ impl Unit {
         self.map.counters += words;
     }
 
-    /// Where the next function's counts are kept.
+    /// Returns where the next function counts.
     pub fn storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
-            Cells::Interesting(cells) => Storage::Interesting(interesting::described(cells, self.map.counters)),
+            Cells::Interesting(cells) => Storage::Interesting(interesting::describe_words(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
@@ -81,47 +80,47 @@ impl Unit {
         }
     }
 
-    /// Where a path of the next function is counted if all of its paths are, each as such.
+    /// Returns the path end of a function that counts every path by itself: in a word of an array or in a table.
     pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEnd<'static> {
         if self.is_in_table(planned) { PathEnd::Table(self.table()) } else { PathEnd::Word }
     }
 
     fn is_in_table(&self, planned: &PlannedFunction) -> bool {
-        self.options.in_table(planned.program.paths().numbering.paths())
+        self.options.counts_in_table(planned.program.paths().numbering.paths())
     }
 
     fn table(&self) -> CountTable {
         CountTable { first_word: self.map.counters, slots: self.options.table_slots }
     }
 
-    /// Where and how the next function counts, for the probes.
+    /// Returns the counters of the next function, for its probes.
     pub fn counters<'a>(&self, base: Value, at_end: PathEnd<'a>) -> Counters<'a> {
         let atomic = self.options.experiment.threads() == Threads::Atomic;
-        Counters { atomic, flushing: Flushing::Jumping, at_end, ..Counters::own(base, self.map.counters) }
+        Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
     }
 
-    /// Address of the thread's counters, computed at a function's entry: by a call in code that is not optimised.
-    pub fn counters_of_thread(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
+    /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code gets it by a call, which keeps it short.
+    pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
         match unoptimised::is_unoptimised(planned.function) {
-            true => unoptimised::counters_of_thread(self.module, planned.function, location),
-            false => self.counters_in_place(planned, location),
+            true => unoptimised::thread_counters(self.module, planned.function, location),
+            false => self.thread_counters_inline(planned, location),
         }
     }
 
-    /// The same, never by a call.
-    pub fn counters_in_place(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
-        entry::counters_of_thread(self.context, planned.function, location, planned.open)
+    /// Emits that address inline, never as a call.
+    pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
+        entry::thread_counters(self.context, planned.function, location, planned.open)
     }
 }
 
-/// What the unit's map says of the words of a function that has more events than paths.
+/// Describes the words of a function that counts more events than it has paths.
 fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
     let NumberedPaths { dag, numbering } = planned.program.paths();
     let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));
     EventWords {
         first_word,
         words: numbering.paths(),
-        calls: counted.besides.clone(),
+        calls: counted.extra_edges.clone(),
         up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
         dag: dag.edges().to_vec(),
         values: numbering.values().to_vec(),

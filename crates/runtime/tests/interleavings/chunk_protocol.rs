@@ -1,8 +1,8 @@
-//! Chunks: what a recorder takes of a whole program is what was written, in order, and what it does not get is counted; what a reader of a
-//! flight recorder believes was written by the stream at that place.
+//! Chunks: a recorder of a whole program gets the events that were written, in order, and what it does not get is counted; a reader of a
+//! flight recorder only accepts events that were written at that position of the stream.
 
 use crate::chunks;
-use crate::model::{alone, explore, state, step, stream};
+use crate::model::{exclusive, explore, state, step, stream};
 use crate::wire::layout::Layout;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, RING_OFFSET, SHADOW_BYTES, SLOTS, ThreadStream,
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const CHUNK: usize = CHUNK_BYTES as usize;
-/// Chunks that a scenario writes.
-const WRITTEN: u64 = 9;
-/// Chunks that a stream has to itself.
-const OWN: usize = 4;
-/// Events at the beginning of a chunk that a scenario looks at.
-const LOOKED_AT: usize = 3;
+/// Number of chunks that a scenario writes.
+const WRITTEN_CHUNKS: u64 = 9;
+/// Number of chunks available to a stream.
+const OWN_CHUNKS: usize = 4;
+/// Number of events at the start of a chunk that a scenario checks.
+const CHECKED_EVENTS: usize = 3;
 
-/// A region of zeros.
+/// A zeroed region.
 struct Region(usize);
 
 impl Region {
@@ -37,15 +37,15 @@ impl Region {
         self.0 + RING_OFFSET as usize + slot * CHUNK
     }
 
-    /// The header of a chunk, as one reading gives it.
+    /// Reads a chunk's header.
     fn header(&self, slot: usize) -> ChunkHeader {
         step();
-        // SAFETY: a chunk of this region. One thread runs at a time.
+        // SAFETY: a chunk of this region. Only one thread runs at a time.
         ChunkHeader::read(unsafe { std::slice::from_raw_parts(self.chunk(slot) as *const u8, ChunkHeader::BYTES) }).unwrap()
     }
 
-    /// The first events of a chunk, read one after the other.
-    fn events(&self, slot: usize) -> [u32; LOOKED_AT] {
+    /// Reads the first events of a chunk one by one.
+    fn events(&self, slot: usize) -> [u32; CHECKED_EVENTS] {
         std::array::from_fn(|at| {
             step();
             // SAFETY: as above.
@@ -53,7 +53,7 @@ impl Region {
         })
     }
 
-    /// What programs never do, and those who drain files do only with full chunks.
+    /// Sets a chunk's state, as only recorders do, and only for full chunks.
     fn set_state(&self, slot: usize, state: u32) {
         step();
         // SAFETY: as above.
@@ -63,34 +63,34 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so.
+        // SAFETY: it was allocated with this layout.
         unsafe { dealloc(self.0 as *mut u8, Region::memory()) };
     }
 }
 
-/// The event at a place of a stream.
+/// Returns the event at a position of the stream.
 fn event(sequence: u64, at: usize) -> u32 {
     ((sequence as u32) << 8) + at as u32 + 1
 }
 
-/// Writes a stream as instrumented code does, of each chunk the first events only; gives how many events were lost.
+/// Writes a stream like instrumented code, but only the first events of each chunk; returns the number of lost events.
 fn write(region: &Region) -> u64 {
     let mut thread = ThreadStream::default();
     stream::STREAM.store(&raw mut thread, SeqCst);
     chunks::begin(region.0);
-    for sequence in 0..WRITTEN {
-        for at in 0..LOOKED_AT {
+    for sequence in 0..WRITTEN_CHUNKS {
+        for at in 0..CHECKED_EVENTS {
             step();
             let stopped = thread_cursor();
             set_cursor(stopped + stream::WORD);
             let place = if stopped.is_multiple_of(CHUNK) { chunks::find_room(region.0, stopped) } else { stopped };
-            // SAFETY: the runtime gave the place, or it follows the last one in a chunk.
+            // SAFETY: the runtime returned this address, or it follows the last one in a chunk.
             unsafe { (place as *mut u32).write_volatile(event(sequence, at)) };
         }
         set_cursor(thread_cursor().next_multiple_of(CHUNK));
     }
     stream::STREAM.store(std::ptr::null_mut(), SeqCst);
-    // SAFETY: the region begins with the thread's stream.
+    // SAFETY: the region starts with the thread's stream.
     unsafe { (*(region.0 as *const crate::wire::stream::RegionStream)).lost }
 }
 
@@ -102,11 +102,13 @@ fn set_cursor(cursor: usize) {
     stream::thread_stream().unwrap().cursor = cursor as u64;
 }
 
-/// Takes the chunks that are next of a stream while they are there, and gives them back.
+/// Consumes and releases the next chunks of a stream while they are available.
 fn drain(region: &Region, next: &mut u64, takes: impl Fn(u32) -> bool) {
-    while let Some((slot, header)) = (0..OWN).map(|slot| (slot, region.header(slot))).find(|(_, h)| takes(h.state) && h.sequence == *next) {
+    while let Some((slot, header)) =
+        (0..OWN_CHUNKS).map(|slot| (slot, region.header(slot))).find(|(_, h)| takes(h.state) && h.sequence == *next)
+    {
         assert_eq!(header.checksum, header.fields_checksum());
-        // Of a chunk that was given up the one with the same number takes the place.
+        // A discarded chunk is replaced by the next one with the same number.
         let first = region.events(slot)[0] >> 8;
         assert!(u64::from(first) >= *next, "chunk {next} has the events of chunk {first}");
         assert_eq!(region.events(slot), std::array::from_fn(|at| event(first.into(), at)), "chunk {next}");
@@ -117,8 +119,8 @@ fn drain(region: &Region, next: &mut u64, takes: impl Fn(u32) -> bool) {
 
 fn whole_program() {
     let region = Arc::new(Region::new());
-    // Others have filled most of the region.
-    (OWN..SLOTS as usize).for_each(|slot| region.set_state(slot, CHUNK_FULL));
+    // Other streams have filled most of the region.
+    (OWN_CHUNKS..SLOTS as usize).for_each(|slot| region.set_state(slot, CHUNK_FULL));
     let is_over = Arc::new(AtomicBool::new(false));
     let recorder = {
         let (region, is_over) = (region.clone(), is_over.clone());
@@ -135,12 +137,12 @@ fn whole_program() {
     let lost = write(&region);
     is_over.store(true, SeqCst);
     let taken = recorder.join().unwrap();
-    assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN, "{lost} events are lost");
+    assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN_CHUNKS, "{lost} events are lost");
 }
 
-/// What a reader believes of two readings of a chunk: what both have, up to where they differ. One alone may lack an event that was
-/// written while it read, and have the next.
-fn check(sequence: u64, readings: [[u32; LOOKED_AT]; 2]) {
+/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written meanwhile, and contain the
+/// next one.
+fn check(sequence: u64, readings: [[u32; CHECKED_EVENTS]; 2]) {
     let [first, second] = readings.map(|events| events.into_iter().filter(|event| *event != 0).collect::<Vec<u32>>());
     let believed = first.iter().zip(&second).take_while(|(one, other)| one == other).map(|(one, _)| *one);
     believed.enumerate().for_each(|(at, found)| assert_eq!(found, event(sequence, at), "chunk {sequence}: {readings:x?}"));
@@ -154,7 +156,7 @@ fn flight_recorder() {
         shuttle::thread::spawn(move || {
             loop {
                 let is_last = is_over.load(SeqCst);
-                for slot in 0..OWN {
+                for slot in 0..OWN_CHUNKS {
                     let before = region.header(slot);
                     let events = [region.events(slot), region.events(slot)];
                     let after = region.header(slot);
@@ -172,23 +174,23 @@ fn flight_recorder() {
     assert_eq!(write(&region), 0);
     is_over.store(true, SeqCst);
     reader.join().unwrap();
-    let states: Vec<u32> = (0..OWN).map(|slot| region.header(slot).state).collect();
+    let states: Vec<u32> = (0..OWN_CHUNKS).map(|slot| region.header(slot).state).collect();
     assert_eq!(states.iter().filter(|state| **state == CHUNK_CURRENT).count(), 1, "{states:?}");
 }
 
 #[test]
-fn a_recorder_takes_what_was_written_in_order() {
-    let _alone = alone();
+fn recorder_gets_events_in_order() {
+    let _alone = exclusive();
     stream::RECORDER_SLOTS.0.store(0, Relaxed);
     for patience in [0, 50] {
-        stream::PATIENCE_MS.0.store(patience, Relaxed);
+        stream::MAX_WAIT_MS.0.store(patience, Relaxed);
         explore(150, whole_program);
     }
 }
 
 #[test]
-fn what_a_reader_of_a_flight_recorder_believes_was_written_there() {
-    let _alone = alone();
+fn reader_of_flight_recorder_sees_only_written_events() {
+    let _alone = exclusive();
     state::SPARE.lock().unwrap().clear();
     for slots in [3, 4] {
         stream::RECORDER_SLOTS.0.store(slots, Relaxed);

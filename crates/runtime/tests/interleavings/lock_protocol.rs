@@ -1,17 +1,17 @@
-//! The image's lock: one holder at a time, no wake-up is lost, and the lock of a thread that has ended is taken over.
+//! The image's lock: at most one holder, no lost wake-ups, and takeover from a thread that has ended.
 
 use crate::lock::{self, Guard};
-use crate::model::{alone, explore, step, system};
+use crate::model::{exclusive, explore, step, system};
 use shuttle::thread;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Threads that believe to hold the lock.
+/// Number of threads that believe they hold the lock.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
 
 fn hold() {
-    let guard = Guard::take(|| false).expect("no thread waits that long");
+    let guard = Guard::take(|| false).expect("no thread waits so long that it gives up");
     inside();
-    // A signal handler between the fork handlers takes it again, which gives nothing back.
+    // A signal handler between the fork handlers takes the lock again; dropping that guard releases nothing.
     drop(Guard::take(|| false));
     inside();
     drop(guard);
@@ -23,14 +23,14 @@ fn inside() {
     INSIDE.fetch_sub(1, SeqCst);
 }
 
-/// Three threads, each twice; no wait ends for want of time.
+/// Three threads take the lock twice each; no wait times out.
 fn contended() {
     let threads: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..2).for_each(|_| hold()))).collect();
     (0..2).for_each(|_| hold());
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// The first holder ends without giving the lock back, while others may wait already.
+/// The first holder ends without releasing the lock, while others may already wait.
 fn orphaned() {
     let holder = thread::spawn(|| {
         let _ = lock::acquire(|| false);
@@ -44,22 +44,22 @@ fn orphaned() {
 }
 
 #[test]
-fn one_thread_holds_the_lock_and_no_wake_up_is_lost() {
-    let _alone = alone();
-    system::ARE_WAITS_LIMITED.store(false, SeqCst);
+fn lock_is_exclusive_and_loses_no_wake_up() {
+    let _alone = exclusive();
+    system::WAITS_TIME_OUT.store(false, SeqCst);
     explore(4000, contended);
 }
 
 #[test]
-fn waits_that_end_for_want_of_time_change_nothing() {
-    let _alone = alone();
-    system::ARE_WAITS_LIMITED.store(true, SeqCst);
+fn timeouts_do_not_break_mutual_exclusion() {
+    let _alone = exclusive();
+    system::WAITS_TIME_OUT.store(true, SeqCst);
     explore(4000, contended);
 }
 
 #[test]
 fn the_lock_of_a_thread_that_ended_is_taken_over() {
-    let _alone = alone();
-    system::ARE_WAITS_LIMITED.store(true, SeqCst);
+    let _alone = exclusive();
+    system::WAITS_TIME_OUT.store(true, SeqCst);
     explore(4000, orphaned);
 }

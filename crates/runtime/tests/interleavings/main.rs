@@ -1,8 +1,8 @@
-//! The source of the runtime's lock and of its chunks, in thousands of interleavings: a scheduler (shuttle) chooses the thread that goes on
-//! before each atomic operation, each wait, and each word that a reader reads.
+//! Model checking of the runtime's lock and chunks: a scheduler (shuttle) chooses the next thread before each atomic operation, each wait,
+//! and each word that a reader reads, in thousands of interleavings.
 //!
-//! `lock.rs` and `chunks.rs` are compiled as they are. What they use of the rest of the runtime is in `model.rs`: atomics that yield, a
-//! futex, thread ids, regions in memory. Operations are sequentially consistent here; the weaker orders of `chunks.rs` are those of
+//! `lock.rs` and `chunks.rs` are compiled unchanged. `model.rs` replaces what they use of the rest of the runtime: atomics that yield, a
+//! futex, thread ids, regions in memory. Operations are sequentially consistent here; the weaker orders in `chunks.rs` correspond to
 //! x86-64, which does not reorder stores.
 
 mod chunk_protocol;

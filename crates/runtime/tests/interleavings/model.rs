@@ -1,21 +1,21 @@
-//! What the lock and the chunks use of the runtime.
+//! Replacements for the parts of the runtime that the lock and the chunks use.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lets the scheduler choose who goes on.
+/// Lets the scheduler choose the next thread.
 pub fn step() {
     shuttle::sync::atomic::AtomicBool::new(false).load(shuttle::sync::atomic::Ordering::SeqCst);
 }
 
-/// Tests run one at a time: the sources have statics.
-pub fn alone() -> MutexGuard<'static, ()> {
+/// Serialises tests, because the sources have statics.
+pub fn exclusive() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a scenario with random schedules, and with as many that prefer few preemptions.
+/// Runs a scenario with random schedules, and with as many that have few preemptions.
 pub fn explore(schedules: usize, scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
@@ -41,9 +41,9 @@ pub mod atomic {
                 }
 
                 /// # Safety
-                /// As of the function of that name in `core`.
+                /// As for the function of that name in `core`.
                 pub unsafe fn from_ptr<'a>(place: *mut $number) -> &'a $name {
-                    // SAFETY: by the caller's contract; the types have one layout.
+                    // SAFETY: guaranteed by the caller; the types have the same layout.
                     unsafe { &*place.cast::<$name>() }
                 }
 
@@ -88,8 +88,8 @@ pub mod system {
     pub const ETIMEDOUT: Errno = Errno(110);
     const EAGAIN: Errno = Errno(11);
 
-    /// Whether waits end for want of time. If not, a wake-up that is lost is a deadlock, which shuttle reports.
-    pub static ARE_WAITS_LIMITED: AtomicBool = AtomicBool::new(false);
+    /// Whether waits time out. If not, a lost wake-up is a deadlock, which shuttle reports.
+    pub static WAITS_TIME_OUT: AtomicBool = AtomicBool::new(false);
 
     shuttle::lazy_static! {
         static ref FUTEX: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
@@ -98,11 +98,11 @@ pub mod system {
 
     pub fn futex_wait(word: *const u32, value: u32, _: i64) -> Result<(), Errno> {
         let guard = FUTEX.0.lock().unwrap();
-        // SAFETY: the caller's word, which lives as long as the program.
+        // SAFETY: the caller's word lives as long as the program.
         if unsafe { word.read_volatile() } != value {
             return Err(EAGAIN);
         }
-        if ARE_WAITS_LIMITED.load(SeqCst) {
+        if WAITS_TIME_OUT.load(SeqCst) {
             drop(guard);
             yield_now();
             return Err(ETIMEDOUT);
@@ -124,7 +124,7 @@ pub mod system {
         GONE.lock().unwrap().contains(&thread)
     }
 
-    /// The calling thread ends with whatever it holds.
+    /// Ends the calling thread without releasing what it holds.
     pub fn die() {
         GONE.lock().unwrap().push(thread_id());
     }
@@ -150,7 +150,7 @@ pub mod system {
     }
 }
 
-/// The image: its counters are nowhere.
+/// The image, with a fictitious template.
 pub mod image {
     pub struct Image {
         pub template: usize,
@@ -163,19 +163,19 @@ pub mod image {
     }
 }
 
-/// The state: regions beyond the first.
+/// The state: provides further regions.
 pub mod state {
     use std::sync::Mutex;
 
-    /// Regions that can be had.
+    /// Regions that are available.
     pub static SPARE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-    pub fn another_region() -> Option<usize> {
+    pub fn add_region() -> Option<usize> {
         SPARE.lock().unwrap().pop()
     }
 }
 
-/// The stream of the one thread that writes.
+/// The stream of the only writing thread.
 pub mod stream {
     use super::atomic::AtomicU32;
     use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
@@ -185,16 +185,16 @@ pub mod stream {
     pub const WORD: usize = 4;
     pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
     pub static REGIONS: AtomicU32 = AtomicU32::new(1);
-    pub static PATIENCE_MS: AtomicU32 = AtomicU32::new(1);
-    /// Where the thread's stream is.
+    pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(1);
+    /// The thread's stream.
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 
     pub fn thread_stream() -> Option<&'static mut ThreadStream> {
-        // SAFETY: the scenario sets it to memory of its own, which the writing thread alone uses.
+        // SAFETY: the scenario sets it to its own memory, which only the writing thread uses.
         unsafe { STREAM.load(SeqCst).as_mut() }
     }
 
-    /// Frames of a process that forked: there are none.
+    /// The frames of a process that forked; always empty.
     pub struct ShadowFrames;
 
     impl ShadowFrames {

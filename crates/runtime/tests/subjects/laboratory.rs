@@ -1,4 +1,4 @@
-//! Building and running subjects, and a small reader of raw files, independent of the crate `trodden-profile`.
+//! Building and running subjects, and a small reader of raw files that is independent of the crate `trodden-profile`.
 
 #[path = "../../build_object.rs"]
 pub mod build_object;
@@ -11,7 +11,8 @@ use std::time::SystemTime;
 use trodden_wire::head::{FileHead, FileKind};
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, region_lost_offset};
 
-/// The object, built once for all test processes: the first builds it while the others wait, unless it is newer than its sources.
+/// Returns the object, built once for all test processes: the first one builds it while the others wait, unless it is newer than its
+/// sources.
 pub fn object() -> &'static Path {
     static OBJECT: OnceLock<PathBuf> = OnceLock::new();
     OBJECT.get_or_init(|| {
@@ -28,7 +29,7 @@ pub fn object() -> &'static Path {
     })
 }
 
-/// When the newest of some files, or of the files in some folders, was written.
+/// Returns the last modification time of files, or of the files in folders.
 fn newest(paths: &[PathBuf]) -> SystemTime {
     let written = |path: &PathBuf| match path.is_dir() {
         true => newest(&fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()),
@@ -37,7 +38,6 @@ fn newest(paths: &[PathBuf]) -> SystemTime {
     paths.iter().map(written).max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A fresh folder for one test.
 pub struct Laboratory {
     pub folder: PathBuf,
 }
@@ -57,14 +57,13 @@ impl Laboratory {
         self.folder.join(name)
     }
 
-    /// Writes a source file, with `subject.h` beside it.
     pub fn source(&self, name: &str, text: &str) -> PathBuf {
         fs::write(self.path("subject.h"), include_str!("subject.h")).unwrap();
         fs::write(self.path(name), text).unwrap();
         self.path(name)
     }
 
-    /// Compiles with `compiler` and its arguments, in the folder.
+    /// Runs `compiler` with these arguments in the folder.
     pub fn compile(&self, compiler: &str, arguments: &[&str]) {
         let mut command = Command::new(compiler);
         command.current_dir(&self.folder).args(arguments);
@@ -72,7 +71,7 @@ impl Laboratory {
         assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A C program with the runtime in it.
+    /// Builds a C program with the runtime.
     pub fn program(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
         let source = format!("{name}.c");
         self.source(&source, text);
@@ -82,19 +81,19 @@ impl Laboratory {
         self.path(name)
     }
 
-    /// The command that runs a program with that pattern for its raw files, relative to the folder.
+    /// Returns the command that runs a program with this pattern for its raw files, relative to the folder.
     pub fn command(&self, program: &Path, pattern: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder).env("TRODDEN_OUTPUT", pattern);
         command
     }
 
-    /// Runs a program to its successful and silent end.
+    /// Runs a program, and expects it to succeed without a message.
     pub fn run(&self, program: &Path, pattern: &str) {
         expect_silence(&self.command(program, pattern).output().unwrap());
     }
 
-    /// The raw files in a folder of this one, by name.
+    /// Returns the raw files in a subfolder, ordered by name.
     pub fn raw_files(&self, folder: &str) -> Vec<Raw> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return vec![] };
         let mut paths: Vec<_> =
@@ -103,7 +102,7 @@ impl Laboratory {
         paths.iter().map(|path| Raw::read(path)).collect()
     }
 
-    /// The only raw file there.
+    /// Returns the only raw file in a subfolder.
     pub fn raw_file(&self, folder: &str) -> Raw {
         let mut all = self.raw_files(folder);
         assert_eq!(all.len(), 1, "raw files in {folder}");
@@ -111,12 +110,12 @@ impl Laboratory {
     }
 }
 
-/// Success, and not a word on standard error.
+/// Expects success without output on standard error.
 pub fn expect_silence(output: &Output) {
     assert!(output.status.success() && output.stderr.is_empty(), "{:?}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
-/// Success, and exactly one line on standard error that begins with `trodden: ` and has all of `parts` in it.
+/// Expects success, and exactly one line on standard error that starts with `trodden: ` and contains all of `parts`.
 pub fn expect_message(output: &Output, parts: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}: {text}", output.status);
@@ -126,7 +125,7 @@ pub fn expect_message(output: &Output, parts: &[&str]) {
     }
 }
 
-/// What a raw file says.
+/// The contents of a raw file.
 pub struct Raw {
     pub name: String,
     pub image_path: String,
@@ -160,13 +159,13 @@ impl Raw {
         }
     }
 
-    /// The count of one counter: the sum over all regions.
+    /// Returns the count of a counter: the sum over all regions.
     pub fn count(&self, index: usize) -> u64 {
         self.regions.iter().map(|region| region[index]).sum()
     }
 }
 
-/// Whether this test may do what only root may; says so if not.
+/// Returns true if the test runs as root; otherwise prints what is skipped.
 pub fn is_root(what: &str) -> bool {
     let id = Command::new("id").arg("-u").output().unwrap();
     let root = id.stdout == b"0\n";
@@ -176,11 +175,11 @@ pub fn is_root(what: &str) -> bool {
     root
 }
 
-/// A file system mounted for the time of a test.
+/// A file system that is mounted until drop.
 pub struct Mount(pub PathBuf);
 
 impl Mount {
-    /// Mounts, or says that this cannot be tested here.
+    /// Mounts a file system; prints a note and returns `None` if that is not possible.
     pub fn new(at: PathBuf, arguments: &[&str]) -> Option<Mount> {
         fs::create_dir_all(&at).unwrap();
         if !is_root("mounting") {

@@ -1,4 +1,4 @@
-//! The object in all kinds of images, by three linkers, beside C, C++, Rust, and no library at all.
+//! The object in all kinds of images, linked by three linkers, with C, C++, Rust, and without any library.
 
 use crate::laboratory::{Laboratory, build_object, object};
 use std::fs;
@@ -49,7 +49,7 @@ fn object_is_small_and_needs_nothing() {
 }
 
 #[test]
-fn start_object_needs_the_bias_alone() {
+fn start_object_needs_only_the_bias() {
     let lab = Laboratory::new("start");
     let start = lab.path("trodden_start.o");
     build_object::build_start(&start).unwrap();
@@ -65,10 +65,10 @@ fn start_object_needs_the_bias_alone() {
 }
 
 #[test]
-fn every_kind_of_executable_by_every_linker() {
+fn every_linker_links_every_kind_of_executable() {
     let lab = Laboratory::new("links");
     for linker in ["bfd", "gold", "lld"] {
-        // gold makes no static PIE.
+        // gold cannot link static PIEs.
         let kinds = ["-no-pie", "-pie", "-static", "-static-pie"].into_iter().filter(|&kind| (linker, kind) != ("gold", "-static-pie"));
         for kind in kinds {
             for collect in ["-Wl,--gc-sections", "-Wl,--no-gc-sections"] {
@@ -88,7 +88,7 @@ fn every_kind_of_executable_by_every_linker() {
 }
 
 #[test]
-fn program_and_libraries_have_files_of_their_own() {
+fn program_and_libraries_have_separate_files() {
     let lab = Laboratory::new("libraries");
     for (library, unit, count) in [("one", 11, 3), ("two", 12, 4)] {
         let source = format!(
@@ -111,7 +111,7 @@ fn program_and_libraries_have_files_of_their_own() {
 }
 
 #[test]
-fn strict_linkers_and_a_sanitizer_have_nothing_to_say() {
+fn strict_linkers_and_address_sanitizer_accept_the_object() {
     let lab = Laboratory::new("strict");
     fs::write(lab.path("version.map"), "V1 { global: counted; local: *; };\n").unwrap();
     lab.source("library.c", "#include \"subject.h\"\nvoid counted(void) { ENTER; COUNT(0); }\n");
@@ -136,7 +136,7 @@ fn strict_linkers_and_a_sanitizer_have_nothing_to_say() {
 }
 
 #[test]
-fn several_units_and_an_uninstrumented_image() {
+fn several_units_count_and_uninstrumented_images_write_nothing() {
     let lab = Laboratory::new("units");
     lab.source("other.c", "#define UNIT 2\n#define COUNTERS 3\n#include \"subject.h\"\nvoid other(void) { ENTER; COUNT(2); }\n");
     let program = lab.program(
@@ -156,7 +156,7 @@ fn several_units_and_an_uninstrumented_image() {
 }
 
 #[test]
-fn cplusplus_subject() {
+fn cplusplus_subject_counts() {
     let lab = Laboratory::new("cplusplus");
     lab.source(
         "program.cc",
@@ -169,7 +169,7 @@ fn cplusplus_subject() {
 }
 
 #[test]
-fn rust_subject() {
+fn rust_subject_counts() {
     let lab = Laboratory::new("rust");
     lab.source("counted.c", "#include \"subject.h\"\nvoid counted(void) { ENTER; COUNT(0); }\n");
     lab.compile("gcc", &["-O1", "-fPIC", "-c", "counted.c"]);
@@ -187,7 +187,7 @@ fn rust_subject() {
 }
 
 #[test]
-fn without_any_library() {
+fn program_without_libc_counts() {
     let lab = Laboratory::new("nostdlib");
     let start = r#"
         #include "subject.h"

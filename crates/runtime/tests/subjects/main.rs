@@ -1,8 +1,8 @@
-//! The runtime inside real programs: C (and a little C++ and Rust) that counts as instrumented code does, built with the object that
+//! The runtime inside real programs: C (and a little C++ and Rust) that counts like instrumented code, linked with the object that
 //! subjects get.
 //!
-//! Needs gcc, g++, GNU ld and gold, and lld 22 (Debian: `apt install g++ binutils lld-22`). What needs root (mounts, other users) is
-//! skipped with a note where it is not to be had.
+//! Needs gcc, g++, GNU ld, gold and lld 22 (Debian: `apt install g++ binutils lld-22`). Tests that need root (mounts, other users) are
+//! skipped with a note if it is not available.
 
 mod laboratory;
 

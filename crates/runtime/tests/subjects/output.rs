@@ -1,4 +1,4 @@
-//! `TRODDEN_OUTPUT`: what it may say, and that nothing it says or finds makes the subject fail or a stranger's file change.
+//! `TRODDEN_OUTPUT`: its syntax, and that neither its value nor the files it names make the subject fail or change another user's file.
 
 use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root};
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::head::{FileHead, FileKind};
 use trodden_wire::{LostReason, RAW_VERSION};
 
-/// Counts counter 0 in two threads, one after the other, in another folder than the one it began in; prints `done`.
+/// Counts counter 0 in two threads, one after the other, after changing the folder; prints `done`.
 const SIMPLE: &str = r#"
     #include "subject.h"
     #include <pthread.h>
@@ -34,7 +34,7 @@ fn simple(name: &str) -> (Laboratory, PathBuf) {
 }
 
 #[test]
-fn patterns_are_expanded_and_folders_made() {
+fn patterns_are_expanded_and_folders_created() {
     let (lab, program) = simple("patterns");
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     let identity = {
@@ -62,7 +62,7 @@ fn patterns_are_expanded_and_folders_made() {
 }
 
 #[test]
-fn a_percent_sign_in_the_current_folder_is_a_percent_sign() {
+fn percent_signs_in_the_current_folder_are_literal() {
     let lab = Laboratory::new("100%p");
     let program = lab.program("program", SIMPLE, &[]);
     lab.run(&program, "out/%m.raw");
@@ -92,7 +92,7 @@ fn bad_patterns_are_explained() {
 }
 
 #[test]
-fn unset_or_empty_writes_nothing() {
+fn unset_or_empty_variable_writes_nothing() {
     let (lab, program) = simple("unset");
     lab.run(&program, "");
     for name in ["XTRODDEN_OUTPUT", "TRODDEN_OUTPUTX", "TRODDEN_OUTPU"] {
@@ -113,7 +113,7 @@ fn large_environments_are_read() {
 }
 
 #[test]
-fn foreign_files_stay_as_they_are() {
+fn files_that_are_not_ours_are_unchanged() {
     let (lab, program) = simple("foreign");
     let keep = lab.path("keep.txt");
     fs::write(&keep, "precious").unwrap();
@@ -163,7 +163,7 @@ fn foreign_files_stay_as_they_are() {
 }
 
 #[test]
-fn another_image_is_refused() {
+fn file_of_another_image_is_rejected() {
     let (lab, program) = simple("two-images");
     let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
     lab.run(&program, "same.raw");
@@ -188,7 +188,7 @@ fn an_unfinished_header_is_completed() {
 }
 
 #[test]
-fn links_in_folders_after_a_sequence_are_not_followed() {
+fn symbolic_links_after_a_sequence_are_not_followed() {
     let (lab, program) = simple("folder-links");
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     fs::create_dir(lab.path("elsewhere")).unwrap();
@@ -197,14 +197,14 @@ fn links_in_folders_after_a_sequence_are_not_followed() {
     expect_message(&lab.command(&program, "out/%h/%m.raw").output().unwrap(), &["folder cannot be opened"]);
     expect_message(&lab.command(&program, "out/%h/sub/%m.raw").output().unwrap(), &["folder cannot be opened"]);
     assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
-    // What the user wrote out is the user's.
+    // Links that the user spelled out are followed.
     symlink(lab.path("elsewhere"), lab.path("chosen")).unwrap();
     lab.run(&program, "chosen/%m.raw");
     assert_eq!(lab.raw_file("elsewhere").count(0), 2);
 }
 
 #[test]
-fn races_of_links_write_nothing_elsewhere() {
+fn racing_symbolic_links_redirect_no_writes() {
     let (lab, program) = simple("races");
     let victim = lab.path("victim");
     fs::write(&victim, "").unwrap();
@@ -237,7 +237,7 @@ fn privileged_programs_ignore_the_variable() {
     if !is_root("set-user-id programs") {
         return;
     }
-    // In a folder that every user can reach.
+    // In a folder that every user can access.
     let lab = Laboratory::at(std::env::temp_dir().join(format!("trodden-runtime-{}", std::process::id())));
     fs::set_permissions(&lab.folder, fs::Permissions::from_mode(0o755)).unwrap();
     let program =
@@ -266,7 +266,7 @@ fn privileged_programs_ignore_the_variable() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(run(), "65534\n");
     assert_eq!(lab.raw_file("out").count(0), 2);
-    // Another user's file, even one that root could write.
+    // Another user's file is rejected, even if root could write it.
     let output = lab.command(&program, lab.path("out/%m.raw").to_str().unwrap()).output().unwrap();
     expect_message(&output, &["belongs to another user"]);
     fs::remove_dir_all(&lab.folder).unwrap();
@@ -281,13 +281,13 @@ fn a_full_disk_is_reported_and_survived() {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{big}"), &[]);
         let output = lab.command(&program, &format!("disk/{name}.raw")).output().unwrap();
         match name {
-            // The first thread's region has room, the second's not.
+            // There is space for the first thread's region, but not for the second's.
             "fits" => {
                 expect_message(&lab.command(&program, "disk/fits.raw").arg("again").output().unwrap(), &["no space"]);
                 expect_message(&output, &["no space", "fits.raw"]);
                 let raw = lab.raw_file("disk");
                 assert!(raw.regions[0].iter().all(|&count| count == 2));
-                // A thread of each run.
+                // One thread of each run.
                 assert_eq!((raw.lost.threads(), raw.lost.is_for(LostReason::NoSpace)), (2, true));
             }
             _ => {
@@ -301,7 +301,7 @@ fn a_full_disk_is_reported_and_survived() {
     fs::write(lab.path("disk/filler"), vec![1; 80 * 1024]).unwrap_err();
     let program = lab.program("simple", SIMPLE, &[]);
     expect_message(&lab.command(&program, "disk/a.raw").output().unwrap(), &["no space"]);
-    assert_eq!(fs::read(lab.path("disk/a.raw")).unwrap(), [0], "it says that there was no room for it");
+    assert_eq!(fs::read(lab.path("disk/a.raw")).unwrap(), [0], "it records that there was no space");
     fs::remove_file(lab.path("disk/filler")).unwrap();
     lab.run(&program, "disk/a.raw");
     let raw = lab.raw_file("disk");
@@ -309,7 +309,7 @@ fn a_full_disk_is_reported_and_survived() {
     drop(disk);
 }
 
-/// Counts once in its first region, then fills the disk by itself, then goes through all counters.
+/// Counts once in its first region, then fills the disk itself, then increments all counters.
 const FILLS_THE_DISK: &str = r#"
     #include "subject.h"
     #include <fcntl.h>
@@ -329,10 +329,10 @@ const FILLS_THE_DISK: &str = r#"
 "#;
 
 #[test]
-fn regions_of_any_size_are_reserved_when_they_are_made() {
+fn space_for_regions_is_reserved_at_creation() {
     let lab = Laboratory::new("reserved");
     let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=12m", "none"]) else { return };
-    // Of 1 MiB and of 8.
+    // Of 1 MiB and of 8 MiB.
     for (name, counters) in [("small", 1 << 17), ("large", 1 << 20)] {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{FILLS_THE_DISK}"), &[]);
         lab.run(&program, &format!("disk/{name}/%m.raw"));
@@ -344,9 +344,8 @@ fn regions_of_any_size_are_reserved_when_they_are_made() {
     drop(disk);
 }
 
-/// Counts in a thread after the process may make no larger file, in a child that has to have a region of its own, and
-/// in one that is shut in.
-const GIVES_UP_LATE: &str = r#"
+/// Counts in a thread after the file size limit was lowered, in a child that needs a region of its own, and in one that is sandboxed.
+const LOSES_OUTPUT_LATE: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
     #include <pthread.h>
@@ -371,9 +370,9 @@ const GIVES_UP_LATE: &str = r#"
 "#;
 
 #[test]
-fn counts_that_are_lost_are_noted_in_the_file() {
+fn lost_counts_are_recorded_in_the_file() {
     let lab = Laboratory::new("lost");
-    let program = lab.program("program", GIVES_UP_LATE, &[]);
+    let program = lab.program("program", LOSES_OUTPUT_LATE, &[]);
     for words in [&[][..], &["close"]] {
         let output = lab.command(&program, "out/%m.raw").args(words).output().unwrap();
         assert!(String::from_utf8_lossy(&output.stderr).contains("ulimit -f"), "{}", String::from_utf8_lossy(&output.stderr));
@@ -385,7 +384,7 @@ fn counts_that_are_lost_are_noted_in_the_file() {
 }
 
 #[test]
-fn limits_on_files_do_not_kill() {
+fn file_limits_do_not_kill_the_subject() {
     let (lab, program) = simple("limits");
     for (limit, part) in [("ulimit -f 1", "ulimit -f"), ("ulimit -n 3", "too many open files")] {
         let output = Command::new("sh")
@@ -395,7 +394,7 @@ fn limits_on_files_do_not_kill() {
             .arg(format!("{limit}; exec {}", program.display()))
             .output()
             .unwrap();
-        // The dynamic linker itself needs descriptors: where it fails, nothing of ours has run.
+        // The dynamic linker needs descriptors itself; if it fails, the runtime has not run.
         if output.status.success() {
             assert_eq!(output.stdout, b"done\n");
             if !output.stderr.is_empty() {
@@ -417,7 +416,7 @@ fn limits_on_files_do_not_kill() {
 #[test]
 fn messages_go_to_standard_error_only() {
     let lab = Laboratory::new("stderr");
-    // The second region fails when descriptor 2 is a file of the subject's, or closed, or a pipe that is full.
+    // The second region fails while descriptor 2 is a file of the subject's, or closed, or a full pipe.
     let source = r#"
         #define _GNU_SOURCE
         #include "subject.h"

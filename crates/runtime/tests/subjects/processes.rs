@@ -1,9 +1,9 @@
-//! Processes: every way to begin one and to end one, alone and together.
+//! Processes: every way to start and to end one, alone and concurrently.
 
 use crate::laboratory::{Laboratory, Mount, expect_silence};
 use std::process::{Command, Stdio};
 
-/// A program that counts counter 0 five times and then ends by `end`.
+/// Builds a program that increments counter 0 five times and then ends by the statement `end`.
 fn ending(lab: &Laboratory, name: &str, end: &str) -> std::path::PathBuf {
     let source = format!(
         "#include \"subject.h\"\n#include <stdlib.h>\n#include <unistd.h>\n#include <signal.h>\n#include <pthread.h>\n\
@@ -13,7 +13,7 @@ fn ending(lab: &Laboratory, name: &str, end: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn counts_survive_every_end() {
+fn counts_survive_every_kind_of_exit() {
     let lab = Laboratory::new("ends");
     let ends =
         ["return 0", "exit(3)", "_exit(4)", "abort()", "kill(getpid(), SIGKILL); pause()", "*(volatile int *)0 = 0", "pthread_exit(0)"];
@@ -25,7 +25,7 @@ fn counts_survive_every_end() {
         }
         let raw = lab.raw_file(&format!("{name}.d"));
         assert_eq!(raw.count(0), 100, "{end}");
-        assert_eq!(raw.regions.len(), 1, "{end}: the region of an ended process is used again");
+        assert_eq!(raw.regions.len(), 1, "{end}: the region of an ended process is reused");
     }
 }
 
@@ -80,14 +80,14 @@ const FORKS: &str = r#"
 "#;
 
 #[test]
-fn children_of_fork_count_apart() {
+fn children_of_fork_count_separately() {
     let lab = Laboratory::new("forks");
     for (name, flags) in [("single", &["-DTHREADS=0"][..]), ("threaded", &["-DTHREADS=3"]), ("static", &["-DTHREADS=0", "-static"])] {
         let program = lab.program(name, FORKS, flags);
         lab.run(&program, &format!("{name}.d/%m.raw"));
         lab.run(&program, "");
         let started = std::time::Instant::now();
-        // Grandchildren are not ours to wait for.
+        // The subject cannot wait for its grandchildren.
         while lab.raw_file(&format!("{name}.d")).count(4) < 20 && started.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }
@@ -97,9 +97,9 @@ fn children_of_fork_count_apart() {
 }
 
 #[test]
-fn a_raw_fork_neither_hangs_nor_miscounts_what_is_entered_after_it() {
+fn child_of_raw_fork_neither_hangs_nor_miscounts() {
     let lab = Laboratory::new("raw-fork");
-    // The lock is busy with other threads that come and go; the child has none of them.
+    // Other threads keep the lock busy; the child has none of them.
     let source = r#"
         #define _GNU_SOURCE
         #include "subject.h"
@@ -138,7 +138,7 @@ fn a_raw_fork_neither_hangs_nor_miscounts_what_is_entered_after_it() {
 }
 
 #[test]
-fn each_process_its_file() {
+fn each_process_has_its_own_file() {
     let lab = Laboratory::new("process-ids");
     let program = lab.program("program", FORKS, &["-DTHREADS=0"]);
     lab.run(&program, "out/%p.raw");
@@ -153,7 +153,7 @@ fn each_process_its_file() {
 }
 
 #[test]
-fn vfork_spawn_and_exec() {
+fn counts_are_exact_with_vfork_spawn_and_exec() {
     let lab = Laboratory::new("vfork");
     let source = r#"
         #define _GNU_SOURCE
@@ -226,7 +226,7 @@ fn a_thread_entered_by_its_vfork_child_keeps_its_region() {
     }
 }
 
-/// A process that closes every descriptor, goes on counting, and waits for another to do the same.
+/// A process that closes every descriptor, continues to count, and waits for another one to do the same.
 const CLOSER: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -239,7 +239,7 @@ const CLOSER: &str = r#"
 "#;
 
 #[test]
-fn programs_may_close_all_descriptors() {
+fn counts_survive_closing_all_descriptors() {
     let lab = Laboratory::new("closers");
     let program = lab.program("program", CLOSER, &[]);
     let children: Vec<_> = (0..8).map(|_| lab.command(&program, "out/%m.raw").spawn().unwrap()).collect();
@@ -250,7 +250,7 @@ fn programs_may_close_all_descriptors() {
 }
 
 #[test]
-fn overlay_file_systems_lose_no_lock() {
+fn regions_are_not_shared_on_overlay_file_systems() {
     let lab = Laboratory::new("overlay");
     let Some(_base) = Mount::new(lab.path("base"), &["-t", "tmpfs", "none"]) else { return };
     for folder in ["lower", "upper", "work"] {
@@ -276,7 +276,7 @@ fn overlay_file_systems_lose_no_lock() {
         };
         assert_eq!(raw.count(0), expected, "{name}");
         if name == "patient" {
-            assert_eq!(raw.regions.len(), 6, "one region for each of those that ran together");
+            assert_eq!(raw.regions.len(), 6, "one region for each concurrent process");
         }
     }
 }
@@ -314,7 +314,7 @@ const LOADS_AND_UNLOADS: &str = r#"
 "#;
 
 #[test]
-fn libraries_come_and_go_a_thousand_times() {
+fn libraries_can_be_reloaded_a_thousand_times() {
     let lab = Laboratory::new("dlopen");
     lab.source("library.c", "#define UNIT 7\n#include \"subject.h\"\nvoid counted(void) { ENTER; COUNT(0); }\n");
     let object = crate::laboratory::object().to_str().unwrap();

@@ -1,10 +1,10 @@
-//! Programs that can open nothing any more: what they count from then on is in the file as well.
+//! Sandboxed programs that cannot open files any more: their later counts are still recorded.
 
 use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root, object};
 use std::process::{Output, Stdio};
 
-/// Shuts itself in as its first argument says, then counts in threads, in children, and in the children's threads and children.
-const SHUT_IN: &str = r#"
+/// Sandboxes itself as its first argument says, then counts in threads, in children, and in the children's threads and children.
+const SANDBOXED: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
     #include <errno.h>
@@ -76,10 +76,10 @@ const SHUT_IN: &str = r#"
     }
 "#;
 
-/// What [`SHUT_IN`] counts in all.
+/// Total number of counts of [`SANDBOXED`].
 const ALL: u64 = (8 + 8 + 6 * 9 + 2 * 2) * 100_000;
 
-/// Runs [`SHUT_IN`] `together` times at once and then as often one after another.
+/// Runs [`SANDBOXED`] `together` times concurrently, and then as often sequentially.
 fn run(lab: &Laboratory, arguments: &[&str], folder: &str, together: usize) -> Vec<Output> {
     let mut command = lab.command(&lab.path("program"), &format!("{folder}/%m.raw"));
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -89,8 +89,8 @@ fn run(lab: &Laboratory, arguments: &[&str], folder: &str, together: usize) -> V
     outputs
 }
 
-/// Whether the program could shut itself in that way.
-fn is_shut_in(output: &Output) -> bool {
+/// Returns true if the program was able to sandbox itself.
+fn is_sandboxed(output: &Output) -> bool {
     let note = String::from_utf8_lossy(&output.stdout);
     if !note.is_empty() {
         eprintln!("skipped: {note}");
@@ -98,41 +98,41 @@ fn is_shut_in(output: &Output) -> bool {
     note.is_empty()
 }
 
-fn ways() -> &'static [&'static str] {
+fn sandboxes() -> &'static [&'static str] {
     if is_root("chroot") { &["landlock", "seccomp", "chroot", "jail"] } else { &["landlock", "seccomp"] }
 }
 
 #[test]
-fn threads_and_children_count_after_the_door_is_shut() {
+fn threads_and_children_count_in_a_sandbox() {
     let lab = Laboratory::new("shut-in");
-    lab.program("program", SHUT_IN, &[]);
+    lab.program("program", SANDBOXED, &[]);
     std::fs::create_dir(lab.path("jail")).unwrap();
-    for way in ways() {
+    for way in sandboxes() {
         let folder = format!("{way}.d");
         let outputs = run(&lab, &[way], &folder, 4);
         outputs.iter().for_each(expect_silence);
-        if is_shut_in(&outputs[0]) {
+        if is_sandboxed(&outputs[0]) {
             let raw = lab.raw_file(&folder);
             assert_eq!(raw.count(0), 8 * ALL, "{way}");
-            // Per process of four: the main thread, eight at a time, nine in each of six children, of which two have a child.
+            // Per concurrent process: the main thread, eight threads at a time, nine in each of six children, two of which have a child.
             assert!(raw.regions.len() <= 4 * (17 + 6 * 9 + 2), "{way}: {} regions", raw.regions.len());
         }
     }
-    assert_eq!(std::fs::read_dir(lab.path("jail")).unwrap().count(), 0, "nothing is made in the new root");
+    assert_eq!(std::fs::read_dir(lab.path("jail")).unwrap().count(), 0, "nothing is created in the new root");
 }
 
 #[test]
-fn threads_open_nothing() {
+fn threads_in_a_sandbox_open_no_file() {
     let lab = Laboratory::new("open-nothing");
-    lab.program("program", SHUT_IN, &[]);
+    lab.program("program", SANDBOXED, &[]);
     run(&lab, &["kill"], "out", 4).iter().for_each(expect_silence);
     assert_eq!(lab.raw_file("out").count(0), 8 * 8 * 100_000);
 }
 
 #[test]
-fn closed_descriptors_are_opened_again_where_that_is_possible() {
+fn closed_descriptors_are_reopened_if_possible() {
     let lab = Laboratory::new("closed");
-    lab.program("program", SHUT_IN, &[]);
+    lab.program("program", SANDBOXED, &[]);
     run(&lab, &["free", "close"], "free", 4).iter().for_each(expect_silence);
     assert_eq!(lab.raw_file("free").count(0), 8 * ALL);
     let outputs = run(&lab, &["seccomp", "close"], "shut", 1);
@@ -141,9 +141,9 @@ fn closed_descriptors_are_opened_again_where_that_is_possible() {
 }
 
 #[test]
-fn overlay_file_systems_are_no_exception() {
+fn sandboxed_programs_count_on_overlay_file_systems() {
     let lab = Laboratory::new("shut-in-overlay");
-    lab.program("program", SHUT_IN, &[]);
+    lab.program("program", SANDBOXED, &[]);
     let Some(_base) = Mount::new(lab.path("base"), &["-t", "tmpfs", "none"]) else { return };
     for folder in ["lower", "upper", "work"] {
         std::fs::create_dir(lab.path("base").join(folder)).unwrap();
@@ -155,13 +155,13 @@ fn overlay_file_systems_are_no_exception() {
         let folder = format!("overlay/{}", arguments[0]);
         let outputs = run(&lab, arguments, &folder, 4);
         outputs.iter().for_each(expect_silence);
-        if is_shut_in(&outputs[0]) {
+        if is_sandboxed(&outputs[0]) {
             assert_eq!(lab.raw_file(&folder).count(0), 8 * ALL, "{arguments:?}");
         }
     }
 }
 
-/// Loads one library from two files, and calls both from many threads and processes, some of them in a jail.
+/// Loads one library from two files, and calls both from many threads and processes, some of them sandboxed.
 const TWO_COPIES: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -200,9 +200,10 @@ const TWO_COPIES: &str = r#"
     }
 "#;
 
-/// One image, loaded twice, so that both instances use one file; the program closes their descriptors and has other files take the numbers.
+/// One image is loaded twice, so that both instances use one file. The program closes their descriptors, and other files get their
+/// numbers.
 #[test]
-fn two_copies_of_an_image_do_not_take_each_others_regions() {
+fn two_copies_of_an_image_use_separate_regions() {
     let lab = Laboratory::new("copies");
     lab.source(
         "library.c",

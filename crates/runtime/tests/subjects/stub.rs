@@ -1,8 +1,8 @@
-//! The stub keeps its promise to the code generator: nothing but rax and r11 changes, whatever the stack looks like.
+//! The entry stub keeps its contract with the code generator: it changes only rax and r11, whatever the stack's alignment.
 
 use crate::laboratory::{Laboratory, object};
 
-/// Fills registers with patterns, calls with a stack that is off by `skew` bytes, and writes out what came back.
+/// Fills registers with patterns, calls with a stack misaligned by `skew` bytes, and checks the registers afterwards.
 const REGISTERS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -59,7 +59,7 @@ fn registers_survive_entering() {
     }
 }
 
-/// Upper halves of vector registers, which instrumented code compiled for AVX relies on as well.
+/// Upper halves of vector registers, which code compiled for AVX relies on too.
 const VECTORS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -85,7 +85,7 @@ fn vector_registers_survive_entering() {
     lab.run(&program, "out/%m.raw");
 }
 
-/// How much of the stack entering takes: signal stacks and fibers have little.
+/// Measures how much stack entering needs, because signal stacks and fibers are small.
 const DEPTH: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -105,7 +105,7 @@ const DEPTH: &str = r#"
 #[test]
 fn entering_takes_little_stack() {
     let lab = Laboratory::new("depth");
-    // Without its constructor, the first call does everything there is to do.
+    // Without its constructor, the first call does all initialisation.
     let init = ["-R", ".init_array.00001", "-R", ".rela.init_array.00001"];
     lab.compile("objcopy", &[&init[..], &[object().to_str().unwrap(), "lazy.o"]].concat());
     lab.source("program.c", DEPTH);

@@ -1,4 +1,4 @@
-//! Threads: nothing lost, nothing leaked.
+//! Threads: no counts are lost, no regions leaked.
 
 use crate::laboratory::Laboratory;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn ten_thousand_short_threads_share_few_regions() {
 }
 
 #[test]
-fn many_threads_at_once_come_and_go() {
+fn waves_of_threads_reuse_regions() {
     let lab = Laboratory::new("waves");
     let source = r#"
         #include "subject.h"
@@ -74,7 +74,7 @@ fn many_threads_at_once_come_and_go() {
 #[test]
 fn signal_handlers_may_enter_at_any_time() {
     let lab = Laboratory::new("signals");
-    // Threads and forks under a storm of signals whose handler counts.
+    // Threads and forks under frequent signals whose handler counts.
     let source = r#"
         #include "subject.h"
         #include <pthread.h>
