@@ -49,6 +49,8 @@ enum Task {
     ReleaseCheck,
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,
+    /// Run the console sessions in the documentation and compare their output (the fast ones are a part of `test`).
+    Sessions(pages::sessions::SessionOptions),
     /// Feed mutated inputs to the readers (a part of `test`).
     Fuzz(fuzz::FuzzOptions),
     /// Kill recorders of traces, and the programs that they trace, at random moments (a part of `release-check`).
@@ -99,6 +101,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Test(options) => suite::run(&options)?,
         Task::ReleaseCheck => release_check::run()?,
         Task::Tidy => suite::tidy()?,
+        Task::Sessions(options) => suite::sessions(&options)?,
         Task::Fuzz(options) => fuzz::run(&options)?,
         Task::Disturb(options) => disturb::run(&options)?,
         Task::Corpus(options) => corpus::run(&options)?,
