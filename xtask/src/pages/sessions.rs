@@ -205,17 +205,23 @@ fn with_placeholders(line: &str) -> String {
     const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
     let words: Vec<&str> = line.split(' ').collect();
     let is_run = line.trim_start().starts_with("run ");
-    let is_number = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    let is_number = |word: &str| {
+        let digits = word.trim_start_matches('(');
+        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
+    };
+    // Columns of durations have no unit, and three decimals.
+    let is_seconds = |word: &str| is_number(word) && word.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 3);
     let is_moment = |word: &str| {
         word.len() >= 8
             && word.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ':')
             && word.contains(['-', ':'])
             && word != "--------"
     };
-    let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&word.trim_end_matches([',', '.', ';'])));
+    let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')'])));
     let replaced = words.iter().enumerate().map(|(at, word)| match *word {
         word if is_moment(word) => "MOMENT".to_owned(),
         word if is_number(word) && is_unit(words.get(at + 1)) => "NUMBER".to_owned(),
+        word if is_seconds(word) => "SECONDS".to_owned(),
         word if is_unit(Some(&word)) && at > 0 && is_number(words[at - 1]) => format!("UNIT{}", if word.ends_with(',') { "," } else { "" }),
         _ if is_run && at > 0 && at + 1 == words.len() && words[at - 1] == "on" => "HOST".to_owned(),
         word => word.to_owned(),
@@ -244,6 +250,9 @@ mod tests {
         let said = difference("a.md", &report, &other("529")).unwrap();
         assert_eq!(said, "a.md:7: `report` prints `  paths 529` instead of `  paths 528`");
         assert!(difference("a.md", &report, &other("528").replace("status 0", "status 1")).is_some());
+        let list = step(1, "list", &["2 tests (0.124 s):", "passed  0.023  1,635  fast"]);
+        assert_eq!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,635  fast\n"), None);
+        assert!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,636  fast\n").is_some());
         let more = format!("{}more\n", other("528"));
         assert!(difference("a.md", &report, &more).is_some_and(|d| d.contains("also prints `more`")));
     }
