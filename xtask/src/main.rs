@@ -42,7 +42,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Build trodden, installing what that needs, and profile bzip2 from Debian's sources.
-    Demo,
+    Demo(demo::DemoOptions),
     /// Run all tests and checks, installing what they need.
     Test(suite::SuiteOptions),
     /// Run all checks before a release: `test`, the whole corpus, the oracles, the packages. Takes hours.
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<ExitCode> {
     match task {
-        Task::Demo => demo::run()?,
+        Task::Demo(options) => demo::run(&options)?,
         Task::Test(options) => suite::run(&options)?,
         Task::ReleaseCheck => release_check::run()?,
         Task::Tidy => suite::tidy()?,

@@ -6,7 +6,7 @@
 //!
 //! | comment | meaning |
 //! |---|---|
-//! | `<!-- sessions: PACKAGE -->` | All sessions of the page run in one copy of these sources, of the corpus or Debian; `none`: an empty folder |
+//! | `<!-- sessions: PACKAGE -->` | The page's sessions run in one copy of these sources, of the corpus or Debian; `none`: no sources |
 //! | `<!-- file: NAME -->` | The next block is the content of a file that later sessions need |
 //! | `<!-- session: slow -->` | The next session and those after it take long: `cargo xtask release-check` runs them |
 
