@@ -15,8 +15,10 @@ mod page;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use page::{CommandStep, NO_PACKAGE, Page, Step};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use trodden_corpus::Corpus;
 use trodden_corpus::steps;
@@ -44,51 +46,79 @@ impl SessionOptions {
     pub fn fast() -> SessionOptions {
         SessionOptions { pages: Vec::new(), slow: false, programs: None }
     }
+
+    fn chooses(&self, file: &str) -> bool {
+        let is_chosen = self.pages.is_empty() || self.pages.iter().any(|part| file.contains(part));
+        is_chosen && (file == "README.md" || FOLDERS.iter().any(|folder| file.starts_with(folder)))
+    }
 }
 
-/// The folders and variables of all sessions.
+/// What all sessions need.
 struct Place {
     /// The programs that sessions call, and links to them.
     path: Vec<PathBuf>,
+    /// The folder for everything that sessions write.
     folder: PathBuf,
+    /// The unpacked sources of each package.
+    sources: BTreeMap<String, PathBuf>,
 }
 
-/// Runs sessions, and returns a finding for each command whose output differs.
+/// Runs sessions, several pages at a time, and returns a finding for each command whose output differs.
 ///
 /// # Errors
 /// No page matches, a page is malformed, sources cannot be fetched, or a command fails.
 pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
-    let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
-    let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
-    let folder = steps::target().join("sessions");
-    let links = folder.join("links");
-    std::fs::create_dir_all(&links).with_context(|| format!("cannot create {}", links.display()))?;
-    steps::output(Command::new(programs.join("trodden")).arg("drivers").arg(&links))?;
-    let place = Place { path: vec![programs, links], folder };
-    let mut findings = Vec::new();
-    let mut has_page = false;
-    for (file, text) in super::read_pages()? {
-        let is_chosen = options.pages.is_empty() || options.pages.iter().any(|part| file.contains(part));
-        if !is_chosen || !(file == "README.md" || FOLDERS.iter().any(|folder| file.starts_with(folder))) {
-            continue;
-        }
-        let Some(page) = page::read(&text).with_context(|| format!("cannot read the sessions of {file}"))? else { continue };
-        has_page = true;
-        if !page.steps(options.slow).is_empty() && (!options.slow || page.slow_from.is_some()) {
+    let texts: Vec<(String, String)> = super::read_pages()?.into_iter().filter(|(file, _)| options.chooses(file)).collect();
+    let mut pages = Vec::new();
+    for (file, text) in &texts {
+        let page = page::read(text).with_context(|| format!("cannot read the sessions of {file}"))?;
+        pages.extend(page.map(|page| (file.as_str(), page)));
+    }
+    ensure!(!pages.is_empty(), "no page with sessions is called {}", options.pages.join(" or "));
+    pages.retain(|(_, page)| if options.slow { page.slow_from.is_some() } else { !page.steps(false).is_empty() });
+    let place = Place::prepare(options, &pages)?;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<String>> {
+        let mut findings = Vec::new();
+        while let Some((file, page)) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
             let started = Instant::now();
-            findings.extend(place.check_page(&file, &page, options.slow)?);
+            findings.extend(place.check_page(file, page, options.slow)?);
             eprintln!("{file}: {:.1} s", started.elapsed().as_secs_f64());
         }
-    }
-    ensure!(has_page, "no page with sessions is called {}", options.pages.join(" or "));
+        Ok(findings)
+    };
+    let results: Vec<Result<Vec<String>>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..steps::jobs()).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread that runs sessions panicked"))).collect()
+    });
+    let mut findings: Vec<String> = results.into_iter().collect::<Result<Vec<_>>>()?.concat();
+    findings.sort();
     Ok(findings)
 }
 
 impl Place {
+    /// Makes links to the programs, and fetches the sources of all pages.
+    fn prepare(options: &SessionOptions, pages: &[(&str, Page)]) -> Result<Place> {
+        let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
+        let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
+        let folder = steps::target().join("sessions");
+        let links = folder.join("links");
+        std::fs::create_dir_all(&links).with_context(|| format!("cannot create {}", links.display()))?;
+        steps::output(Command::new(programs.join("trodden")).arg("drivers").arg(&links))?;
+        let corpus = Corpus::at(&folder);
+        let mut sources = BTreeMap::new();
+        for (_, page) in pages {
+            if page.package != NO_PACKAGE && !sources.contains_key(page.package) {
+                sources.insert(page.package.to_owned(), fetch(&corpus, page.package)?);
+            }
+        }
+        Ok(Place { path: vec![programs, links], folder, sources })
+    }
+
     /// Runs the sessions of a page.
     fn check_page(&self, file: &str, page: &Page, with_slow: bool) -> Result<Vec<String>> {
         let mut findings = Vec::new();
-        let mut folder = self.fresh_folder(page.package)?;
+        let mut folder = self.fresh_folder(file, page.package)?;
         let mut status = 0;
         let all = page.steps(with_slow);
         for (number, step) in all.iter().enumerate() {
@@ -112,17 +142,15 @@ impl Place {
         Ok(findings)
     }
 
-    /// An empty folder, or a copy of the unpacked sources of a package.
-    fn fresh_folder(&self, package: &str) -> Result<PathBuf> {
-        let folder = self.folder.join("place");
+    /// The folder of a page: empty, or a copy of the unpacked sources of a package.
+    fn fresh_folder(&self, file: &str, package: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("pages").join(file.replace('/', "-"));
         if folder.exists() {
             std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }
-        if package == NO_PACKAGE {
-            std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        } else {
-            let sources = fetch(&Corpus::at(&self.folder), package)?;
-            steps::output(Command::new("cp").arg("-a").args([&sources, &folder]))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        if let Some(sources) = self.sources.get(package) {
+            steps::output(Command::new("cp").arg("-a").arg(sources.join(".")).arg(&folder))?;
         }
         Ok(folder)
     }
@@ -141,7 +169,7 @@ impl Place {
             }
         }
         command.env("PATH", steps::path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
-        command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", self.folder.join("place/.ccache"));
+        command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", folder.join(".ccache"));
         let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok((output.status.code().unwrap_or(-1), text))
