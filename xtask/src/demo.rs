@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: from a fresh machine to the path profile of a real program, with the commands that a user would type.
 
 use anyhow::{Context, Result};
+use clap::Args;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -13,11 +14,22 @@ const PACKAGE: &str = "bzip2";
 /// Files of the source package that bzip2 compresses.
 const FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
+/// The README's picture, relative to the checkout.
+const PICTURE: &str = "docs/report.webp";
+
+/// `cargo xtask demo`
+#[derive(Debug, Args)]
+pub struct DemoOptions {
+    /// Renew the README's picture of the report page as well (needs chromium).
+    #[arg(long)]
+    picture: bool,
+}
+
 /// Runs the demonstration. Repeated runs reuse what is already installed and fetched.
 ///
 /// # Errors
 /// A step failed; the message names it.
-pub fn run() -> Result<()> {
+pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
     packages::ensure(PackagePurpose::Demo)?;
     steps::headline("Building trodden");
@@ -45,8 +57,28 @@ pub fn run() -> Result<()> {
     steps::run(in_sources("trodden").arg("report"))?;
     let page = folder.join("report.html");
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
+    if options.picture {
+        steps::headline("The picture of the report page");
+        take_picture(&in_sources, &sources, &folder)?;
+    }
     print_next_steps(&page, &sources, started);
     Ok(())
+}
+
+/// Photographs the page of the run that the README shows.
+fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &Path) -> Result<()> {
+    let page = folder.join("picture.html");
+    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force", "sample3.ref"]))?;
+    steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
+    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    // The picture must not show where this machine has the sources.
+    let text = text.replace(&*sources.to_string_lossy(), "bzip2-1.0.8");
+    std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1200,660"]);
+    browser.arg(format!("--user-data-dir={}", folder.join("browser").display())).arg("--virtual-time-budget=5000");
+    browser.arg(format!("--screenshot={}", steps::root().join(PICTURE).display())).arg(format!("file://{}", page.display()));
+    steps::run(&mut browser)
 }
 
 /// Checks that the instrumented program works: its output decompresses to its input.

@@ -42,13 +42,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Build trodden, installing what that needs, and profile bzip2 from Debian's sources.
-    Demo,
+    Demo(demo::DemoOptions),
     /// Run all tests and checks, installing what they need.
     Test(suite::SuiteOptions),
-    /// Run all checks before a release: `test`, the whole corpus, the oracles, the packages. Takes hours.
+    /// Run all checks before a release: `test`, slow sessions, the whole corpus, the oracles, the packages. Takes hours.
     ReleaseCheck,
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,
+    /// Run the console sessions in the documentation and compare their output (the fast ones are a part of `test`).
+    Sessions(pages::sessions::SessionOptions),
     /// Feed mutated inputs to the readers (a part of `test`).
     Fuzz(fuzz::FuzzOptions),
     /// Kill recorders of traces, and the programs that they trace, at random moments (a part of `release-check`).
@@ -95,10 +97,11 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> Result<ExitCode> {
     match task {
-        Task::Demo => demo::run()?,
+        Task::Demo(options) => demo::run(&options)?,
         Task::Test(options) => suite::run(&options)?,
         Task::ReleaseCheck => release_check::run()?,
         Task::Tidy => suite::tidy()?,
+        Task::Sessions(options) => suite::sessions(&options)?,
         Task::Fuzz(options) => fuzz::run(&options)?,
         Task::Disturb(options) => disturb::run(&options)?,
         Task::Corpus(options) => corpus::run(&options)?,

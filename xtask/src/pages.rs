@@ -1,5 +1,5 @@
-//! Checks of the documentation: all links work, the book's summary lists all of its pages, all commands in shell blocks exist, and the
-//! README's sessions print what it shows.
+//! Checks of the documentation: all links work, the summary of each book lists all of its pages, the guide is short, all commands in
+//! shell blocks exist, and sessions print what the pages show.
 
 pub mod sessions;
 
@@ -10,8 +10,14 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// The book's folder.
-const BOOK: &str = "docs/guide/src";
+/// The folder of the user guide.
+const GUIDE: &str = "docs/guide/src";
+/// The folder of the research handbook.
+const HANDBOOK: &str = "docs/handbook/src";
+/// The maximum number of pages of the guide, without its summary.
+const MAX_GUIDE_PAGES: usize = 18;
+/// The maximum number of words of the guide.
+const MAX_GUIDE_WORDS: usize = 25_000;
 /// Commands that have subcommands.
 const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 /// The two programs.
@@ -29,7 +35,10 @@ pub fn check() -> Result<Vec<String>> {
             }
         }
     }
-    findings.extend(check_summary(&pages));
+    for book in [GUIDE, HANDBOOK] {
+        findings.extend(check_summary(book, &pages));
+    }
+    findings.extend(check_size(&pages));
     Ok(findings)
 }
 
@@ -139,13 +148,28 @@ fn resolve(folder: &Path, link: &str) -> String {
     out.to_string_lossy().into_owned()
 }
 
-fn check_summary(pages: &[(String, String)]) -> Vec<String> {
-    let summary_file = format!("{BOOK}/SUMMARY.md");
+/// Checks that the guide stays short.
+fn check_size(pages: &[(String, String)]) -> Vec<String> {
+    let guide = || pages.iter().filter(|(file, _)| file.starts_with(GUIDE) && !file.ends_with("/SUMMARY.md"));
+    let (count, words) = (guide().count(), guide().map(|(_, text)| text.split_whitespace().count()).sum::<usize>());
+    let mut findings = Vec::new();
+    if count > MAX_GUIDE_PAGES {
+        findings.push(format!("{GUIDE}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}: merge some"));
+    }
+    if words > MAX_GUIDE_WORDS {
+        findings
+            .push(format!("{GUIDE}: the guide has {words} words, more than {MAX_GUIDE_WORDS}: move what users do not need to {HANDBOOK}"));
+    }
+    findings
+}
+
+fn check_summary(book: &str, pages: &[(String, String)]) -> Vec<String> {
+    let summary_file = format!("{book}/SUMMARY.md");
     let Some((_, summary)) = pages.iter().find(|(file, _)| *file == summary_file) else {
         return vec![format!("{summary_file} is missing")];
     };
-    let listed: BTreeSet<String> = links(summary).into_iter().map(|(_, link)| resolve(Path::new(BOOK), &link)).collect();
-    let own = pages.iter().map(|(file, _)| file).filter(|file| file.starts_with(BOOK) && **file != summary_file);
+    let listed: BTreeSet<String> = links(summary).into_iter().map(|(_, link)| resolve(Path::new(book), &link)).collect();
+    let own = pages.iter().map(|(file, _)| file).filter(|file| file.starts_with(book) && **file != summary_file);
     own.filter(|file| !listed.contains(*file)).map(|file| format!("{file}: SUMMARY.md does not list it")).collect()
 }
 
@@ -193,6 +217,15 @@ mod tests {
         assert_eq!(links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
         assert_eq!(anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
         assert_eq!(resolve(Path::new("docs/guide/src"), "../../commands.md"), "docs/commands.md");
+    }
+
+    #[test]
+    fn a_long_guide_is_found() {
+        let page = |number: usize, words: usize| (format!("{GUIDE}/{number}.md"), "word ".repeat(words));
+        let pages = |count: usize, words: usize| (0..count).map(|number| page(number, words)).collect::<Vec<_>>();
+        assert_eq!(check_size(&pages(MAX_GUIDE_PAGES, 10)), [""; 0]);
+        assert!(check_size(&pages(MAX_GUIDE_PAGES + 1, 10))[0].contains("19 pages"));
+        assert!(check_size(&pages(1, MAX_GUIDE_WORDS + 1))[0].contains("25001 words"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use trodden_corpus::steps;
 /// The arguments of the `cargo xtask` commands to run.
 const TASKS: &[&[&str]] = &[
     &["test"],
+    &["sessions", "--slow"],
     &["corpus", "run", "all"],
     &["oracle"],
     &["oracle", "--seeds", "200"],

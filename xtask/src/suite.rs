@@ -45,8 +45,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     steps::headline("Commands in the documentation");
     report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
     if !options.fast {
-        steps::headline("Console sessions in the README");
-        report(&pages::sessions::check(&steps::target().join("debug"))?)?;
+        sessions(&pages::sessions::SessionOptions::fast())?;
     }
     steps::headline("Tests");
     tests(options)?;
@@ -68,6 +67,15 @@ pub fn tidy() -> Result<()> {
     findings.extend(circles::check()?);
     findings.extend(pages::check()?);
     report(&findings)
+}
+
+/// `cargo xtask sessions`
+///
+/// # Errors
+/// There are findings, which have been printed; or a session failed.
+pub fn sessions(options: &pages::sessions::SessionOptions) -> Result<()> {
+    steps::headline("Console sessions in the documentation");
+    report(&pages::sessions::check(options)?)
 }
 
 /// Prints findings, and fails if there are any.

@@ -1,105 +1,211 @@
-//! Runs the console sessions in the README and checks that each command prints what the page shows.
+//! Runs the console sessions in the README, the guide and the handbook, and checks that each command prints what the page shows.
 //!
 //! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after them are their output, standard error
-//! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ.
+//! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ. A command that fails is
+//! an error unless the next one is `echo $?`. These comments control the sessions:
+//!
+//! | comment | meaning |
+//! |---|---|
+//! | `<!-- sessions: PACKAGE -->` | The page's sessions run in one copy of these sources, of the corpus or Debian; `none`: no sources |
+//! | `<!-- file: NAME -->` | The next block is the content of a file that later sessions need |
+//! | `<!-- session: slow -->` | The next session and those after it take long: `cargo xtask release-check` runs them |
 
-use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
+mod page;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use page::{CommandStep, NO_PACKAGE, Page, Step};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use trodden_corpus::Corpus;
 use trodden_corpus::steps;
 
-/// The page with the sessions.
-const PAGE: &str = "README.md";
-/// The source package in whose folder the sessions run.
-const PACKAGE: &str = "bzip2";
 /// Stands for omitted lines.
 const OMISSION: &str = "...";
+/// Folders whose pages have sessions.
+const FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
 
-/// A command of a session.
-#[derive(Debug, PartialEq, Eq)]
-struct Step<'a> {
-    /// The command's line in the page.
-    line: usize,
-    command: &'a str,
-    /// The expected output.
-    expected: Vec<&'a str>,
+/// `cargo xtask sessions`
+#[derive(Debug, Args)]
+pub struct SessionOptions {
+    /// Pages whose paths contain one of these texts; without any, all pages.
+    pages: Vec<String>,
+    /// Run all sessions of those pages that have slow ones.
+    #[arg(long)]
+    slow: bool,
+    /// Folder with the built programs [default: `debug` in cargo's target folder]
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
 }
 
-/// Runs all sessions with the commands in the folder `programs`, and returns a finding for each step whose output differs.
+impl SessionOptions {
+    /// The fast sessions of all pages.
+    pub fn fast() -> SessionOptions {
+        SessionOptions { pages: Vec::new(), slow: false, programs: None }
+    }
+
+    fn chooses(&self, file: &str) -> bool {
+        let is_chosen = self.pages.is_empty() || self.pages.iter().any(|part| file.contains(part));
+        is_chosen && (file == "README.md" || FOLDERS.iter().any(|folder| file.starts_with(folder)))
+    }
+}
+
+/// What all sessions need.
+struct Place {
+    /// The programs that sessions call, and links to them.
+    path: Vec<PathBuf>,
+    /// The folder for everything that sessions write.
+    folder: PathBuf,
+    /// The unpacked sources of each package.
+    sources: BTreeMap<String, PathBuf>,
+}
+
+/// Runs sessions, several pages at a time, and returns a finding for each command whose output differs.
 ///
 /// # Errors
-/// The sources cannot be fetched, a command cannot be started, or the README has no session.
-pub fn check(programs: &Path) -> Result<Vec<String>> {
-    let page = steps::root().join(PAGE);
-    let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    let sessions = sessions(&text);
-    ensure!(!sessions.is_empty(), "{PAGE} has no console session");
-    let folder = steps::target().join("sessions");
-    let sources = Corpus::at(&folder).source(PACKAGE)?;
-    let mut findings = Vec::new();
-    for session in sessions {
-        let place = fresh_copy(&sources, &folder.join("place"))?;
-        for step in session {
-            let printed = run_step(&step, &place, programs, &folder.join("store"))?;
-            findings.extend(difference(&step, &printed));
-        }
+/// No page matches, a page is malformed, sources cannot be fetched, or a command fails.
+pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
+    let texts: Vec<(String, String)> = super::read_pages()?.into_iter().filter(|(file, _)| options.chooses(file)).collect();
+    let mut pages = Vec::new();
+    for (file, text) in &texts {
+        let page = page::read(text).with_context(|| format!("cannot read the sessions of {file}"))?;
+        pages.extend(page.map(|page| (file.as_str(), page)));
     }
+    ensure!(!pages.is_empty(), "no page with sessions is called {}", options.pages.join(" or "));
+    pages.retain(|(_, page)| if options.slow { page.slow_from.is_some() } else { !page.steps(false).is_empty() });
+    let place = Place::prepare(options, &pages)?;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<String>> {
+        let mut findings = Vec::new();
+        while let Some((file, page)) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let started = Instant::now();
+            findings.extend(place.check_page(file, page, options.slow)?);
+            eprintln!("{file}: {:.1} s", started.elapsed().as_secs_f64());
+        }
+        Ok(findings)
+    };
+    let results: Vec<Result<Vec<String>>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..steps::jobs()).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread that runs sessions panicked"))).collect()
+    });
+    let mut findings: Vec<String> = results.into_iter().collect::<Result<Vec<_>>>()?.concat();
+    findings.sort();
     Ok(findings)
 }
 
-/// Copies the unpacked sources for one session.
-fn fresh_copy(sources: &Path, place: &Path) -> Result<PathBuf> {
-    if place.exists() {
-        std::fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))?;
-    }
-    steps::output(Command::new("cp").arg("-a").args([sources, place]))?;
-    Ok(place.to_owned())
-}
-
-/// Runs a step and returns its standard output and error in their original order.
-fn run_step(step: &Step, place: &Path, programs: &Path, store: &Path) -> Result<String> {
-    let mut command = Command::new("sh");
-    command.args(["-c", &format!("exec 2>&1; {}", step.command)]).current_dir(place).stdin(Stdio::null());
-    command.env("PATH", steps::path_with(&[programs.to_owned()])?).env("TRODDEN_CACHE", store);
-    for variable in ["COLUMNS", "MAKEFLAGS", "MAKELEVEL", "CFLAGS", "TRODDEN_QUIET", "TRODDEN_INSTRUMENT"] {
-        command.env_remove(variable);
-    }
-    let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success(), "{PAGE}:{}: `{}` failed ({}):\n{text}", step.line, step.command, output.status);
-    Ok(text)
-}
-
-fn sessions(text: &str) -> Vec<Vec<Step<'_>>> {
-    let mut found: Vec<Vec<Step>> = Vec::new();
-    let mut is_session = false;
-    for (line, content) in (1..).zip(text.lines()) {
-        match (content.strip_prefix("```"), content.strip_prefix("$ ")) {
-            (Some(mark), _) => {
-                is_session = mark == "console";
-                if is_session {
-                    found.push(Vec::new());
-                }
+impl Place {
+    /// Makes links to the programs, and fetches the sources of all pages.
+    fn prepare(options: &SessionOptions, pages: &[(&str, Page)]) -> Result<Place> {
+        let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
+        let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
+        let folder = steps::target().join("sessions");
+        let links = folder.join("links");
+        std::fs::create_dir_all(&links).with_context(|| format!("cannot create {}", links.display()))?;
+        steps::output(Command::new(programs.join("trodden")).arg("drivers").arg(&links))?;
+        let corpus = Corpus::at(&folder);
+        let mut sources = BTreeMap::new();
+        for (_, page) in pages {
+            if page.package != NO_PACKAGE && !sources.contains_key(page.package) {
+                sources.insert(page.package.to_owned(), fetch(&corpus, page.package)?);
             }
-            (None, Some(command)) if is_session => {
-                found.last_mut().expect("a session has begun").push(Step { line, command, expected: Vec::new() });
-            }
-            _ if is_session => {
-                if let Some(step) = found.last_mut().and_then(|session| session.last_mut()) {
-                    step.expected.push(content);
-                }
-            }
-            _ => {}
         }
+        Ok(Place { path: vec![programs, links], folder, sources })
     }
-    found
+
+    /// Runs the sessions of a page.
+    fn check_page(&self, file: &str, page: &Page, with_slow: bool) -> Result<Vec<String>> {
+        let mut findings = Vec::new();
+        let mut folder = self.fresh_folder(file, page.package)?;
+        let mut status = 0;
+        let all = page.steps(with_slow);
+        for (number, step) in all.iter().enumerate() {
+            match step {
+                Step::Write { file, content } => write_file(&folder, file, content)?,
+                Step::Run(step) => {
+                    if let Some(below) = step.command.strip_prefix("cd ") {
+                        folder.push(below);
+                        continue;
+                    }
+                    let printed;
+                    (status, printed) = self.run(step, &folder, status)?;
+                    let shows_status = matches!(all.get(number + 1), Some(Step::Run(next)) if next.command == "echo $?");
+                    if status != 0 && !shows_status {
+                        bail!("{file}:{}: `{}` failed with status {status}:\n{printed}", step.line, step.command);
+                    }
+                    findings.extend(difference(file, step, &printed));
+                }
+            }
+        }
+        Ok(findings)
+    }
+
+    /// The folder of a page: empty, or a copy of the unpacked sources of a package.
+    fn fresh_folder(&self, file: &str, package: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("pages").join(file.replace('/', "-"));
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        if let Some(sources) = self.sources.get(package) {
+            steps::output(Command::new("cp").arg("-a").arg(sources.join(".")).arg(&folder))?;
+        }
+        Ok(folder)
+    }
+
+    /// Runs a command. Returns its exit status, and its standard output and error in their original order.
+    fn run(&self, step: &CommandStep, folder: &Path, status: i32) -> Result<(i32, String)> {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec 2>&1; (exit {status}); {}", step.command)]).current_dir(folder).stdin(Stdio::null());
+        // Variables of cargo, which runs this program, and of the user must not reach the sessions.
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            let is_own = ["CARGO", "RUST", "TRODDEN_"].iter().any(|prefix| name.starts_with(prefix));
+            let is_of_make = ["COLUMNS", "MAKEFLAGS", "MAKELEVEL", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CC", "CXX"].contains(&&*name);
+            if (is_own && !name.ends_with("_HOME") && name != "RUSTUP_TOOLCHAIN") || is_of_make {
+                command.env_remove(&*name);
+            }
+        }
+        command.env("PATH", steps::path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
+        command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", folder.join(".ccache"));
+        let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok((output.status.code().unwrap_or(-1), text))
+    }
+}
+
+/// Fetches what users would unpack: the original archive of a Debian source package, or a crate of the corpus; returns its folder.
+fn fetch(corpus: &Corpus, package: &str) -> Result<PathBuf> {
+    if corpus.programs(&[package.to_owned()]).is_err() {
+        return corpus.source(package);
+    }
+    let about = corpus.about()?;
+    let about = about.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix(": "));
+    if let Some(source) = about.and_then(|about| about.strip_prefix("source package ")?.split(' ').next()) {
+        return corpus.source(source);
+    }
+    corpus.fetch(package)?;
+    Ok(corpus.folder().join("src").join(package))
+}
+
+fn write_file(folder: &Path, name: &str, content: &str) -> Result<()> {
+    let is_inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    ensure!(is_inside, "the file `{name}` of a session is not below its folder");
+    let path = folder.join(name);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    }
+    std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Describes the first line in which a step's output differs from the page; `None` if it matches.
-fn difference(step: &Step, printed: &str) -> Option<String> {
-    let actual: Vec<String> = printed.lines().map(with_placeholders).collect();
-    let expected: Vec<String> = step.expected.iter().map(|line| with_placeholders(line)).collect();
+fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
+    // Pages need not show empty lines at the end of a block.
+    let actual: Vec<String> = printed.trim_end().lines().map(with_placeholders).collect();
+    let shown = step.expected.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+    let expected: Vec<String> = step.expected[..shown].iter().map(|line| with_placeholders(line)).collect();
     let parts: Vec<&[String]> = expected.split(|line| line == OMISSION).collect();
     let (mut at, mut line) = (0, step.line);
     for (number, part) in parts.iter().enumerate() {
@@ -112,14 +218,14 @@ fn difference(step: &Step, printed: &str) -> Option<String> {
         let differs = (0..part.len()).find(|n| actual.get(start + n) != Some(&part[*n]));
         if let Some(n) = differs {
             let prints = actual.get(start + n).map_or("nothing more".to_owned(), |line| format!("`{line}`"));
-            return Some(format!("{PAGE}:{}: `{}` prints {prints} instead of `{}`", line + 1 + n, step.command, part[n]));
+            return Some(format!("{file}:{}: `{}` prints {prints} instead of `{}`", line + 1 + n, step.command, part[n]));
         }
         at = start + part.len();
         line += part.len() + 1;
     }
     // After the last expected line, more output is allowed only if the page ends with an omission.
     let more = actual.get(at)?;
-    Some(format!("{PAGE}:{}: `{}` also prints `{more}`", step.line, step.command))
+    Some(format!("{file}:{}: `{}` also prints `{more}`", step.line, step.command))
 }
 
 /// Replaces dates, times, durations and the host name in a line by placeholders.
@@ -127,17 +233,23 @@ fn with_placeholders(line: &str) -> String {
     const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
     let words: Vec<&str> = line.split(' ').collect();
     let is_run = line.trim_start().starts_with("run ");
-    let is_number = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    let is_number = |word: &str| {
+        let digits = word.trim_start_matches('(');
+        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
+    };
+    // Columns of durations have no unit, and three decimals.
+    let is_seconds = |word: &str| is_number(word) && word.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 3);
     let is_moment = |word: &str| {
         word.len() >= 8
             && word.chars().all(|c| c.is_ascii_digit() || c == '-' || c == ':')
             && word.contains(['-', ':'])
             && word != "--------"
     };
-    let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&word.trim_end_matches([',', '.', ';'])));
+    let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')'])));
     let replaced = words.iter().enumerate().map(|(at, word)| match *word {
         word if is_moment(word) => "MOMENT".to_owned(),
         word if is_number(word) && is_unit(words.get(at + 1)) => "NUMBER".to_owned(),
+        word if is_seconds(word) => "SECONDS".to_owned(),
         word if is_unit(Some(&word)) && at > 0 && is_number(words[at - 1]) => format!("UNIT{}", if word.ends_with(',') { "," } else { "" }),
         _ if is_run && at > 0 && at + 1 == words.len() && words[at - 1] == "on" => "HOST".to_owned(),
         word => word.to_owned(),
@@ -149,32 +261,34 @@ fn with_placeholders(line: &str) -> String {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "```console\n$ make\n...\ndone\n$ report\n  run   2026-11-21 10:42:49 UTC, 210 ms, exit status 0, on vm\n\
-        \u{20} paths 528\n```\n```sh\n$ no session\n```\n";
-
     #[test]
-    fn sessions_are_read_from_console_blocks() {
-        let found = sessions(TEXT);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0][0], Step { line: 2, command: "make", expected: vec!["...", "done"] });
-        assert_eq!((found[0][1].line, found[0][1].expected.len()), (5, 2));
+    fn only_times_and_host_names_may_differ() {
+        let step =
+            |line, command: &str, expected: &[&'static str]| CommandStep { line, command: command.to_owned(), expected: expected.to_vec() };
+        let make = step(2, "make", &["...", "done"]);
+        for printed in ["done\n", "cc a.c\ncc b.c\ndone\n\n"] {
+            assert_eq!(difference("a.md", &make, printed), None);
+        }
+        for printed in ["", "done\nmore\n", "cc a.c\n"] {
+            assert!(difference("a.md", &make, printed).is_some_and(|d| d.contains("a.md:4: ")), "{printed}");
+        }
+        let report = step(5, "report", &["  run   2026-11-21 10:42:49 UTC, 210 ms, exit status 0, on vm", "  paths 528"]);
+        let other = |paths: &str| format!("  run   2030-01-02 00:00:00 UTC, 1.5 s, exit status 0, on other\n  paths {paths}\n");
+        assert_eq!(difference("a.md", &report, &other("528")), None);
+        let said = difference("a.md", &report, &other("529")).unwrap();
+        assert_eq!(said, "a.md:7: `report` prints `  paths 529` instead of `  paths 528`");
+        assert!(difference("a.md", &report, &other("528").replace("status 0", "status 1")).is_some());
+        let list = step(1, "list", &["2 tests (0.124 s):", "passed  0.023  1,635  fast"]);
+        assert_eq!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,635  fast\n"), None);
+        assert!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,636  fast\n").is_some());
+        let more = format!("{}more\n", other("528"));
+        assert!(difference("a.md", &report, &more).is_some_and(|d| d.contains("also prints `more`")));
     }
 
     #[test]
-    fn only_times_and_host_names_may_differ() {
-        let found = sessions(TEXT);
-        let [make, report] = found[0].as_slice() else { panic!("{found:?}") };
-        for printed in ["done\n", "cc a.c\ncc b.c\ndone\n"] {
-            assert_eq!(difference(make, printed), None);
+    fn files_lie_below_the_folder() {
+        for name in ["/tmp/a", "../a", "a/../../b"] {
+            assert!(write_file(Path::new("/nowhere"), name, "").unwrap_err().to_string().contains("is not below"), "{name}");
         }
-        for printed in ["", "done\nmore\n", "cc a.c\n"] {
-            assert!(difference(make, printed).is_some_and(|d| d.contains("README.md:4: ")), "{printed}");
-        }
-        let other = |paths: &str| format!("  run   2030-01-02 00:00:00 UTC, 1.5 s, exit status 0, on other\n  paths {paths}\n");
-        assert_eq!(difference(report, &other("528")), None);
-        let said = difference(report, &other("529")).unwrap();
-        assert_eq!(said, "README.md:7: `report` prints `  paths 529` instead of `  paths 528`");
-        assert!(difference(report, &other("528").replace("status 0", "status 1")).is_some());
-        assert!(difference(report, &format!("{}more\n", other("528"))).is_some_and(|d| d.contains("also prints `more`")));
     }
 }

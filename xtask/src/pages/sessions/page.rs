@@ -1,0 +1,175 @@
+//! Reads the sessions of a page.
+
+use anyhow::{Result, bail};
+use std::iter::Peekable;
+
+/// The package name of pages whose sessions begin in an empty folder.
+pub const NO_PACKAGE: &str = "none";
+
+/// What a page's sessions do, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Page<'a> {
+    /// The package in whose sources the sessions run, or [`NO_PACKAGE`].
+    pub package: &'a str,
+    pub steps: Vec<Step<'a>>,
+    /// The index of the first step of the slow sessions.
+    pub slow_from: Option<usize>,
+}
+
+impl<'a> Page<'a> {
+    /// The steps to run: all of them, or those before the first slow session.
+    pub fn steps(&self, with_slow: bool) -> &[Step<'a>] {
+        &self.steps[..self.slow_from.filter(|_| !with_slow).unwrap_or(self.steps.len())]
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    Run(CommandStep<'a>),
+    Write { file: &'a str, content: String },
+}
+
+/// A command of a session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CommandStep<'a> {
+    /// The number of the command's last line in the page.
+    pub line: usize,
+    pub command: String,
+    /// The expected output.
+    pub expected: Vec<&'a str>,
+}
+
+/// A comment that applies to the next block.
+#[derive(Default)]
+struct Pending<'a> {
+    line: usize,
+    file: Option<&'a str>,
+    is_slow: bool,
+}
+
+/// The sessions of a page; `None` if it has none.
+///
+/// # Errors
+/// A comment or block is not as the module's description says; the message begins with the number of the line.
+pub fn read(text: &str) -> Result<Option<Page<'_>>> {
+    let mut page = Page::default();
+    let mut pending = Pending::default();
+    let mut has_session = false;
+    let mut lines = (1..).zip(text.lines()).peekable();
+    while let Some((number, line)) = lines.next() {
+        if let Some(mark) = line.strip_prefix("```") {
+            let Pending { file, is_slow, .. } = std::mem::take(&mut pending);
+            if is_slow && page.slow_from.is_none() {
+                page.slow_from = Some(page.steps.len());
+            }
+            match file {
+                Some(file) => page.steps.push(Step::Write { file, content: read_block(&mut lines) }),
+                None if mark == "console" && page.package.is_empty() => {
+                    bail!("{number}: the page has no comment `<!-- sessions: PACKAGE -->` before its first session")
+                }
+                None if mark == "console" => {
+                    has_session = true;
+                    read_session(&mut lines, &mut page.steps)?;
+                }
+                None => drop(read_block(&mut lines)),
+            }
+        } else if let Some(package) = comment(line, "sessions") {
+            page.package = package;
+        } else if let Some(file) = comment(line, "file") {
+            pending = Pending { line: number, file: Some(file), ..pending };
+        } else if comment(line, "session") == Some("slow") {
+            pending = Pending { line: number, is_slow: true, ..pending };
+        } else if line.starts_with("<!-- ") && line.contains("session") {
+            bail!("{number}: unknown comment `{line}`");
+        } else if pending.line > 0 && !line.trim().is_empty() {
+            bail!("{}: no block follows this comment", pending.line);
+        }
+    }
+    Ok(has_session.then_some(page))
+}
+
+/// The value of a comment `<!-- KEY: VALUE -->`.
+fn comment<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let value = line.trim_end().strip_prefix("<!-- ")?.strip_suffix(" -->")?.strip_prefix(key)?.strip_prefix(": ")?;
+    Some(value.trim())
+}
+
+fn read_block<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>) -> String {
+    lines.map(|(_, line)| line).take_while(|line| !line.starts_with("```")).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Reads the commands of a session until the end of its block.
+fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>, steps: &mut Vec<Step<'a>>) -> Result<()> {
+    let first = steps.len();
+    while let Some((number, line)) = lines.next().filter(|(_, line)| !line.starts_with("```")) {
+        if let Some(command) = line.strip_prefix("$ ") {
+            let (line, command) = whole_command(number, command, lines);
+            steps.push(Step::Run(CommandStep { line, command, expected: Vec::new() }));
+        } else {
+            match steps[first..].last_mut() {
+                Some(Step::Run(step)) => step.expected.push(line),
+                _ => bail!("{number}: the session begins with output"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends the lines that continue a command: those after a backslash, and those of a here-document.
+fn whole_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> (usize, String) {
+    let (mut last, mut command) = (number, first.to_owned());
+    let delimiter = first.split_once("<<").and_then(|(_, rest)| rest.split(' ').next()).map(|word| word.trim_matches('\''));
+    while delimiter.is_some() || command.ends_with('\\') {
+        let Some((number, line)) = lines.next() else { break };
+        last = number;
+        command.push('\n');
+        command.push_str(line);
+        if delimiter.is_some_and(|delimiter| line == delimiter) {
+            break;
+        }
+    }
+    (last, command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<'a>(line: usize, command: &str, expected: &[&'a str]) -> Step<'a> {
+        Step::Run(CommandStep { line, command: command.to_owned(), expected: expected.to_vec() })
+    }
+
+    #[test]
+    fn sessions_are_read_from_console_blocks() {
+        let text = "text\n<!-- sessions: bzip2 -->\n```console\n$ make\n...\ndone\n$ report\n  paths 528\n```\n```sh\n$ no session\n```\n";
+        let page = read(text).unwrap().unwrap();
+        assert_eq!(page.package, "bzip2");
+        assert_eq!(page.steps, [run(4, "make", &["...", "done"]), run(7, "report", &["  paths 528"])]);
+        assert_eq!(read("```sh\nmake\n```\n").unwrap(), None);
+    }
+
+    #[test]
+    fn files_and_long_commands_are_read() {
+        let text = "<!-- sessions: none -->\n<!-- file: a/b.c -->\n\n```c\nint x;\n\n```\n```console\n$ cat > c.c <<'END'\n$ y\nEND\n\
+            $ cc a/b.c \\\n  c.c\nok\n```\n";
+        let page = read(text).unwrap().unwrap();
+        let file = Step::Write { file: "a/b.c", content: "int x;\n\n".to_owned() };
+        assert_eq!(page.steps, [file, run(11, "cat > c.c <<'END'\n$ y\nEND", &[]), run(13, "cc a/b.c \\\n  c.c", &["ok"])]);
+    }
+
+    #[test]
+    fn slow_sessions_end_the_fast_ones() {
+        let text = "<!-- sessions: none -->\n```console\n$ a\n```\n<!-- session: slow -->\n```console\n$ b\n```\n```console\n$ c\n```\n";
+        let page = read(text).unwrap().unwrap();
+        assert_eq!((page.steps(false).len(), page.steps(true).len()), (1, 3));
+    }
+
+    #[test]
+    fn wrong_comments_and_blocks_are_refused() {
+        let message = |text: &str| read(text).unwrap_err().to_string();
+        assert!(message("```console\n$ a\n```\n").starts_with("1: the page has no comment"));
+        assert!(message("<!-- sessions: none -->\n```console\nout\n$ a\n```\n").starts_with("3: the session begins with output"));
+        assert!(message("<!-- file: a.c -->\ntext\n").starts_with("1: no block follows"));
+        assert!(message("<!-- session: fast -->\n").starts_with("1: unknown comment"));
+    }
+}
