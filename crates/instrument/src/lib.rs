@@ -38,6 +38,7 @@ mod path_end;
 mod phis;
 mod placeholders;
 mod places;
+mod planned_function;
 mod probes;
 mod residual;
 mod sample;
@@ -51,6 +52,7 @@ mod unasked;
 mod unit;
 mod unoptimised;
 mod values;
+mod versions;
 mod weights;
 
 use llvm_sys::prelude::LLVMModuleRef;

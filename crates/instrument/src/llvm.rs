@@ -6,6 +6,8 @@
 
 mod builder;
 mod module;
+#[cfg(test)]
+pub mod test_module;
 
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;

@@ -118,3 +118,69 @@ pub fn forks(call: Value) -> bool {
     let is_fork = |name: &str| matches!(name, "fork" | "_Fork" | "__fork" | "__libc_fork" | "forkpty" | "daemon");
     callee.is_function() && is_fork(&callee.name())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llvm::test_module::parse;
+
+    const MODULE: &str = "
+        declare void @unknown()
+        declare void @harmless() #0
+        declare void @exit(i32) noreturn
+        declare i32 @fork()
+        declare i32 @_setjmp(ptr) returns_twice
+        define internal void @returns() { call void @harmless() ret void }
+        define internal void @ends() { call void @exit(i32 1) unreachable }
+        define internal void @may_end(i1 %end) {
+          br i1 %end, label %yes, label %no
+        yes:
+          call void @ends()
+          unreachable
+        no:
+          ret void
+        }
+        define weak void @replaceable() { ret void }
+        define void @calls() {
+          call void @unknown()
+          call void @harmless()
+          call void @returns()
+          call void @may_end(i1 true)
+          call void @replaceable()
+          call void asm \"nop\", \"\"()
+          call void asm \"syscall\", \"\"()
+          %1 = call i32 @fork()
+          %2 = call i32 @_setjmp(ptr null)
+          ret void
+        }
+        attributes #0 = { nounwind willreturn }";
+
+    fn calls(module: Module) -> Vec<Value> {
+        module.function("calls").unwrap().blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).filter(|i| i.is_call()).collect()
+    }
+
+    #[test]
+    fn calls_return_certainly_if_attributes_or_the_callees_body_prove_it() {
+        let module = parse(MODULE);
+        let known = NoReturnAnalysis::new(module, false);
+        let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
+        // The attributes of a replaceable function say nothing, so its body is not trusted.
+        assert_eq!(found, [true, false, false, true, true, false, true, true, true]);
+    }
+
+    #[test]
+    fn all_calls_of_functions_may_not_return_on_request() {
+        let module = parse(MODULE);
+        let known = NoReturnAnalysis::new(module, true);
+        let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
+        assert_eq!(found, [true, true, true, true, true, false, true, true, true]);
+    }
+
+    #[test]
+    fn setjmp_and_fork_return_twice() {
+        let module = parse(MODULE);
+        let found: Vec<(bool, bool)> = calls(module).into_iter().map(|call| (returns_twice(call), forks(call))).collect();
+        assert_eq!(found[..7], [(false, false); 7]);
+        assert_eq!(found[7..], [(true, true), (true, false)]);
+    }
+}

@@ -1,7 +1,7 @@
 //! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] decides on the versions of the code, this module builds
-//! them. The original blocks are the checking code, with copies ([`crate::sample::copies`]) where it has several versions; further copies
+//! them. The original blocks are the checking code, with copies ([`crate::versions::copies`]) where it has several versions; further copies
 //! are the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
-//! ([`crate::sample::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and must
+//! ([`crate::versions::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and must
 //! not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`set_known_path_weights`]).
 //! Indirect branches of all versions meet in one landing block, which then selects the version.
 
@@ -15,11 +15,12 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
 use crate::places;
+use crate::planned_function::PlannedFunction;
 use crate::probes;
-use crate::sample::copies::{Copies, Lines};
-use crate::sample::ssa::{Definitions, ValueFlow};
-use crate::sample::{PlannedFunction, description_of_copies, landings, split_landings};
 use crate::shape::predecessors;
+use crate::versions::copies::{Copies, Lines};
+use crate::versions::ssa::{Definitions, ValueFlow};
+use crate::versions::{description_of_copies, landings, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;

@@ -155,3 +155,60 @@ fn progression(phi: Value, latch: Block) -> Option<(Integer, Integer)> {
 fn is_sum(value: Value) -> bool {
     !llvm!(LLVMIsABinaryOperator(value.0)).is_null() && value.is(LLVMOpcode::LLVMAdd)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llvm::test_module::{block, parse};
+
+    /// The trip count of a loop that counts from `first` in steps of `step` and continues while `i` (or the next value) satisfies the
+    /// comparison.
+    fn trip_count(kind: &str, first: i64, step: i64, compared: &str, how: &str, limit: &str) -> Option<u64> {
+        let module = parse(&format!(
+            "define void @f({kind} %n) {{
+            entry:
+              br label %head
+            head:
+              %i = phi {kind} [ {first}, %entry ], [ %next, %head ]
+              %next = add {kind} %i, {step}
+              %again = icmp {how} {kind} {compared}, {limit}
+              br i1 %again, label %head, label %done
+            done:
+              ret void
+            }}"
+        ));
+        let function = module.function("f").unwrap();
+        let head = block(function, "head");
+        constant_trip_count(head, head)
+    }
+
+    #[test]
+    fn constant_trip_counts_are_those_of_a_simulated_loop() {
+        for (first, step, limit) in [(0i64, 1i64, 16i64), (3, 2, 40), (10, -1, 0), (-5, 5, 100)] {
+            for (how, holds) in [("slt", i64::lt as fn(&i64, &i64) -> bool), ("sgt", i64::gt), ("ne", i64::ne)] {
+                for (compared, ahead) in [("%i", 0), ("%next", step)] {
+                    let mut expected = 0;
+                    let mut i = first;
+                    while holds(&(i + ahead), &limit) && expected <= MAX_ENUMERATED_ITERATIONS {
+                        expected += 1;
+                        i += step;
+                    }
+                    let found = trip_count("i64", first, step, compared, how, &limit.to_string());
+                    let known = (expected <= MAX_ENUMERATED_ITERATIONS).then_some(expected);
+                    assert_eq!(found, known, "from {first} by {step} while {compared} {how} {limit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counters_wrap_around_at_their_width() {
+        // 250, 251, ... 255, 0, 1: eight values before 2.
+        assert_eq!(trip_count("i8", 250, 1, "%i", "ne", "2"), Some(8));
+    }
+
+    #[test]
+    fn variable_limits_have_no_constant_trip_count() {
+        assert_eq!(trip_count("i64", 0, 1, "%i", "slt", "%n"), None);
+    }
+}

@@ -14,7 +14,7 @@ pub struct CountsInBursts;
 
 impl Observer for CountsInBursts {
     fn reason_to_skip(&self, _: &Unit, function: Value) -> Option<&'static str> {
-        sample::reason_not_to_double(function)
+        crate::versions::reason_not_to_double(function)
     }
 
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: LLVMTargetMachineRef) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::module_context::ModuleContext;
 use crate::options::PluginOptions;
 use crate::path_end::PathEnd;
 use crate::placeholders::{CounterKind, PlaceholderError, Placeholders};
-use crate::sample::PlannedFunction;
+use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;

@@ -8,7 +8,7 @@ use crate::module_context::ModuleContext;
 use crate::options::{PluginOptions, Threads};
 use crate::path_end::PathEnd;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, RemovalOptions};
-use crate::sample::PlannedFunction;
+use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;

@@ -8,7 +8,7 @@ use crate::interesting::{InterestingRequest, Words, all_paths, plan};
 use crate::llvm::{Block, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEnd;
-use crate::sample::PlannedFunction;
+use crate::planned_function::PlannedFunction;
 use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::{Cells, Choices};

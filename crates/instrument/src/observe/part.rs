@@ -7,7 +7,7 @@ use crate::describe::FunctionCfg;
 use crate::error::Error;
 use crate::llvm::{Module, Value};
 use crate::path_end::PathEnd;
-use crate::sample::PlannedFunction;
+use crate::planned_function::PlannedFunction;
 use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;

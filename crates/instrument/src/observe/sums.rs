@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::llvm::{Block, Module, Value};
 use crate::path_end::PathEnd;
-use crate::sample::PlannedFunction;
+use crate::planned_function::PlannedFunction;
 use crate::unit::{COUNT_AT_PATH_ENDS, Unit};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::Choices;

@@ -6,9 +6,10 @@ use crate::emit;
 use crate::error::Error;
 use crate::interesting::{InterestingRequest, plan_unknown};
 use crate::llvm::{Block, Module, Value};
+use crate::planned_function::PlannedFunction;
 use crate::residual;
-use crate::sample::{self, PlannedFunction};
 use crate::unit::Unit;
+use crate::versions;
 use trodden_flow::program::Choices;
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{NumberingScheme, Plan, ProbeProgram, ResidualPlan};
@@ -49,7 +50,7 @@ impl Observer for UnknownPaths {
     }
 
     fn before_description(&mut self, _: &Unit, function: Value) {
-        self.versions = sample::reason_not_to_double(function).is_none();
+        self.versions = versions::reason_not_to_double(function).is_none();
     }
 
     /// No function acquires a region at its entry.

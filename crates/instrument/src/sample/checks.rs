@@ -321,19 +321,3 @@ pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, 
     }
     max_calls.into_iter().all(|calls| calls <= 1)
 }
-
-/// Returns why a function cannot have two versions; `None` if it can.
-pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
-    let mut instructions = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>());
-    instructions.find_map(|i| match i.opcode() {
-        LLVMOpcode::LLVMCallBr => Some("it is not sampled: it contains inline assembly that jumps"),
-        _ if i.is_call() && i.call_has_attribute("returns_twice") => {
-            Some("it is not sampled: it calls a function that returns twice (setjmp)")
-        }
-        _ if i.is_call() && i.call_has_attribute("noduplicate") => {
-            Some("it is not sampled: it contains a call that must not be duplicated")
-        }
-        _ if i.is_token() => Some("it is not sampled: it contains token values, which cannot be merged"),
-        _ => None,
-    })
-}

@@ -6,9 +6,9 @@
 //! [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no address is live where versions change, or one version would jump into the
 //! other.
 
-use super::copies::Copies;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
+use crate::versions::copies::Copies;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};

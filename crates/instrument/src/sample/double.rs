@@ -2,19 +2,21 @@
 //! edges, and where indirect branches arrive.
 
 use super::checks::{self, CheckSites};
-use super::copies::{Copies, Lines};
 use super::dispatch::{self, DispatchTables};
-use super::ssa::{self, Definitions};
 use super::unroll::{self, Unrolled};
-use super::{PlannedFunction, SampleTier, description_of_copies, landings, latch, split_landings};
+use super::{SampleTier, latch};
 use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{EdgeSite, FunctionCfg};
 use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
+use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::shape::new_block_after;
+use crate::versions::copies::{Copies, Lines};
+use crate::versions::ssa::{self, Definitions};
+use crate::versions::{description_of_copies, landings, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;

@@ -6,10 +6,10 @@
 //! program must jump. Both versions are split alike, so the probability that an instruction is counted does not depend on its predecessor.
 //! Invariant: the copy does the same as the original, probes included; paths and their numbers do not change.
 
-use super::copies::{Copies, Lines};
 use super::steps;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
+use crate::versions::copies::{Copies, Lines};
 use indexmap::{IndexMap, IndexSet};
 
 /// Splits the latch of an interpreter's loop. Returns the deleted phi nodes of the latch that keeps its check, with their replacements.

@@ -2,69 +2,35 @@
 //! is the framework of Arnold and Ryder, "A framework for reducing the cost of instrumented code" (PLDI 2001), with the bursts of Hirzel
 //! and Chilimbi, "Bursty tracing" (2001), and another trigger: instead of a countdown, a byte in a page of its own selects the version,
 //! and the recorder flips it from outside. Control changes versions only where a path starts: at function entry, on back edges that
-//! [`checks`] chooses, and where indirect branches arrive. So every counted path was executed entirely in instrumented code. [`copies`]
-//! makes the duplicate, [`ssa`] merges values where versions meet, [`unroll`] and [`dispatch`] reduce the cost of checks. A function that
-//! only checks at its entry is split into two, itself and `NAME.counted`.
+//! [`checks`] chooses, and where indirect branches arrive. So every counted path was executed entirely in instrumented code.
+//! [`crate::versions`] makes the duplicate, [`unroll`] and [`dispatch`] reduce the cost of checks. A function that only checks at its entry is split into two, itself and `NAME.counted`.
 
 mod checks;
-pub mod copies;
 mod dispatch;
 mod double;
 mod latch;
-pub mod ssa;
 mod steps;
 mod unroll;
 
 use crate::attributes::{self, declare_like};
 use crate::counting::Counters;
-use crate::describe::{EdgeSite, FunctionCfg};
 use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
+use crate::planned_function::PlannedFunction;
 use crate::probes;
-use crate::shape::move_to_new_block;
+use crate::versions::copies::{Copies, Lines};
+use crate::versions::description_of_copies;
 use crate::weights;
-use copies::{Copies, Lines};
+use checks::{CallFrequency, CheckSites};
 use double::DoubledFunction;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
-use trodden_flow::frequency::Frequencies;
+use trodden_flow::Node;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
-use trodden_flow::{Edge, Graph, Node, ProbeProgram};
-use trodden_unit::{FlowEdge, Position, UnitBlock};
-
-pub use checks::reason_not_to_double;
-use checks::{CallFrequency, CheckSites};
-
-/// A function with its plan, before anything is inserted.
-pub struct PlannedFunction {
-    pub function: Value,
-    pub position: Option<Position>,
-    /// Its description; blocks and sites refer to the current blocks.
-    pub cfg: FunctionCfg,
-    pub graph: Graph,
-    /// The program to insert, before the passes.
-    pub program: ProbeProgram,
-    /// Its edge frequencies, measured or estimated.
-    pub frequencies: Frequencies,
-    pub measured: bool,
-    /// True if the function may be called by other code than sampled functions of this unit.
-    pub open: bool,
-    /// For stream builds whose graph has more edges than a counting build's: what a counting build would use.
-    pub counted: Option<Box<CountedPaths>>,
-}
-
-/// A function's paths as a counting build numbers them, where a stream has more events than paths.
-pub struct CountedPaths {
-    pub blocks: Vec<UnitBlock>,
-    pub edges: Vec<FlowEdge>,
-    pub program: ProbeProgram,
-    /// The additional edges of the graph of events, with their source nodes.
-    pub extra_edges: Vec<(Edge, Node)>,
-}
 
 /// The sampling tier's decisions for a unit.
 pub struct SampleTier {
@@ -246,37 +212,4 @@ fn declare_counted(module: Module, function: Value) -> Value {
         llvm!(LLVMSetComdat(counted.0, comdat));
     }
     counted
-}
-
-/// Returns the description of copied blocks.
-pub fn description_of_copies(cfg: &FunctionCfg, copies: &Copies) -> FunctionCfg {
-    let site = |site: &EdgeSite| match site {
-        EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
-        EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
-        other => other.clone(),
-    };
-    FunctionCfg {
-        nodes: cfg.nodes.iter().map(|n| n.map(|b| copies.block(b))).collect(),
-        sites: cfg.sites.iter().map(site).collect(),
-        ..cfg.clone()
-    }
-}
-
-/// Returns the blocks where indirect branches arrive.
-pub fn landings(function: Value) -> Vec<Block> {
-    let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
-    let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
-    // In block order, because the order of addresses is not deterministic.
-    function.blocks().filter(|b| targets.contains(b)).collect()
-}
-
-/// Moves everything but the phi nodes of these landing blocks to new blocks. Returns each landing block with its new block.
-pub fn split_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg) -> Vec<(Block, Block)> {
-    let mut parts = Vec::new();
-    for &landing in landings {
-        let body = move_to_new_block(module, landing);
-        cfg.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
-        parts.push((landing, body));
-    }
-    parts
 }

@@ -5,10 +5,10 @@
 //! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the check
 //! stays before the loop header; only the last copy leads to it.
 
-use super::copies::{Copies, Lines};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::shape::new_block_after;
+use crate::versions::copies::{Copies, Lines};
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;

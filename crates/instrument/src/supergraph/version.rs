@@ -3,7 +3,7 @@
 use super::calls::{self, CallRedirection};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
-use crate::sample::copies::Copies;
+use crate::versions::copies::Copies;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::selective_inlining::VersionKind;

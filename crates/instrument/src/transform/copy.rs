@@ -7,9 +7,9 @@
 use super::TransformedFunction;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
-use crate::sample::copies::{Copies, Lines};
-use crate::sample::ssa::{Definitions, ValueFlow};
 use crate::shape::predecessors;
+use crate::versions::copies::{Copies, Lines};
+use crate::versions::ssa::{Definitions, ValueFlow};
 use crate::weights::set_target_weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;

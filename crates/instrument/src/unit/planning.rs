@@ -4,7 +4,7 @@ use super::{Error, Unit};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Value, llvm};
 use crate::options::Threads;
-use crate::sample::PlannedFunction;
+use crate::planned_function::PlannedFunction;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::core::*;
 use trodden_flow::frequency::{Frequencies, branch_weights};

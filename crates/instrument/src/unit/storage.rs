@@ -8,7 +8,7 @@ use crate::interesting;
 use crate::llvm::Value;
 use crate::options::Threads;
 use crate::path_end::PathEnd;
-use crate::sample::{CountedPaths, PlannedFunction};
+use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::Node;
