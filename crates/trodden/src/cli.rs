@@ -115,9 +115,9 @@ pub enum Command {
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Store raw files, stream files, a trace or branches from `perf script` as a run.
+    /// Store raw files, streams, a trace, or branches of a build with --addresses as a run.
     Import(Import),
-    /// Show the most important findings: hottest paths, a trace's calls, causes of waits.
+    /// Show the hottest paths (by instructions, or by --measure), a trace's calls, or waits.
     Report(Report),
     /// Show the source of a function with one of its paths marked.
     Annotate(Annotate),
@@ -125,7 +125,7 @@ pub enum Command {
     Advise(Advise),
     /// Find where lines, blocks or calls were executed in a given order.
     Find(Find),
-    /// Show what a thread executed, in order, or its last steps before a crash.
+    /// Show what a thread executed, in order; before a crash if built with --flight-recorder.
     Show(Show),
     /// Find repetition in a sequence of paths: hot subpaths, iterations, phases.
     Patterns(Patterns),

@@ -165,7 +165,8 @@ Examples:
   perf script -i branches.data -F pid,tid,ip,brstack --show-mmap-events |
       trodden import - --program ./prog
 
-All files must be of the same kind. Counts from branch stacks are estimates, and marked as such.")]
+All files must be of the same kind. Branches from `perf script` need a program built with
+--addresses (for others, use `trodden simulate --from`); their counts are marked as estimates.")]
 pub struct Import {
     /// Raw files, stream files, or folders of them; a trace; `perf script` text (- for stdin).
     #[arg(required = true, value_name = "FILE")]

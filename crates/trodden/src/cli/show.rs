@@ -14,6 +14,8 @@ Examples:
   trodden show t.trace --from main --to '#200'    blocks from the first call of main on
   trodden show t.trace --calls --from 'parse 3'   call tree from the third call of parse on
 
+The last steps before a crash need a program built with --stream and --flight-recorder.
+
 A place in a trace is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block; a number
 after it selects the Nth time.")]
 pub struct Show {

@@ -17,7 +17,10 @@ Examples:
   trodden report --measure events          costliest paths of a program built with --events
   trodden report one.trodden --html page.html
   trodden report t.trace                   call tree of a trace, with counts
-  trodden report app.waits --what-if compute_forces=50")]
+  trodden report app.waits --what-if compute_forces=50
+
+Paths are ordered by executed instructions. For time, build with `--events tsc` and use
+--measure events.")]
 pub struct Report {
     /// Profile, run (12, last, last~1), suite, trace or recording of waits.
     ///

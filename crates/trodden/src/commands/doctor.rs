@@ -69,7 +69,7 @@ const CHECKS: &[Check] = &[
     ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
     ("collectors of traces", false, crate::commands::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
     ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, QEMU_REMEDY),
-    ("recorder of waits (for waits)", false, crate::commands::waits::trial, "cargo build --release -p trodden-waits-recorder"),
+    ("wait recorder (for waits)", false, crate::commands::waits::trial, "cargo build --release -p trodden-waits-recorder"),
     ("end-to-end trial", true, trial, "fix the problems above, then run `trodden doctor` again"),
 ];
 
