@@ -23,22 +23,22 @@ pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
 }
 
 /// Creates a folder in `base` with the permissions of `base`.
-pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
+pub fn shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
     private::temporary_folder_in(base, prefix).map_err(|source| Error::NotWritable { folder: base.to_owned(), source })
 }
 
 /// Stops signals from ending this command by removing temporary files and exiting. The caller forwards or polls them from now on.
-pub fn take_signals() {
+pub fn disable_removal_on_signals() {
     SIGNALS_ARE_TAKEN.store(true, Ordering::SeqCst);
 }
 
 /// Registers a function that signals are offered to before they end the command, and that returns whether it handles them.
-pub fn offer_signals(handler: fn(i32) -> bool) {
+pub fn set_signal_handler(handler: fn(i32) -> bool) {
     let is_first = SIGNAL_HANDLER.set(handler).is_ok();
     assert!(is_first, "only one function can be registered for signals");
 }
 
-/// Whether [`take_signals`] was called.
+/// Whether [`disable_removal_on_signals`] was called.
 pub fn signals_are_taken() -> bool {
     SIGNALS_ARE_TAKEN.load(Ordering::SeqCst)
 }
