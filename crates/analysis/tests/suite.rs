@@ -79,9 +79,9 @@ fn test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
     SuiteTest { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
 }
 
-fn places(tests: &[SuiteTest], wanted: Option<&[u32]>, worth: OrderBy) -> Vec<(usize, u64, u64)> {
+fn places(tests: &[SuiteTest], wanted: Option<&[u32]>, by: OrderBy) -> Vec<(usize, u64, u64)> {
     let wanted = wanted.map(|w| w.iter().map(|p| PathIndex(*p)).collect::<BTreeSet<_>>());
-    order(tests, wanted.as_ref(), worth).iter().map(|p| (p.test, p.paths, p.new_paths)).collect()
+    order(tests, wanted.as_ref(), by).iter().map(|p| (p.test, p.paths, p.new_paths)).collect()
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn listen(mut client: ClientLink) {
                 tracer().synchronised.notify_all();
             }
             // Commands that handle signals themselves, such as jobs for other machines, receive them.
-            ClientMessage::Signal { signal, .. } if temporary::signals_are_taken() => {
+            ClientMessage::Signal { signal, .. } if temporary::is_removal_disabled() => {
                 forward(Some(std::process::id()), signal);
             }
             ClientMessage::Signal { signal, from_terminal } => tracer().handle_signal(signal, from_terminal),

@@ -31,25 +31,25 @@ pub enum OrderBy {
 }
 
 /// Orders tests by interesting paths; `None` means all paths. Tests that take no interesting path come last, ordered by all their paths.
-pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, worth: OrderBy) -> Vec<OrderedTest> {
+pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by: OrderBy) -> Vec<OrderedTest> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
     let sets_of_interest = sets(interesting);
     let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
-    let mut placed = order_by_additional(tests, first, &sets_of_interest, worth);
-    let rest = order_by_additional(tests, last, &sets(None), worth);
+    let mut placed = order_by_additional(tests, first, &sets_of_interest, by);
+    let rest = order_by_additional(tests, last, &sets(None), by);
     placed.extend(rest.into_iter().map(|p| OrderedTest { paths: 0, new_paths: 0, ..p }));
     placed
 }
 
 /// Greedy order by additional paths. The value of a test only decreases while others are placed, so an outdated value is an upper bound,
 /// and is recomputed only when it reaches the top of the heap.
-fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: OrderBy) -> Vec<OrderedTest> {
+fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !left.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
-        let value = |test: usize, adds: u64| match worth {
+        let value = |test: usize, adds: u64| match by {
             OrderBy::Paths => u128::from(adds) << 64,
             // Fixed point, with 64 fractional bits.
             OrderBy::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),

@@ -3,8 +3,8 @@
 //! [`weights`] finds frequencies to base the partition on, which may take a first run. [`make`] divides the counting and builds the copies
 //! from shared [`objects`], with their [`heap`]s at one address. An engine of `trodden_launch` runs a [`worker`] for each copy;
 //! [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that divides
-//! whole functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]), [`distribute`] makes copies for users to run, and
-//! [`determinism`] checks a program.
+//! whole functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]), [`distribute`] makes copies for users to
+//! run, and [`determinism`] checks a program.
 
 mod determinism;
 pub mod distribute;

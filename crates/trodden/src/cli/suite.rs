@@ -174,7 +174,7 @@ pub struct Order {
     #[command(flatten)]
     pub functions: SuiteFunctions,
     /// Value to order by.
-    #[arg(long, value_parser = one_of(WORTHS), default_value = "paths")]
+    #[arg(long, value_parser = one_of(ORDERS), default_value = "paths")]
     pub by: OrderBy,
     /// Put tests of changed lines first: since COMMIT, or in DIFF.
     ///
@@ -193,4 +193,4 @@ pub struct Order {
 }
 
 /// Values that tests are ordered by.
-const WORTHS: [Choice<OrderBy>; 2] = [(OrderBy::Paths, "paths", "New paths"), (OrderBy::PathsPerTime, "rate", "New paths per second")];
+const ORDERS: [Choice<OrderBy>; 2] = [(OrderBy::Paths, "paths", "New paths"), (OrderBy::PathsPerTime, "rate", "New paths per second")];
