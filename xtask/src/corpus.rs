@@ -50,7 +50,7 @@ enum Step {
 /// # Errors
 /// A program is unknown, or a step failed.
 pub fn run(options: &CorpusOptions) -> Result<()> {
-    let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
     if options.step == Step::List {
         print!("{}", corpus.about()?);
         return Ok(());

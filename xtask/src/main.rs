@@ -7,16 +7,16 @@
 //! | `release_check.rs` | all checks before a release |
 //! | `fuzz.rs` | mutated inputs for every reader |
 //! | `disturb.rs` | killing recorders of traces at random moments |
-//! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
+//! | `tidy.rs`, `cycles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
 //! | `corpus.rs` | fetching, building and running real programs (by the crate `corpus`) |
 //! | `compile.rs` | compile times compared with clang |
 //! | `oracle.rs` | checking path profiles against independent oracles |
 //! | `dist.rs`, `dist/` | the Debian package and the archive |
 #![forbid(unsafe_code)]
 
-mod circles;
 mod compile;
 mod corpus;
+mod cycles;
 mod demo;
 mod dist;
 mod disturb;

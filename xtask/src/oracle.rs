@@ -8,7 +8,7 @@ mod interesting;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use trodden_corpus::oracle::{build_oracle, differs, verdict};
+use trodden_corpus::oracle::{build_oracle, has_differences, verdict};
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::{Corpus, Input, Variant, steps};
 
@@ -58,8 +58,8 @@ pub fn run(options: &OracleOptions) -> Result<()> {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
         return steps::run(std::process::Command::new(&oracle).arg("random").args(numbers));
     }
-    let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT)?;
+    let corpus = Corpus::in_target();
+    let programs = corpus.prepare(&options.programs, DEFAULT)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {
         let equal = match options.scheme.is_empty() {
@@ -93,5 +93,5 @@ fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) ->
     corpus.inputs(program)?;
     let text = verdict(corpus, program, &variant, input, oracle)?;
     print!("{text}");
-    Ok(!differs(&text))
+    Ok(!has_differences(&text))
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: all checks that a change must pass before it is merged.
 
-use crate::circles;
+use crate::cycles;
 use crate::fuzz;
 use crate::pages;
 use crate::tidy;
@@ -64,7 +64,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
 pub fn tidy() -> Result<()> {
     steps::headline("Sources and documentation");
     let mut findings = tidy::check()?;
-    findings.extend(circles::check()?);
+    findings.extend(cycles::check()?);
     findings.extend(pages::check()?);
     report(&findings)
 }

@@ -68,7 +68,7 @@ impl ChangedLines {
         side: impl Fn(FileChange) -> (Option<String>, BTreeSet<u32>),
     ) -> Result<ChangedLines, DiffError> {
         let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
-        for (name, lines) in of_files(text)?.into_iter().map(side).filter(|(_, lines)| !lines.is_empty()) {
+        for (name, lines) in parse_diff(text)?.into_iter().map(side).filter(|(_, lines)| !lines.is_empty()) {
             if let Some(name) = name {
                 changes.files.entry(name).or_default().extend(lines);
             }
@@ -118,7 +118,7 @@ impl ChangedLines {
 }
 
 /// Parses the file changes of a unified diff. An empty diff has none.
-pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
+pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
     let mut files: Vec<FileChange> = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
     let mut seen = text.trim().is_empty();
@@ -155,20 +155,20 @@ pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
 /// compiled from a copy of the sources elsewhere, the last components must match.
 pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
     let Some(root) = root else { return is_file(compiled, named) };
-    match plain(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
+    match normalize(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
         Some(rest) => rest == named.trim_start_matches("./"),
         None => is_file(compiled, named),
     }
 }
 
 /// Returns true if a file name recorded by the compiler is `place`, or lies below the folder `place`.
-pub fn lies_at(compiled: &str, place: &str) -> bool {
-    let place = plain(place);
-    plain(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+pub fn is_at_or_below(compiled: &str, place: &str) -> bool {
+    let place = normalize(place);
+    normalize(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Removes `.` and `..` from a path without reading the file system.
-pub fn plain(name: &str) -> String {
+pub fn normalize(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (at, part) in name.split('/').enumerate() {
         match part {
@@ -326,7 +326,7 @@ mod tests {
             ("/rustc/0/library/core/src/lib.rs", "/home/a/src", false),
             ("/home/a/lib.rs", "/", true),
         ] {
-            assert_eq!(lies_at(compiled, place), lies, "{compiled} at {place}");
+            assert_eq!(is_at_or_below(compiled, place), lies, "{compiled} at {place}");
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
     fn diff_yields_changed_new_lines() {
         let diff = "--- a/x.c\n+++ b/x.c\n@@ -3,6 +5,6 @@ int f(\n x\n-y\n+z\n+++ b/code.c\n u\n-v\n w\n t\n@@ -20,2 +22,0 \
             @@\n-p\n-q\n--- a/gone.c\n+++ /dev/null\n@@ -1 +0,0 @@\n-only\n";
-        let files = of_files(diff).unwrap();
+        let files = parse_diff(diff).unwrap();
         let names = |f: &FileChange| (f.old_name.clone().unwrap_or_default(), f.new_name.clone().unwrap_or_default());
         assert_eq!(files.iter().map(names).collect::<Vec<_>>(), [("x.c".into(), "x.c".into()), ("gone.c".into(), String::new())]);
         // Context lines are not changed; where lines were only removed, their neighbours are.

@@ -105,9 +105,9 @@ impl LineSpan {
 
 /// Returns the places that a unified diff changes in the new files: added lines, and the neighbours of removed lines. File names are
 /// relative to the folder `root`, if known.
-pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
+pub fn changed_places(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
     let mut places = Vec::new();
-    for change in changes::of_files(difference)? {
+    for change in changes::parse_diff(difference)? {
         let Some(file) = change.new_name else { continue };
         let mut lines = change.new.into_iter().peekable();
         while let Some(first) = lines.next() {
@@ -123,7 +123,7 @@ pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, Di
 
 /// Parses sequences, one per line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and lines that start with `#` are
 /// ignored.
-pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
+pub fn parse_sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
     let mut all = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -148,12 +148,12 @@ pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
 }
 
 /// Returns all complete paths of the functions for which `included` holds.
-pub fn of_functions(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, ChoiceError> {
+pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
 
 /// Returns all complete paths that touch at least one of the places.
-pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
+pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked = nodes_in(function, |block| places.iter().any(|p| p.is_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
@@ -161,7 +161,7 @@ pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, C
 }
 
 /// Returns all complete paths through every one of the places, in any order.
-pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
+pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.is_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
@@ -173,7 +173,11 @@ pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, Ch
 ///
 /// # Errors
 /// Besides the other reasons in [`ChoiceError`], a sequence that no path matches is an error.
-pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, ChoiceError> {
+pub fn paths_matching(
+    units: &[&UnitMap],
+    sequences: &[ChosenSequence],
+    is: impl Fn(&FunctionMap, &str) -> bool,
+) -> Result<KnownPaths, ChoiceError> {
     let mut all = KnownPaths::default();
     for sequence in sequences {
         let found = collect_paths(units, |map, function| {
@@ -188,14 +192,14 @@ pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&Func
 }
 
 /// Reduces a set to its `how_many` most frequent paths.
-pub fn most_frequent(set: &mut KnownPaths, how_many: usize) {
+pub fn keep_most_frequent(set: &mut KnownPaths, how_many: usize) {
     let mut all = by_frequency(set);
     all.truncate(how_many);
     retain_paths(set, &all);
 }
 
 /// Reduces a set to the most frequent paths that together make up a share (0 to 1) of all executions.
-pub fn most_of(set: &mut KnownPaths, share: f64) {
+pub fn keep_share(set: &mut KnownPaths, share: f64) {
     let mut all = by_frequency(set);
     let total: u128 = all.iter().map(|p| u128::from(p.0)).sum();
     let mut sum = 0u128;
@@ -281,13 +285,13 @@ mod tests {
                     --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
         let place = |file: &str, lines| LineSpan { file: file.into(), root: None, lines };
         let places = [place("src/x.c", 5..=5), place("src/x.c", 7..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28)];
-        assert_eq!(changed(text, None).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
-        assert!(changed("hello", None).is_err());
+        assert_eq!(changed_places(text, None).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
+        assert!(changed_places("hello", None).is_err());
     }
 
     #[test]
     fn sequences_are_all_blocks_or_all_places() {
-        let read = sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
+        let read = parse_sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
         assert_eq!(
             read[0],
             ChosenSequence {
@@ -298,7 +302,7 @@ mod tests {
         );
         assert_eq!(read[1].waypoints[1], Waypoint::Place(LineSpan { file: "b/a.c".into(), root: None, lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
-            assert!(matches!(sequences(wrong), Err(ChoiceError::NotASequence { line: 1, .. })), "{wrong}");
+            assert!(matches!(parse_sequences(wrong), Err(ChoiceError::NotASequence { line: 1, .. })), "{wrong}");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Combinations {
 }
 
 /// Merges the paths of a function in several programs; counts are added.
-pub fn of_all<'p>(programs: impl IntoIterator<Item = &'p FunctionPaths>) -> FunctionPaths {
+pub fn merge_programs<'p>(programs: impl IntoIterator<Item = &'p FunctionPaths>) -> FunctionPaths {
     let mut all = FunctionPaths::default();
     let mut complete = BTreeMap::<u64, PathCount>::new();
     for paths in programs {

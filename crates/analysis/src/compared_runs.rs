@@ -60,7 +60,7 @@ fn runs(job: &ComparedRuns) -> Result<Vec<Run>> {
                 continue;
             }
         };
-        named::losses(&file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
+        named::describe_losses(&file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
         let profile = found.profile;
         let (Some(program), images) = (profile.images.first().map(|i| i.path.clone()), profile.images.iter().map(|i| i.identity).collect())
         else {

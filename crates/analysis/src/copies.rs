@@ -11,7 +11,7 @@ const UNKNOWN: &str = "unknown";
 /// Value of `counted` for copies of `--divide edges`.
 const EDGES: &str = "edges";
 /// Version of the JSON schema.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// How the copies were requested, in the words of the command line.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct Costs {
     /// `sequential_hits` divided by the number of copies, rounded up.
     pub ideal_hits: u64,
     /// Lower bound for this number of copies: in every plan, some copy has at least this many hits.
-    pub proven_hits: u64,
+    pub lower_bound_hits: u64,
     /// `hits_of_slowest` relative to `ideal_hits`, minus 1; `None` if hits are unknown.
     pub distance_from_ideal: Option<f64>,
     /// Time that the slowest copy saves, as a share of the time of one program that counts everything; negative if it takes longer. `None`
@@ -148,7 +148,7 @@ impl Costs {
             copies: costs,
             sequential_hits: bound.sequential,
             ideal_hits: bound.ideal,
-            proven_hits: bound.proven(),
+            lower_bound_hits: bound.proven(),
             confirmed_paths: measured.confirmed,
             baseline: None,
             diverged: Vec::new(),

@@ -86,7 +86,7 @@ impl FieldReport {
     }
 
     /// Records that a unit ran, even if it counted nothing.
-    pub fn add_copy(&mut self, image: Identity, unit: Identity) {
+    pub fn add_empty_unit(&mut self, image: Identity, unit: Identity) {
         if self.units.iter().all(|u| u.image != image) {
             self.units.push(UnitReport { image, unit, counts: Vec::new() });
         }

@@ -14,7 +14,7 @@ pub struct GitDifference {
 }
 
 /// Reads a diff from a file.
-pub fn diff_in(file: &Path) -> Result<GitDifference> {
+pub fn read_diff(file: &Path) -> Result<GitDifference> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
 }

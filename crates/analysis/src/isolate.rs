@@ -13,7 +13,7 @@ use trodden_unit::{Identity, MapError};
 const Z_95: f64 = 1.96;
 
 /// A function: the unit's identity, and the index in the unit's map.
-pub type IsolatedFunction = (Identity, usize);
+pub type FunctionKey = (Identity, usize);
 
 /// Measures by which suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl RunTally {
 #[derive(Debug, Default)]
 pub struct Isolation {
     all: RunTally,
-    functions: BTreeMap<IsolatedFunction, FunctionObservations>,
+    functions: BTreeMap<FunctionKey, FunctionObservations>,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ struct FunctionObservations {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// Its function.
-    pub function: IsolatedFunction,
+    pub function: FunctionKey,
     /// Its number.
     pub id: u64,
     /// True for a completed path, false for an unfinished one.
@@ -139,7 +139,7 @@ impl Isolation {
         }
         self.all.add(failed);
         // A unit that is in several images counts once.
-        let mut executed = BTreeMap::<IsolatedFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
+        let mut executed = BTreeMap::<FunctionKey, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();
             for path in paths.all().filter(|p| p.count > 0) {
@@ -162,7 +162,7 @@ impl Isolation {
     }
 
     /// Returns the paths that failing runs took, most suspicious first. `edges` returns the edges of a path in the acyclic graph.
-    pub fn suspects(&self, by: Score, edges: impl Fn(IsolatedFunction, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
+    pub fn suspects(&self, by: Score, edges: impl Fn(FunctionKey, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, seen) in &self.functions {
             for ((complete, id), runs) in seen.paths.iter().filter(|(_, runs)| runs.failing > 0) {
@@ -182,7 +182,7 @@ impl Isolation {
         suspects
     }
 
-    fn suspect(&self, function: IsolatedFunction, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
+    fn suspect(&self, function: FunctionKey, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
         let ((failure, variance), (context, context_variance)) = (runs.failure(), executed.failure());

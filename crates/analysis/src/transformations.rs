@@ -20,7 +20,7 @@ use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, Transformati
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformationOptions {
     /// Minimum saving of a copy, as a share (0 to 1) of all executed instructions.
-    pub least_saving: f64,
+    pub min_saving: f64,
     /// Minimum share (0 to 1) of all executed instructions that a loop must have for its last iteration to be split off.
     pub min_loop_share: f64,
     /// Maximum number of instructions copied for one edge.
@@ -29,7 +29,7 @@ pub struct TransformationOptions {
 
 impl Default for TransformationOptions {
     fn default() -> TransformationOptions {
-        TransformationOptions { least_saving: 0.0005, min_loop_share: 0.01, max_copied: 80 }
+        TransformationOptions { min_saving: 0.0005, min_loop_share: 0.01, max_copied: 80 }
     }
 }
 
@@ -69,7 +69,7 @@ pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result
     for (executed, source, map, paths) in functions.iter().filter(|f| f.0 > 0) {
         let entries = paths.blocks.first().copied().unwrap_or(0);
         let mut transformations = vec![Transformation::Weights(Weighed { entries, edges: paths.edges.clone() })];
-        if *executed as f64 >= options.least_saving * total as f64 {
+        if *executed as f64 >= options.min_saving * total as f64 {
             transformations.extend(of_function(map, paths, total, options));
         }
         let share = *executed as f64 / total as f64;
@@ -98,7 +98,7 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
             }
             continue;
         }
-        if (finding.saves as f64) < options.least_saving * total as f64 {
+        if (finding.saves as f64) < options.min_saving * total as f64 {
             continue;
         }
         // If some executions took another edge, the copy would have to keep the test, so only certain outcomes are used.

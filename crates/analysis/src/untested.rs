@@ -23,7 +23,7 @@ pub struct Sighting {
     /// Number of runs (profiles) that took it.
     pub runs: u64,
     /// Those among them whose outcome is known.
-    pub ended: RunTally,
+    pub outcomes: RunTally,
     /// Time of its first execution, in nanoseconds since 1970, if the program recorded it, or else the start time of the run; 0 if unknown.
     pub first_ns: u64,
     /// The number, as passed to [`Sightings::add`], of the run that took it first.
@@ -42,14 +42,14 @@ pub struct Sightings {
     /// Whether any unit counts known paths as well, so that shares can be computed.
     pub counts_known: bool,
     /// Numbers of runs whose outcome is known.
-    pub ended: RunTally,
+    pub outcomes: RunTally,
     /// Executions that builds with `--interesting` counted without distinguishing their paths.
-    pub without_path: WithoutPath,
+    pub without_path: UndistinguishedExecutions,
 }
 
 /// Executions of paths that are not interesting to the build; it counts all of a function's in one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WithoutPath {
+pub struct UndistinguishedExecutions {
     /// In functions whose known paths all have counters of their own, so these executions took untested paths.
     pub untested: u128,
     /// In other functions; these executions may have taken known paths.
@@ -58,13 +58,13 @@ pub struct WithoutPath {
 
 /// Untested paths and edges of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewInFunction {
+pub struct UntestedInFunction {
     /// Untested complete paths.
     pub paths: u64,
     /// Executions of these paths.
     pub executions: u128,
     /// Those of these paths whose edges are all known.
-    pub old_edges_only: u64,
+    pub known_edges_only: u64,
     /// Edges of the function's graph that untested paths take and no known path does.
     pub edges: BTreeSet<Edge>,
 }
@@ -77,7 +77,7 @@ pub struct UntestedSummary {
     /// Executions of these paths.
     pub executions: u128,
     /// Those of these paths whose edges are all known.
-    pub old_edges_only: u64,
+    pub known_edges_only: u64,
     /// Those of these paths that are in functions without untested edges.
     pub in_functions_without_new_edges: u64,
     /// Untested edges.
@@ -89,7 +89,7 @@ pub struct UntestedSummary {
 }
 
 /// Returns the known paths of a function; `None` if there are none with the same cuts and numbering.
-pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
+pub fn known_paths_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
         .of(&unit.source, &function.name, function.version())
         .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.edges.len())
@@ -100,7 +100,7 @@ impl Sightings {
     pub fn add(&mut self, run: usize, profile: &mut Profile, known: &KnownPaths) -> Result<(), MapError> {
         let started = profile.run.started_ns;
         let failed = profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0));
-        failed.iter().for_each(|failed| self.ended.add(*failed));
+        failed.iter().for_each(|failed| self.outcomes.add(*failed));
         // A unit may be in several images of one run.
         let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
@@ -112,13 +112,13 @@ impl Sightings {
                 let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
                 let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting {
                     runs: 0,
-                    ended: RunTally::default(),
+                    outcomes: RunTally::default(),
                     first_ns,
                     first_run: run,
                 });
                 if in_run.insert((unit.unit, *counter)) {
                     seen.runs += 1;
-                    failed.iter().for_each(|failed| seen.ended.add(*failed));
+                    failed.iter().for_each(|failed| seen.outcomes.add(*failed));
                 }
                 // A time of 0 is unknown, not early.
                 if first_ns != 0 && (seen.first_ns == 0 || first_ns < seen.first_ns) {
@@ -134,7 +134,7 @@ impl Sightings {
         for function in &unit.map.functions {
             let Some(words) = function.interesting() else { continue };
             let executions = u128::from(unit.unattributed(function));
-            let sum = match counts_all_known(function, words, known_of(known, &unit.map, function))? {
+            let sum = match counts_all_known(function, words, known_paths_of(known, &unit.map, function))? {
                 true => &mut self.without_path.untested,
                 false => &mut self.without_path.unclear,
             };
@@ -170,7 +170,7 @@ fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Opt
 fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
     let mut left = Vec::new();
     for function in &unit.map.functions {
-        let knows = known_of(known, &unit.map, function);
+        let knows = known_paths_of(known, &unit.map, function);
         let unknown = unit.counts_of(function).filter(|(id, _)| knows.is_none_or(|k| !k.knows(*id)));
         left.extend(unknown.map(|(id, count)| (function.first_counter + id, count)));
     }
@@ -191,13 +191,13 @@ pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[D
 }
 
 /// Sums over the untested paths of a function; `paths` must contain only these.
-pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> NewInFunction {
-    let mut new = NewInFunction::default();
+pub fn new_paths_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> UntestedInFunction {
+    let mut new = UntestedInFunction::default();
     for path in &paths.complete {
         let edges = new_edges(function, known, &path.path);
         new.paths += 1;
         new.executions += u128::from(path.count);
-        new.old_edges_only += u64::from(edges.is_empty());
+        new.known_edges_only += u64::from(edges.is_empty());
         new.edges.extend(edges);
     }
     new
@@ -205,10 +205,10 @@ pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &Fun
 
 impl UntestedSummary {
     /// Adds the sums of one function.
-    pub fn add(&mut self, new: &NewInFunction) {
+    pub fn add(&mut self, new: &UntestedInFunction) {
         self.paths += new.paths;
         self.executions += new.executions;
-        self.old_edges_only += new.old_edges_only;
+        self.known_edges_only += new.known_edges_only;
         self.edges += new.edges.len() as u64;
         self.functions += u64::from(new.paths > 0);
         self.functions_with_new_edges += u64::from(!new.edges.is_empty());
@@ -222,7 +222,7 @@ impl UntestedSummary {
         let mut summary = UntestedSummary::default();
         for (_, unit, function) in filtered.functions() {
             if let Some(paths) = unit.executed_paths(function)? {
-                summary.add(&new_in(function, known_of(known, &unit.map, function), &paths));
+                summary.add(&new_paths_in(function, known_paths_of(known, &unit.map, function), &paths));
             }
         }
         Ok(summary)
@@ -246,7 +246,7 @@ pub struct HotPath {
 
 /// Checks whether hot paths stay hot. Returns the `top` complete paths that the tests executed most, and the share (0 to 1) of the field's
 /// executions that they account for. `field` must count all paths.
-pub fn hot(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPath>, f64), MapError> {
+pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPath>, f64), MapError> {
     let (mut tested, mut all) = (Vec::new(), BTreeMap::<(UntestedFunction, u64), u64>::new());
     for unit in field.images.iter().flat_map(|i| &i.units) {
         for (place, function) in unit.map.functions.iter().enumerate() {
@@ -256,7 +256,7 @@ pub fn hot(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPa
                 let sum = all.entry((key, path.id)).or_default();
                 *sum = sum.saturating_add(path.count);
             }
-            if let Some(knows) = known_of(known, &unit.map, function) {
+            if let Some(knows) = known_paths_of(known, &unit.map, function) {
                 let complete = FunctionPaths::decode(function, knows.known.iter().copied())?.complete;
                 tested.extend(complete.iter().map(|p| (p.count, key, p.id)));
             }

@@ -2,10 +2,10 @@
 //! recomputed from that list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, Never, advise};
+use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, NeverTogether, advise};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
 use trodden_profile::FunctionPaths;
-use trodden_testkit::{FunctionSubject, Random};
+use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 const FUNCTIONS: u64 = 12_000;
@@ -27,7 +27,7 @@ struct Case {
 
 /// Creates a random function with random counts. A few paths are frequent, so that there is something to find.
 fn case(random: &mut Random) -> Option<Case> {
-    let mut map = FunctionSubject::random(random, "f", 8).map;
+    let mut map = RandomFunction::random(random, "f", 8).map;
     // Turn calls that may not return into returns, so that every branch has outcomes.
     let stops = |map: &FunctionMap, path: &[DagEdge]| {
         matches!(path.last().map(|e| e.origin),
@@ -226,7 +226,7 @@ fn check_correlated(case: &Case, found: &[&Correlated]) {
     assert!(found.iter().all(|c| branches.contains_key(&c.later)));
 }
 
-fn check_never(case: &Case, found: &[&Never], reported: &BTreeSet<Node>) {
+fn check_never(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>) {
     let branches = case.branches();
     let mut expected: BTreeMap<Edge, f64> = BTreeMap::new();
     for (later, outcomes) in branches.iter().filter(|(later, _)| !reported.contains(later)) {

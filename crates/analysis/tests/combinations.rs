@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use trodden_analysis::combinations::{Combinations, untested};
 use trodden_flow::DagEdgeId;
 use trodden_profile::{FunctionPaths, PathCount};
-use trodden_testkit::functions::FunctionSubject;
+use trodden_testkit::functions::RandomFunction;
 use trodden_testkit::random::Random;
 
 /// The complete paths whose number satisfies a predicate.
-fn complete(subject: &FunctionSubject, wanted: impl Fn(u64) -> bool) -> Vec<PathCount> {
+fn complete(subject: &RandomFunction, wanted: impl Fn(u64) -> bool) -> Vec<PathCount> {
     let counts = (0..subject.map.counters).filter(|id| wanted(*id)).map(|id| (id, 1));
     let mut paths = FunctionPaths::decode(&subject.map, counts).unwrap().complete;
     paths.sort_by_key(|p| p.id);
@@ -19,7 +19,7 @@ fn complete(subject: &FunctionSubject, wanted: impl Fn(u64) -> bool) -> Vec<Path
 fn combinations_are_untaken_paths_over_executed_edges() {
     let (mut random, mut with_untested) = (Random::new(32), 0);
     for _ in 0..300 {
-        let subject = FunctionSubject::random(&mut random, "f", 9);
+        let subject = RandomFunction::random(&mut random, "f", 9);
         if subject.map.counters > 5000 {
             continue;
         }

@@ -3,7 +3,7 @@
 use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, Node};
 use trodden_profile::{Beginning, PathEnd, PathWalk, Walks};
-use trodden_testkit::{FunctionSubject, Random};
+use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{FunctionMap, UnitMap};
 
 fn unit() -> UnitMap {
@@ -108,7 +108,7 @@ fn matcher_agrees_with_trying_all_assignments() {
     let mut random = Random::new(7);
     let (mut matched, mut tried) = (0u64, 0u64);
     for round in 0..4000 {
-        let subject = FunctionSubject::random(&mut random, "f", 9);
+        let subject = RandomFunction::random(&mut random, "f", 9);
         let blocks = subject.map.blocks.len() as u64;
         let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| sequence(random, blocks)).collect::<Vec<_>>();
         let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
@@ -127,9 +127,9 @@ fn matcher_agrees_with_trying_all_assignments() {
 
 #[test]
 fn places_in_no_block_are_reported() {
-    let subject = FunctionSubject::random(&mut Random::new(1), "f", 3);
+    let subject = RandomFunction::random(&mut Random::new(1), "f", 3);
     let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
     let unit = unit();
     let matcher = Matcher::new(&expression, &unit, &subject.map);
-    assert_eq!(matcher.nowhere().len(), 3);
+    assert_eq!(matcher.unmatched_places().len(), 3);
 }

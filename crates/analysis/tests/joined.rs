@@ -5,7 +5,7 @@ use trodden_analysis::expression::joined::{is_cut, is_whole, join};
 use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
-use trodden_testkit::{FunctionSubject, Random};
+use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::EdgeKind;
 
 /// A piece of an execution, or one of its whole paths.
@@ -28,7 +28,7 @@ struct Executed {
 
 impl Executed {
     /// Adds a random execution, unless it is too long.
-    fn add(&mut self, subject: &FunctionSubject, random: &mut Random) {
+    fn add(&mut self, subject: &RandomFunction, random: &mut Random) {
         let map = &subject.map;
         let Some(edges) = walk(subject, random) else { return };
         let value = |is: &dyn Fn(&DagEdge) -> bool| {
@@ -73,7 +73,7 @@ impl Executed {
 }
 
 /// The edges of a random walk to the exit; `None` if it is too long.
-fn walk(subject: &FunctionSubject, random: &mut Random) -> Option<Vec<Edge>> {
+fn walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge>> {
     let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
     while at.index() < map.blocks.len() {
         let out: Vec<u32> = (0..map.edges.len() as u32)
@@ -107,7 +107,7 @@ fn join_is_sound_for_known_executions() {
     let mut random = Random::new(23);
     let (mut certain, mut none, mut open, mut matched, mut whole) = (0u64, 0u64, 0u64, 0u64, 0u64);
     for _ in 0..6000 {
-        let subject = FunctionSubject::random(&mut random, "f", 10);
+        let subject = RandomFunction::random(&mut random, "f", 10);
         let map = &subject.map;
         if !is_cut(map) {
             continue;
@@ -138,10 +138,10 @@ fn join_is_sound_for_known_executions() {
         for chain in &found.certain {
             let ids: Vec<u64> = chain.pieces.iter().map(|(_, id)| *id).collect();
             let times = executed.paths.iter().filter(|p| p.ids == ids && matches(p)).count() as u64;
-            assert!(times >= chain.at_least, "{expression:?}: {chain:?} was executed {times} times: {map:?}");
+            assert!(times >= chain.min_count, "{expression:?}: {chain:?} was executed {times} times: {map:?}");
             certain += 1;
         }
-        match (found.certain.is_empty(), found.is_open) {
+        match (found.certain.is_empty(), found.is_undecided) {
             (true, false) => {
                 assert!(!is_matched, "{expression:?} of {map:?}");
                 none += 1;

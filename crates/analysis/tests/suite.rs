@@ -5,31 +5,31 @@ mod profiles;
 
 use profiles::profile;
 use std::collections::BTreeSet;
-use trodden_analysis::suite::cover::{Cover, Problem, exact, greedy};
-use trodden_analysis::suite::order::{Worth, average_covered, order};
+use trodden_analysis::suite::cover::{Cover, CoverProblem, exact, greedy};
+use trodden_analysis::suite::order::{OrderBy, average_covered, order};
 use trodden_analysis::suite::{PathIndex, Suite, SuiteError, SuiteTest};
 use trodden_profile::ProcessEnding;
 use trodden_testkit::Random;
 
-fn problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> Problem {
+fn problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> CoverProblem {
     let mut set = || -> Vec<u32> {
         let share = 5 + random.below(50);
         (0..elements as u32).filter(|_| random.chance(share)).collect()
     };
     let sets: Vec<Vec<u32>> = (0..sets).map(|_| set()).collect();
-    Problem { costs: sets.iter().map(|_| 1 + random.below(most_cost)).collect(), sets }
+    CoverProblem { costs: sets.iter().map(|_| 1 + random.below(most_cost)).collect(), sets }
 }
 
-fn covers(problem: &Problem, selected: &[usize]) -> bool {
+fn covers(problem: &CoverProblem, selected: &[usize]) -> bool {
     let of = |sets: &mut dyn Iterator<Item = &Vec<u32>>| sets.flatten().copied().collect::<BTreeSet<u32>>();
     of(&mut problem.sets.iter()) == of(&mut selected.iter().map(|s| &problem.sets[*s]))
 }
 
-fn cost(problem: &Problem, selected: &[usize]) -> u64 {
+fn cost(problem: &CoverProblem, selected: &[usize]) -> u64 {
     selected.iter().map(|s| problem.costs[*s]).sum()
 }
 
-fn check(problem: &Problem, cover: &Cover) {
+fn check(problem: &CoverProblem, cover: &Cover) {
     assert!(covers(problem, &cover.selected), "{problem:?}: {cover:?}");
     assert_eq!(cost(problem, &cover.selected), cover.cost);
     assert!(cover.bound <= cover.cost);
@@ -79,19 +79,19 @@ fn test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
     SuiteTest { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
 }
 
-fn places(tests: &[SuiteTest], wanted: Option<&[u32]>, worth: Worth) -> Vec<(usize, u64, u64)> {
+fn places(tests: &[SuiteTest], wanted: Option<&[u32]>, by: OrderBy) -> Vec<(usize, u64, u64)> {
     let wanted = wanted.map(|w| w.iter().map(|p| PathIndex(*p)).collect::<BTreeSet<_>>());
-    order(tests, wanted.as_ref(), worth).iter().map(|p| (p.test, p.takes, p.adds)).collect()
+    order(tests, wanted.as_ref(), by).iter().map(|p| (p.test, p.paths, p.new_paths)).collect()
 }
 
 #[test]
 fn tests_with_most_new_paths_come_first() {
     let tests = [test("a", 10, &[1, 2]), test("b", 10, &[1, 2, 3]), test("c", 1, &[4, 5]), test("d", 10, &[]), test("e", 10, &[5])];
     // When no test adds a new path, another pass orders the rest.
-    assert_eq!(places(&tests, None, Worth::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
-    assert_eq!(places(&tests, None, Worth::PathsPerTime)[0], (2, 2, 2));
+    assert_eq!(places(&tests, None, OrderBy::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
+    assert_eq!(places(&tests, None, OrderBy::PathsPerTime)[0], (2, 2, 2));
     // Only e and c take path 5. The others are ordered by all of their paths.
-    assert_eq!(places(&tests, Some(&[5]), Worth::Paths), [(2, 1, 1), (4, 1, 1), (1, 0, 0), (0, 0, 0), (3, 0, 0)]);
+    assert_eq!(places(&tests, Some(&[5]), OrderBy::Paths), [(2, 1, 1), (4, 1, 1), (1, 0, 0), (0, 0, 0), (3, 0, 0)]);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn order_is_greedy_on_random_suites() {
         let tests: Vec<SuiteTest> = (0..1 + random.below(12))
             .map(|i| test(&i.to_string(), 1 + random.below(100), &(0..20).filter(|_| random.chance(20)).collect::<Vec<u32>>()))
             .collect();
-        let placed = order(&tests, None, Worth::Paths);
+        let placed = order(&tests, None, OrderBy::Paths);
         assert_eq!(placed.iter().map(|p| p.test).collect::<BTreeSet<_>>().len(), tests.len());
         let (mut covered, mut pass) = (BTreeSet::new(), 0);
         for (at, p) in placed.iter().enumerate() {
@@ -119,9 +119,9 @@ fn order_is_greedy_on_random_suites() {
                 (covered, pass) = (BTreeSet::new(), p.pass);
             }
             let new = |t: usize| tests[t].paths.iter().filter(|x| !covered.contains(*x)).count() as u64;
-            assert_eq!(p.adds, new(p.test));
+            assert_eq!(p.new_paths, new(p.test));
             let most = placed[at..].iter().map(|p| new(p.test)).max().unwrap();
-            assert_eq!(p.adds, most, "{tests:?}: {placed:?}");
+            assert_eq!(p.new_paths, most, "{tests:?}: {placed:?}");
             covered.extend(tests[p.test].paths.iter().copied());
         }
     }
@@ -137,7 +137,7 @@ fn runs_of_one_name_are_one_test_and_builds_are_not_mixed() {
     }
     let seen: Vec<_> = suite.tests.iter().map(|t| (t.runs, t.failed)).collect();
     assert_eq!((suite.tests[0].name.as_str(), seen), ("one", vec![(2, true), (1, false)]));
-    assert_eq!(suite.takers().iter().filter(|n| **n == 0).count(), 0);
+    assert_eq!(suite.tests_per_path().iter().filter(|n| **n == 0).count(), 0);
     let before = suite.paths.len();
     assert!(matches!(suite.add(&profile(1, 1)), Err(SuiteError::OtherBuild { .. })));
     assert_eq!(suite.paths.len(), before);

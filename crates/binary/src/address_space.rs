@@ -95,7 +95,7 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
                 && ran != here
             {
                 let what = format!("it is build {here}, but build {ran} ran ({}): pass the file that ran", mapping.path);
-                return Err(BinaryError::Addresses { image: file.path().to_owned(), what });
+                return Err(BinaryError::NoBlockAddresses { image: file.path().to_owned(), what });
             }
             let bias = if file.is_fixed() { Some(0) } else { file.load_bias(mapping.start, mapping.offset) };
             found = found.or(bias.map(|bias| Mapped { start: mapping.start, end, file: Some(number), bias }));

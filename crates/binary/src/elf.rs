@@ -36,7 +36,7 @@ pub enum SymbolSource {
 /// A function's symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSymbol {
-    /// Linkage name; see [`crate::demangled`].
+    /// Linkage name; see [`crate::demangle`].
     pub name: String,
     /// First address.
     pub address: u64,

@@ -48,7 +48,7 @@ pub enum BinaryError {
     },
     /// The addresses of the file's blocks are unknown.
     #[error("{image}: {what}")]
-    Addresses {
+    NoBlockAddresses {
         /// The file.
         image: PathBuf,
         /// The reason and the remedy.

@@ -232,7 +232,7 @@ pub enum Doubt {
         size: u64,
     },
     /// An observed transfer was added to the graph.
-    Amended {
+    AddedEdge {
         /// The target.
         target: u64,
     },
@@ -250,7 +250,7 @@ impl Doubt {
             Doubt::Undecodable => "undecodable",
             Doubt::OutsideCode { .. } => "outside-code",
             Doubt::Unreached { .. } => "unreached",
-            Doubt::Amended { .. } => "amended",
+            Doubt::AddedEdge { .. } => "observed-edge",
         }
     }
 }
@@ -269,7 +269,7 @@ impl fmt::Display for Doubt {
             Doubt::OutsideCode { target } => write!(f, "a branch leads to {target:#x}, which is outside the code"),
             Doubt::Unreached { size: 1 } => f.write_str("1 byte is not known to be reached"),
             Doubt::Unreached { size } => write!(f, "{size} bytes are not known to be reached"),
-            Doubt::Amended { target } => write!(f, "a run went to {target:#x}, which was not in the graph"),
+            Doubt::AddedEdge { target } => write!(f, "a run went to {target:#x}, which was not in the graph"),
         }
     }
 }

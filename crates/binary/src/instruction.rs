@@ -5,7 +5,7 @@ pub use iced_x86::Instruction;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, Mnemonic, OpKind, Register};
 
 /// Maximum length of an instruction in bytes.
-pub const LONGEST_INSTRUCTION: u64 = 15;
+pub const MAX_INSTRUCTION_LENGTH: u64 = 15;
 
 /// The effect of a branch on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,13 +45,13 @@ impl BranchInstruction {
 
 /// Decodes the first instruction in `code`, which starts at `address`. `None` if the bytes are invalid or truncated.
 pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
-    let mut decoder = Decoder::with_ip(64, &code[..code.len().min(LONGEST_INSTRUCTION as usize)], address, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, &code[..code.len().min(MAX_INSTRUCTION_LENGTH as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
     (!instruction.is_invalid()).then_some(instruction)
 }
 
 /// Formats an instruction in Intel syntax, with addresses in hexadecimal.
-pub fn text(instruction: &Instruction) -> String {
+pub fn format_intel(instruction: &Instruction) -> String {
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
     options.set_branch_leading_zeros(false);
@@ -85,7 +85,7 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
 
 /// Whether a block switches to another stack: it loads the stack pointer from memory or, in a block that leaves its function (`leaves`),
 /// from a register that holds an argument.
-pub fn loads_stack_pointer(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
+pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
     const ARGUMENTS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
     const FRAME: [Register; 2] = [Register::RBP, Register::RSP];
     let mut loads = false;

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 const FILE: u64 = 1 << 48;
 
 /// The offset of a file's addresses; 0 for the program itself.
-pub fn first_address(file: usize) -> u64 {
+pub fn base_address(file: usize) -> u64 {
     file as u64 * FILE
 }
 
 /// Splits a linked address into the number of its file and the address in that file.
-pub fn in_file(address: u64) -> (usize, u64) {
+pub fn split_address(address: u64) -> (usize, u64) {
     ((address / FILE) as usize, address % FILE)
 }
 
@@ -26,7 +26,7 @@ impl ProgramGraph {
     pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {
-            graph.shift(first_address(number));
+            graph.shift(base_address(number));
             all.functions.append(&mut graph.functions);
             all.stubs.append(&mut graph.stubs);
             all.stub_ranges.append(&mut graph.stub_ranges);
@@ -80,7 +80,7 @@ impl FunctionGraph {
             match &mut uncertain.doubt {
                 Doubt::JumpTableWithoutBound { table: place, .. }
                 | Doubt::OutsideCode { target: place }
-                | Doubt::Amended { target: place } => {
+                | Doubt::AddedEdge { target: place } => {
                     *place = place.wrapping_add(by);
                 }
                 Doubt::UnresolvedJump
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn addresses_name_their_file() {
-        assert_eq!(in_file(first_address(3) + 0x1234), (3, 0x1234));
-        assert_eq!(in_file(0x40_1000), (0, 0x40_1000));
+        assert_eq!(split_address(base_address(3) + 0x1234), (3, 0x1234));
+        assert_eq!(split_address(0x40_1000), (0, 0x40_1000));
     }
 
     #[test]
@@ -114,15 +114,22 @@ mod tests {
         let linked = ProgramGraph::linked(vec![ProgramGraph::default(), own.clone()], &BTreeMap::new());
         assert_eq!(linked.functions.len(), own.functions.len());
         for (moved, original) in linked.functions.iter().zip(&own.functions) {
-            assert_eq!(in_file(moved.entry), (1, original.entry));
+            assert_eq!(split_address(moved.entry), (1, original.entry));
             assert_eq!(moved.edges, original.edges);
             assert!(
-                moved.blocks.iter().zip(&original.blocks).all(|(m, o)| in_file(m.start) == (1, o.start) && in_file(m.last) == (1, o.last))
+                moved
+                    .blocks
+                    .iter()
+                    .zip(&original.blocks)
+                    .all(|(m, o)| split_address(m.start) == (1, o.start) && split_address(m.last) == (1, o.last))
             );
             for (m, o) in moved.calls.iter().zip(&original.calls) {
-                assert_eq!((in_file(m.address), m.return_address.map(in_file)), ((1, o.address), o.return_address.map(|a| (1, a))));
+                assert_eq!(
+                    (split_address(m.address), m.return_address.map(split_address)),
+                    ((1, o.address), o.return_address.map(|a| (1, a)))
+                );
                 if let (CodeCallee::Function(m), CodeCallee::Function(o)) = (&m.callee, &o.callee) {
-                    assert_eq!(in_file(*m), (1, *o));
+                    assert_eq!(split_address(*m), (1, *o));
                 }
             }
         }
@@ -157,7 +164,7 @@ mod tests {
             frequencies: None,
         };
         let program = ProgramGraph { functions: vec![function], ..ProgramGraph::default() };
-        let deflate = first_address(1) + 0x40;
+        let deflate = base_address(1) + 0x40;
         let linked = ProgramGraph::linked(vec![program], &BTreeMap::from([("deflate".to_owned(), deflate)]));
         assert_eq!(linked.functions[0].calls[0].callee, CodeCallee::Function(deflate));
     }

@@ -1,7 +1,7 @@
 //! Readable names of symbols.
 
 /// Demangles a C++ or Rust symbol. Any other name is returned unchanged.
-pub fn demangled(symbol: &str) -> String {
+pub fn demangle(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");
     }
@@ -32,7 +32,7 @@ pub fn fortran(symbol: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{demangled, fortran};
+    use super::{demangle, fortran};
 
     #[test]
     fn fortran_names_are_restored() {
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn c_cpp_and_rust_names_are_demangled() {
-        assert_eq!(demangled("BZ2_compress"), "BZ2_compress");
-        assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
-        assert_eq!(demangled("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
-        assert_eq!(demangled("_Z"), "_Z");
+        assert_eq!(demangle("BZ2_compress"), "BZ2_compress");
+        assert_eq!(demangle("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
+        assert_eq!(demangle("_Z"), "_Z");
     }
 }

@@ -127,7 +127,7 @@ impl ProbeGraph {
 
     fn add_probes(&mut self, image: &ProbedImage, function: ProbedFunction) {
         let own = image.ranges.iter().filter(|r| r.function == function);
-        for probe in own.flat_map(|r| image.probes_in(r.start, r.end)).filter(|m| m.function == function) {
+        for probe in own.flat_map(|r| image.probes_between(r.start, r.end)).filter(|m| m.function == function) {
             let at = probe.probe.block as usize;
             match probe.probe.event {
                 ProbeEvent::Begin => self.visible[at] = true,
@@ -153,14 +153,14 @@ impl ProbeGraph {
     }
 
     /// The number with which a path starts in a block where a call returned a second time. `None` for other blocks.
-    pub fn restart(&self, block: u32) -> Option<i64> {
+    pub fn restart_number(&self, block: u32) -> Option<i64> {
         self.continuations[block as usize].then(|| self.enter.get(&block).copied().unwrap_or(0))
     }
 
     /// The continuation of a call that returned a second time. It is `next`, or `next` is the first block with an address after it, since
     /// code generation may put its probe before the call. `None` if there are several candidates.
-    pub fn restarted(&mut self, next: Option<u32>) -> Option<u32> {
-        if let Some(block) = next.filter(|block| self.restart(*block).is_some()) {
+    pub fn continuation_of_second_return(&mut self, next: Option<u32>) -> Option<u32> {
+        if let Some(block) = next.filter(|block| self.restart_number(*block).is_some()) {
             return Some(block);
         }
         let all: Vec<u32> = (0..).zip(&self.continuations).filter(|(_, is_one)| **is_one).map(|(block, _)| block).collect();
@@ -186,7 +186,7 @@ impl ProbeGraph {
 
     /// The number with which a path starts at `to` if all paths from `from` to it end with the same cut edge, so that it does not matter
     /// which one was taken.
-    pub fn begins_behind(&self, from: u32, to: u32) -> Option<i64> {
+    pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MAX_INFERRED_BLOCKS {
             let mut search = Search { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, folded: false };
             search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES } else { budget });

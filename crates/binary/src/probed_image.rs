@@ -20,7 +20,7 @@ pub struct ProbedFunction(pub u32);
 
 /// A probe at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProbeAt {
+pub struct PlacedProbe {
     /// Address in the file.
     pub address: u64,
     /// The function that it belongs to.
@@ -52,11 +52,11 @@ pub struct ProbedImage {
     /// Functions with known addresses, as indices of the unit and of the function in its map.
     pub functions: Vec<(usize, usize)>,
     /// Probes in order of address, and then in code order.
-    pub probes: Vec<ProbeAt>,
+    pub probes: Vec<PlacedProbe>,
     /// Code ranges in order of address.
     pub ranges: Vec<CodeRange>,
     /// Functions of the image without known addresses, each with the reason.
-    pub without: Vec<String>,
+    pub unplaced_functions: Vec<String>,
     /// Address and content of each executable section.
     code: Vec<(u64, Vec<u8>)>,
     /// File offset, file size and address of each segment.
@@ -78,7 +78,7 @@ impl ProbedImage {
     /// # Errors
     /// The file cannot be read, was not built with `--addresses`, or lacks symbols or maps.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
-        let wrong = |what: String| BinaryError::Addresses { image: path.to_owned(), what };
+        let wrong = |what: String| BinaryError::NoBlockAddresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
         let image = Image::read(&bytes).map_err(|e| wrong(e.to_string()))?;
         let units = maps(&image, store).map_err(wrong)?;
@@ -105,7 +105,7 @@ impl ProbedImage {
             functions: Vec::new(),
             probes: Vec::new(),
             ranges: Vec::new(),
-            without: Vec::new(),
+            unplaced_functions: Vec::new(),
             code: code(&file),
             segments: segments(&file),
             fixed: file.kind() == ObjectKind::Executable,
@@ -127,7 +127,7 @@ impl ProbedImage {
     }
 
     /// The probes in an address range; both ends are inclusive.
-    pub fn probes_in(&self, from: u64, to: u64) -> &[ProbeAt] {
+    pub fn probes_between(&self, from: u64, to: u64) -> &[PlacedProbe] {
         let first = self.probes.partition_point(|m| m.address < from);
         let end = self.probes.partition_point(|m| m.address <= to);
         &self.probes[first..end.max(first)]
@@ -158,9 +158,9 @@ impl ProbedImage {
         for (at, start) in present.into_iter().zip(places) {
             let name = self.units[at.0].1.functions[at.1].plain_name().to_owned();
             match (start, &found[&at][..]) {
-                (None, _) => self.without.push(format!("`{name}`: several functions of that name cannot be distinguished")),
+                (None, _) => self.unplaced_functions.push(format!("`{name}`: several functions of that name cannot be distinguished")),
                 (Some(start), [body]) => self.add(at, start, ends[&start], body),
-                (Some(_), _) => self.without.push(format!("`{name}`: its code is split into several parts")),
+                (Some(_), _) => self.unplaced_functions.push(format!("`{name}`: its code is split into several parts")),
             }
         }
         self.probes.sort_by_key(|m| m.address);
@@ -175,7 +175,7 @@ impl ProbedImage {
         self.ranges.push(CodeRange { start, end: start + size, function });
         let probes = body.probes.iter().filter_map(|&(distance, number)| Some((start + distance, PseudoProbe::from_number(number)?)));
         let inside = probes.filter(|(address, probe)| *address < start + size && probe.block < blocks);
-        self.probes.extend(inside.map(|(address, probe)| ProbeAt { address, function, probe }));
+        self.probes.extend(inside.map(|(address, probe)| PlacedProbe { address, function, probe }));
     }
 
     /// The start of each of the functions, which are given in link order. `None` if it cannot be determined.

@@ -5,7 +5,7 @@
 
 use crate::elf::{Binary, hex};
 use crate::error::BinaryError;
-use crate::names::{demangled, fortran};
+use crate::names::{demangle, fortran};
 use addr2line::Context;
 use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
@@ -80,7 +80,7 @@ impl SourceLocations {
         while let Ok(Some(frame)) = chain.next() {
             let language = frame.function.as_ref().and_then(|f| f.language);
             let symbol = frame.function.and_then(|f| f.raw_name().ok().map(|n| n.into_owned()));
-            let readable = |symbol: &String| if is_fortran(language) { fortran(symbol) } else { demangled(symbol) };
+            let readable = |symbol: &String| if is_fortran(language) { fortran(symbol) } else { demangle(symbol) };
             let at = frame.location;
             frames.push(SourceFrame {
                 function: symbol.as_ref().map(readable),

@@ -149,7 +149,7 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
     // Adding the uncertain transfers that were executed must make them known.
     let mut amended = graph.clone();
     for (from, to) in marked.into_iter().filter_map(|(from, to)| Some((from?, to))) {
-        assert!(amended.amend(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
+        assert!(amended.add_observation(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
     }
     let allowed = Allowed::new(&binary, &amended);
     // After `longjmp`, a block begins after a call in another function, without an edge to it.

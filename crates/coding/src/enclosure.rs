@@ -23,7 +23,7 @@ pub struct Enclosure {
 
 impl Enclosure {
     /// The interval that contains only this number.
-    pub fn exactly(value: BigRational) -> Enclosure {
+    pub fn exact(value: BigRational) -> Enclosure {
         Enclosure { low: value.clone(), high: value }
     }
 
@@ -130,7 +130,7 @@ mod tests {
     fn powers_of_two_are_exact() {
         for n in [-5i64, -1, 0, 1, 7, 40] {
             let value = if n >= 0 { ratio(1 << n, 1) } else { ratio(1, 1 << -n) };
-            assert_eq!(log2(&value, 40), Enclosure::exactly(ratio(n, 1)));
+            assert_eq!(log2(&value, 40), Enclosure::exact(ratio(n, 1)));
         }
     }
 

@@ -45,7 +45,7 @@ pub enum CodingError {
     Overlap(u32),
     /// There are no paths to build a model from.
     #[error("a model needs at least one interesting path")]
-    Nothing,
+    NoPaths,
 }
 
 impl CodingError {
@@ -129,7 +129,7 @@ impl CodingModel {
     /// length of the longest path, only executed paths have numbers.
     ///
     /// # Errors
-    /// [`CodingError::Nothing`] if no path was executed.
+    /// [`CodingError::NoPaths`] if no path was executed.
     pub fn executed(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
         let place = dag.positions();
         // Keys start with the node's topological position, so contexts are in topological order. The exit has one context only.
@@ -163,7 +163,7 @@ impl CodingModel {
             model.holes.push(BigInt::zero());
         }
         if model.contexts.first().is_none_or(BTreeMap::is_empty) {
-            return Err(CodingError::Nothing);
+            return Err(CodingError::NoPaths);
         }
         model.size = model.least_probability().recip().ceil().to_integer();
         Ok(model)
@@ -178,7 +178,7 @@ impl CodingModel {
     /// 2^H = N, and gamma equals delta.
     ///
     /// # Errors
-    /// [`CodingError::Nothing`] without paths, [`CodingError::Overlap`] if the ranges of a context overlap.
+    /// [`CodingError::NoPaths`] without paths, [`CodingError::Overlap`] if the ranges of a context overlap.
     pub fn preferential(dag: &Dag, values: &[i64], paths: &[Vec<DagEdgeId>]) -> Result<CodingModel, CodingError> {
         let mut model =
             CodingModel { contexts: vec![BTreeMap::new()], nodes: vec![dag.entry().0], holes: Vec::new(), size: BigInt::zero() };
@@ -223,7 +223,7 @@ impl CodingModel {
             intervals[at] = (low, high);
         }
         self.size = &intervals[0].1 - &intervals[0].0;
-        if self.contexts[0].is_empty() { Err(CodingError::Nothing) } else { Ok(()) }
+        if self.contexts[0].is_empty() { Err(CodingError::NoPaths) } else { Ok(()) }
     }
 
     /// A model whose contexts are the nodes; `share` gives the probability of each edge.
@@ -315,9 +315,9 @@ impl CodingModel {
     pub fn entropy(&self, bits: u32) -> Enclosure {
         let mut reached = vec![BigRational::zero(); self.contexts.len()];
         reached[0] = BigRational::one();
-        let mut sum = Enclosure::exactly(BigRational::zero());
+        let mut sum = Enclosure::exact(BigRational::zero());
         for (at, context) in self.contexts.iter().enumerate() {
-            let mut own = Enclosure::exactly(BigRational::zero());
+            let mut own = Enclosure::exact(BigRational::zero());
             let mut region = BigRational::zero();
             for choice in context.values() {
                 let share = &choice.range.1 - &choice.range.0;
@@ -364,7 +364,7 @@ pub fn approximate(value: &Rational) -> f64 {
 /// The term p log2(1/p) of an entropy.
 fn surprise(probability: &BigRational, bits: u32) -> Enclosure {
     if probability.is_zero() {
-        return Enclosure::exactly(BigRational::zero());
+        return Enclosure::exact(BigRational::zero());
     }
     log2(&probability.recip(), bits).times(probability)
 }

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trodden_text::escape;
 use trodden_text::words;
-pub use trodden_text::words::listed;
+pub use trodden_text::words::list_names;
 
 /// The environment variable that silences notes.
 pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
@@ -71,7 +71,7 @@ pub fn reasons(error: &anyhow::Error) -> String {
 /// Lines after the first are indented, so that the rest of a name with a line break does not look like a message of its own.
 fn write_message(text: fmt::Arguments) {
     let text = text.to_string();
-    let text = escape::lines(text.trim_end_matches('\n')).replace('\n', "\n  ");
+    let text = escape::escape_lines(text.trim_end_matches('\n')).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "{text}");
 }
 

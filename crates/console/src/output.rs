@@ -115,16 +115,16 @@ impl<W: Write> Drop for Printable<W> {
 }
 
 /// Prefix of the names of files while they are written.
-pub const BEGUN: &str = ".trodden-";
+pub const TEMPORARY_PREFIX: &str = ".trodden-";
 
 /// The number of items to show; by default, 10 in text and all (0) in JSON.
-pub fn most(top: Option<usize>, json: bool) -> usize {
+pub fn max_results(top: Option<usize>, json: bool) -> usize {
     const DEFAULT_TOP: usize = 10;
     top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
 }
 
 /// Maximum number of source lines of a path in commands without an option for it. `trodden annotate` shows all lines.
-pub const STEPS: usize = 24;
+pub const DEFAULT_STEPS: usize = 24;
 
 /// Options for text on standard output. `steps` is the maximum number of lines shown of a path; 0 for all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
@@ -195,7 +195,7 @@ pub fn destination(file: Option<&Path>) -> Option<&Path> {
 
 /// Writes a file that the user named, completely or not at all.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
-    whole_file::write(file, BEGUN, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
+    whole_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Writes a file that the user named, which appears when it is complete.
@@ -210,7 +210,7 @@ impl OutputFile {
     /// Starts the file. An existing file of this name stays until [`OutputFile::finish`].
     pub fn create(path: &Path) -> Result<OutputFile> {
         let create = || {
-            let whole = WholeFile::create(path, BEGUN)?;
+            let whole = WholeFile::create(path, TEMPORARY_PREFIX)?;
             Ok::<_, io::Error>(OutputFile { out: BufWriter::new(whole.file().try_clone()?), whole, path: path.to_owned() })
         };
         create().with_context(|| format!("cannot write {}", path.display()))

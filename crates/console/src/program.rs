@@ -9,7 +9,7 @@ use std::process::ExitCode;
 pub const FAILED: u8 = 2;
 
 /// Ends a program: flushes standard output, prints an error, and returns the exit status.
-pub fn end(ended: Result<ExitCode>) -> ExitCode {
+pub fn finish(ended: Result<ExitCode>) -> ExitCode {
     let ended = ended.and_then(|status| {
         output::finish()?;
         Ok(status)
@@ -25,7 +25,7 @@ pub fn end(ended: Result<ExitCode>) -> ExitCode {
 }
 
 /// Prints clap's output for a command line: help, the version, or an error.
-pub fn said_by_clap(said: &clap::Error) -> Result<ExitCode> {
+pub fn print_clap_output(said: &clap::Error) -> Result<ExitCode> {
     let status = ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED));
     match said.print() {
         // A closed pipe does not change the exit status.

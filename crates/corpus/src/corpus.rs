@@ -3,7 +3,7 @@
 use crate::input::Input;
 use crate::packages;
 use crate::steps;
-use crate::variant::{Trained, Variant};
+use crate::variant::{TrainingRuns, Variant};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Corpus {
 
 impl Corpus {
     /// The working folder inside cargo's target folder.
-    pub fn own() -> Corpus {
+    pub fn in_target() -> Corpus {
         Corpus { folder: steps::target().join("corpus") }
     }
 
@@ -30,7 +30,7 @@ impl Corpus {
     ///
     /// # Errors
     /// A program is unknown, or a package cannot be installed.
-    pub fn ready(&self, named: &[String], default: &[&str]) -> Result<Vec<String>> {
+    pub fn prepare(&self, named: &[String], default: &[&str]) -> Result<Vec<String>> {
         let default: Vec<String> = default.iter().map(|p| (*p).to_owned()).collect();
         let programs = self.programs(if named.is_empty() { &default } else { named })?;
         self.ensure_packages(&programs)?;
@@ -116,13 +116,13 @@ impl Corpus {
     }
 
     /// Exports what a variant needs to know about earlier runs of the program, and returns the file.
-    fn export_known_paths(&self, program: &str, trained: Trained) -> Result<PathBuf> {
+    fn export_known_paths(&self, program: &str, trained: TrainingRuns) -> Result<PathBuf> {
         let stored = match trained {
-            Trained::KnownWithSuite if self.suite_runs(program)? == 0 => {
+            TrainingRuns::TrainAndSuite if self.suite_runs(program)? == 0 => {
                 bail!("{program} has no test suite: add one to corpus/programs/{program}.sh, or omit this variant")
             }
-            Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], trained.runs())?,
-            Trained::Known => self.profile_of(program, &[Input::Train], trained.runs())?,
+            TrainingRuns::TrainAndSuite => self.profile_of(program, &[Input::Train, Input::Suite], trained.runs())?,
+            TrainingRuns::Train => self.profile_of(program, &[Input::Train], trained.runs())?,
         };
         let file = stored.with_extension(trained.name());
         let mut export = Command::new(steps::target().join("release/trodden"));
@@ -193,7 +193,7 @@ impl Corpus {
         }
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
         let mut command = self.recipe(input.name(), program);
-        if variant.is_recorded() {
+        if variant.is_sampled() {
             command = under_recorder(&command, &self.sampled_profile(program, variant, input));
         }
         command.envs(variant.run_environment(&counts)).env("BUILD", build).env("RUNNER", runner);

@@ -16,7 +16,7 @@ pub struct Kind {
     /// Settings of trodden's instrumentation.
     pub options: &'static str,
     /// Earlier runs whose profile the build uses.
-    pub trained: Option<Trained>,
+    pub trained: Option<TrainingRuns>,
     /// Scheme by which trodden's build is re-instrumented to count only the paths of the short run.
     pub scheme: Option<&'static str>,
     /// Name of the variant used as the baseline.
@@ -32,35 +32,35 @@ pub struct Kind {
     /// Name of the variant whose build is run, for variants without a build of their own.
     pub build_of: Option<&'static str>,
     /// Simulator under which the program runs, once, on the short input.
-    pub under: Option<&'static str>,
+    pub simulator: Option<&'static str>,
     /// True if `trodden record` samples the runs.
-    pub recorded: bool,
+    pub sampled: bool,
     /// Debian packages with the tools of this variant.
     pub packages: &'static [&'static str],
 }
 
 /// Earlier runs whose paths a build knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trained {
+pub enum TrainingRuns {
     /// The short run.
-    Known,
+    Train,
     /// The short run and the program's test suite.
-    KnownWithSuite,
+    TrainAndSuite,
 }
 
-impl Trained {
+impl TrainingRuns {
     /// The name of the export format, and of the setting that takes the exported file.
     pub fn name(self) -> &'static str {
         match self {
-            Trained::Known | Trained::KnownWithSuite => "known",
+            TrainingRuns::Train | TrainingRuns::TrainAndSuite => "known",
         }
     }
 
     /// The part of the profile's file name that tells which runs it covers.
     pub fn runs(self) -> &'static str {
         match self {
-            Trained::Known => Input::Train.name(),
-            Trained::KnownWithSuite => "tests",
+            TrainingRuns::Train => Input::Train.name(),
+            TrainingRuns::TrainAndSuite => "tests",
         }
     }
 }
@@ -106,8 +106,8 @@ const PLAIN: Kind = Kind {
     build: &[],
     counts: &[],
     build_of: None,
-    under: None,
-    recorded: false,
+    simulator: None,
+    sampled: false,
     packages: &[],
 };
 
@@ -154,15 +154,15 @@ pub static KINDS: &[Kind] = &[
         about: "the same program, sampled by `trodden record`; the recorder's own time is not included",
         options: "when=bursts",
         build_of: Some("sample-off"),
-        recorded: true,
+        sampled: true,
         counts: &[],
         ..TRODDEN
     },
-    Kind { name: "residual", about: "only paths that the short run did not take", trained: Some(Trained::Known), ..TRODDEN },
+    Kind { name: "residual", about: "only paths that the short run did not take", trained: Some(TrainingRuns::Train), ..TRODDEN },
     Kind {
         name: "residual-suite",
         about: "only paths that neither the short run nor the suite of tests took",
-        trained: Some(Trained::KnownWithSuite),
+        trained: Some(TrainingRuns::TrainAndSuite),
         ..TRODDEN
     },
     Kind {
@@ -256,7 +256,7 @@ pub static KINDS: &[Kind] = &[
         about: "the plain build under valgrind --tool=callgrind, one short run",
         rust: Rust::Flags(""),
         build_of: Some("plain"),
-        under: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
+        simulator: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
         packages: &["valgrind"],
         ..OTHER_PROFILER
     },

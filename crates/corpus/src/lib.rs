@@ -20,5 +20,5 @@ mod variant;
 
 pub use corpus::{Corpus, script};
 pub use input::Input;
-pub use kinds::Trained;
+pub use kinds::TrainingRuns;
 pub use variant::Variant;

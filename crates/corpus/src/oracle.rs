@@ -33,12 +33,12 @@ pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, 
     let outcome = corpus.run(program, variant, input, &runner);
     let text = std::fs::read_to_string(&report).unwrap_or_default();
     match outcome {
-        Err(error) if !differs(&text) => Err(error),
+        Err(error) if !has_differences(&text) => Err(error),
         _ => Ok(text),
     }
 }
 
 /// Returns true if the oracles' report contains a difference.
-pub fn differs(verdict: &str) -> bool {
+pub fn has_differences(verdict: &str) -> bool {
     verdict.lines().any(|line| line.starts_with("  differs: "))
 }

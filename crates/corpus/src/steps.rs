@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of any checkout it is that
-/// folder itself; see [`in_checkout`].
+/// folder itself; see [`require_checkout`].
 pub fn root() -> PathBuf {
     let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     start.ancestors().find(|folder| is_checkout(folder)).map_or_else(|| start.clone(), Path::to_path_buf)
@@ -18,13 +18,13 @@ fn is_checkout(folder: &Path) -> bool {
 }
 
 /// Fails unless [`root`] is a checkout of the sources.
-pub fn in_checkout() -> Result<()> {
+pub fn require_checkout() -> Result<()> {
     anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources: run this command inside one");
     Ok(())
 }
 
 /// Removes the path of this checkout from a text, for files that others read.
-pub fn without_root(text: &str) -> String {
+pub fn strip_root(text: &str) -> String {
     text.replace(&format!("{}/", root().display()), "")
 }
 
@@ -34,7 +34,7 @@ pub fn target() -> PathBuf {
 }
 
 /// A file in cargo's target folder, with the process ID in its name so that no other process uses it.
-pub fn own_file(name: &str, extension: &str) -> PathBuf {
+pub fn process_file(name: &str, extension: &str) -> PathBuf {
     target().join(format!("{name}-{}.{extension}", std::process::id()))
 }
 
@@ -73,7 +73,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 ///
 /// # Errors
 /// The command cannot be started or fails; the message contains its last line.
-pub fn errors(command: &mut Command) -> Result<String> {
+pub fn error_output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.1)
 }
 

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use crate::kinds::Trained;
+pub use crate::kinds::TrainingRuns;
 
 /// Compiler flags of all variants.
 const FLAGS: &str = "-O2 -g";
@@ -88,7 +88,7 @@ impl Variant {
     }
 
     /// Earlier runs whose profile the build uses.
-    pub fn trained(&self) -> Option<Trained> {
+    pub fn trained(&self) -> Option<TrainingRuns> {
         self.kind.trained
     }
 
@@ -101,22 +101,22 @@ impl Variant {
     pub fn is_exact(&self) -> bool {
         const INEXACT_OPTIONS: [&str; 2] = ["when=bursts", "table-slots=700"];
         let options = format!("{} {}", self.kind.options, self.options);
-        let knows = matches!(self.kind.trained, Some(Trained::Known | Trained::KnownWithSuite));
+        let knows = matches!(self.kind.trained, Some(TrainingRuns::Train | TrainingRuns::TrainAndSuite));
         self.is_trodden() && !knows && self.kind.scheme.is_none() && !options.split_whitespace().any(|w| INEXACT_OPTIONS.contains(&w))
     }
 
     /// The simulator under which the program runs, if any.
-    pub fn under(&self) -> Option<&'static str> {
-        self.kind.under
+    pub fn simulator(&self) -> Option<&'static str> {
+        self.kind.simulator
     }
 
     /// Returns true if `trodden record` samples the runs. The number of executed instructions then varies between runs.
-    pub fn is_recorded(&self) -> bool {
-        self.kind.recorded
+    pub fn is_sampled(&self) -> bool {
+        self.kind.sampled
     }
 
     /// Fails, giving the reason, if the variant cannot build Rust programs.
-    pub fn suits_rust(&self) -> Result<()> {
+    pub fn check_rust_support(&self) -> Result<()> {
         match self.kind.rust {
             Rust::No(reason) => bail!(reason),
             Rust::Flags(_) | Rust::Trodden => Ok(()),
@@ -146,7 +146,7 @@ impl Variant {
 
     /// The program that has to be installed for this variant.
     fn tool(&self) -> Option<&'static str> {
-        match (self.kind.under, self.kind.compiler) {
+        match (self.kind.simulator, self.kind.compiler) {
             (Some(under), _) => under.split(' ').next(),
             (None, BenchCompiler::Named(cc, _)) => Some(cc),
             (None, BenchCompiler::AflClang) => Some("afl-clang-fast"),
@@ -272,22 +272,22 @@ mod tests {
         assert!(regions.contains(&("CFLAGS", "-O2 -g -fprofile-instr-generate".into())));
         assert!(regions.contains(&("LDFLAGS", "-fprofile-instr-generate".into())));
         assert!(variables("gcc-coverage").contains(&("CC", "gcc".into())));
-        assert!(Variant::parse("gcc").unwrap().suits_rust().is_err());
-        assert!(Variant::trodden().suits_rust().is_ok());
+        assert!(Variant::parse("gcc").unwrap().check_rust_support().is_err());
+        assert!(Variant::trodden().check_rust_support().is_ok());
     }
 
     #[test]
     fn callgrind_runs_the_plain_build() {
         let callgrind = Variant::parse("callgrind").unwrap();
         assert_eq!(callgrind.folder(), "plain");
-        assert!(callgrind.under().unwrap().starts_with("valgrind "));
+        assert!(callgrind.simulator().unwrap().starts_with("valgrind "));
     }
 
     #[test]
     fn sample_variant_runs_the_build_of_sample_off() {
         let (off, on) = (Variant::parse("sample-off:max-paths=64").unwrap(), Variant::parse("sample:max-paths=64").unwrap());
-        assert_eq!((off.folder(), off.is_recorded()), ("sample-off-max-paths-64".into(), false));
-        assert_eq!((on.folder(), on.is_recorded()), (off.folder(), true));
+        assert_eq!((off.folder(), off.is_sampled()), ("sample-off-max-paths-64".into(), false));
+        assert_eq!((on.folder(), on.is_sampled()), (off.folder(), true));
         assert_eq!(variables("sample"), variables("sample-off"));
         assert!(!on.is_exact() && !off.is_exact());
     }

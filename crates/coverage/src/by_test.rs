@@ -17,7 +17,7 @@ use trodden_profile::Profile;
 use trodden_report::escape;
 use trodden_report::words::plural;
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 type Line = (String, u32);
 
@@ -61,7 +61,7 @@ impl CoverageOfTests {
     }
 
     /// The ordered tests as text or JSON. `with_lines` adds the lines that each test adds to the text.
-    pub fn written(mut self, suite: &str, is_json: bool, with_lines: bool) -> WrittenTests {
+    pub fn report(mut self, suite: &str, is_json: bool, with_lines: bool) -> TestCoverageReport {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
             Executed { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
@@ -69,17 +69,17 @@ impl CoverageOfTests {
         let tests: Vec<Executed> = self.suite.tests.into_iter().map(test).collect();
         let placed = in_order(&tests);
         match is_json {
-            true => WrittenTests::Json(json!({
+            true => TestCoverageReport::Json(json!({
                 "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all.len(),
                 "tests": placed.iter().map(to_json).collect::<Vec<_>>(),
             })),
-            false => WrittenTests::Text(escape::lines(&text(&placed, self.all.len(), with_lines))),
+            false => TestCoverageReport::Text(escape::escape_lines(&text(&placed, self.all.len(), with_lines))),
         }
     }
 }
 
 /// The report of a suite.
-pub enum WrittenTests {
+pub enum TestCoverageReport {
     /// A JSON document.
     Json(Value),
     /// A table as text.
@@ -126,7 +126,7 @@ fn to_json(placed: &OrderedTest) -> Value {
         "test": placed.test.name, "duration_ns": placed.test.duration_ns,
         "lines": placed.test.lines.len(), "paths": placed.test.paths.len(),
         "adds_lines": by_file(&placed.new_lines), "adds_paths": placed.new_paths,
-        "lines_of_no_other": placed.only_lines, "paths_of_no_other": placed.only_paths,
+        "unique_lines": placed.only_lines, "unique_paths": placed.only_paths,
     })
 }
 

@@ -46,7 +46,7 @@ impl CoverageDifference {
     }
 
     /// Returns true if the second profile does not execute a line that the first one does.
-    pub fn is_less(&self) -> bool {
+    pub fn has_lost_lines(&self) -> bool {
         !self.sides[0].lines.is_empty()
     }
 
@@ -58,7 +58,7 @@ impl CoverageDifference {
 
     /// The difference as text.
     pub fn text(&self) -> String {
-        escape::lines(&self.sides.iter().map(Side::text).collect::<Vec<_>>().join("\n"))
+        escape::escape_lines(&self.sides.iter().map(Side::text).collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -83,7 +83,7 @@ fn paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     Ok([of(profiles[0].name), of(profiles[1].name)])
 }
 
-fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::IsolatedFunction, String> {
+fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::FunctionKey, String> {
     let units = profiles.iter().flat_map(|p| &p.images).flat_map(|i| &i.units);
     let named = units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), Name::from_linkage(&f.name).short)));
     named.collect()
@@ -100,7 +100,7 @@ fn difference(first: &Executed, second: &Executed) -> BTreeMap<String, Vec<u32>>
 fn by_function(
     first: &BTreeSet<SuitePathKey>,
     second: &BTreeSet<SuitePathKey>,
-    names: &BTreeMap<trodden_analysis::isolate::IsolatedFunction, String>,
+    names: &BTreeMap<trodden_analysis::isolate::FunctionKey, String>,
 ) -> BTreeMap<String, u64> {
     let mut functions = BTreeMap::new();
     for path in first.difference(second) {

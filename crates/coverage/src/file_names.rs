@@ -7,7 +7,7 @@ use crate::demangled::linkage;
 use crate::sections::{Mapping, hash};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_analysis::changes::plain;
+use trodden_analysis::changes::normalize;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 
@@ -65,13 +65,13 @@ impl ImageFiles {
     fn new<'f, 'a: 'f>(mapping: &Mapping, functions: impl Iterator<Item = &'f Function<'a>> + Clone) -> Result<ImageFiles> {
         let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for function in functions.clone().filter(|f| !f.name.linkage.is_empty()) {
-            code.entry(&function.name.linkage).or_default().extend(function.file().map(plain));
+            code.entry(&function.name.linkage).or_default().extend(function.file().map(normalize));
         }
         let edges = functions.filter_map(|function| function.unit.map.edge_profile.as_ref());
         let names: HashMap<u64, &str> = edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage(name))).collect();
         let (mut files, mut first_files) = (BTreeSet::new(), Vec::new());
         for record in mapping.records()? {
-            let own: Vec<String> = mapping.files_of(&record, &record.regions()?).iter().map(|file| plain(file)).collect();
+            let own: Vec<String> = mapping.files_of(&record, &record.regions()?).iter().map(|file| normalize(file)).collect();
             first_files.extend(names.get(&record.name()).zip(own.first().cloned()));
             files.extend(own);
         }
@@ -88,8 +88,8 @@ impl ImageFiles {
     }
 
     fn in_mapping(&self, in_code: &str) -> Option<String> {
-        let in_code = plain(in_code);
-        let renamed = |(folder, other): &(String, String)| Some(plain(&format!("{folder}{}", in_code.strip_prefix(other.as_str())?)));
+        let in_code = normalize(in_code);
+        let renamed = |(folder, other): &(String, String)| Some(normalize(&format!("{folder}{}", in_code.strip_prefix(other.as_str())?)));
         let renamed = self.folders.iter().filter_map(renamed).find(|file| self.files.contains(file));
         if self.files.contains(&in_code) { Some(in_code) } else { renamed }
     }

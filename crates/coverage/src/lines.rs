@@ -3,7 +3,7 @@
 use crate::CoverageMapping;
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_analysis::changes::{ChangedLines, plain};
+use trodden_analysis::changes::{ChangedLines, normalize};
 use trodden_report::View;
 use trodden_report::view::MappedLines;
 
@@ -54,11 +54,11 @@ impl Lines {
 pub fn mapped(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = Lines::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
-        view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| plain(f)).collect();
+        view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| normalize(f)).collect();
     let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
     let mut by_name = MappedLines::new();
     for (file, counts) in lines {
-        let file = plain(&file);
+        let file = normalize(&file);
         let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
         let of_file = by_name.entry(name).or_default();
         // The mapping may have several names for one file.

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_analysis::changes::plain;
+use trodden_analysis::changes::normalize;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
@@ -42,7 +42,7 @@ pub struct CoveredSources {
     /// Whether to include files outside the project.
     pub all_files: bool,
     /// Whether to show the same counts as LLVM's own profiling, which assumes that all calls return.
-    pub like_llvm_cov: bool,
+    pub llvm_cov_counts: bool,
 }
 
 /// LLVM's tools, and a folder for temporary files.
@@ -83,7 +83,7 @@ impl CoverageMapping {
         let view = View::from_profile(profile);
         let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
         let names = FileNames::new(&view, counted(profile).into_iter().zip(&mappings))?;
-        if !wanted.like_llvm_cov {
+        if !wanted.llvm_cov_counts {
             let corrected = correct(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
@@ -91,7 +91,7 @@ impl CoverageMapping {
         let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
-            CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.like_llvm_cov, images, ignored, sources: None, names, caveats };
+            CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.llvm_cov_counts, images, ignored, sources: None, names, caveats };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.selected_files(wanted)?);
         }
@@ -148,7 +148,7 @@ impl CoverageMapping {
             return Ok(None);
         }
         let files = self.files()?;
-        Ok(if let [only] = &files[..] { Some(plain(only)) } else { None })
+        Ok(if let [only] = &files[..] { Some(normalize(only)) } else { None })
     }
 
     /// The output of `llvm-cov show`, with marks at functions with counts of LLVM.

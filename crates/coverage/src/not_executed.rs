@@ -16,7 +16,7 @@ use crate::true_counts::{Span, TrueCounts};
 use anyhow::Result;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_analysis::changes::plain;
+use trodden_analysis::changes::normalize;
 use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
@@ -68,7 +68,7 @@ impl NotExecuted {
         for image in images {
             let of_image = LineCounts::from_functions(view.functions.iter().filter(|f| std::ptr::eq(f.image, *image)));
             for (file, of_file) in of_image.files {
-                let file = names_of_files.in_mapping(view.profile, image, &file).unwrap_or_else(|| plain(&file));
+                let file = names_of_files.in_mapping(view.profile, image, &file).unwrap_or_else(|| normalize(&file));
                 counts.entry(file).or_default().add(&of_file);
             }
         }
@@ -201,7 +201,7 @@ fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut Mappi
 
 /// A function's files, without `.` and `..`.
 fn plain_files(mapping: &Mapping, record: &Record, function: &FunctionRegions) -> Vec<String> {
-    mapping.files_of(record, function).iter().map(|file| plain(file)).collect()
+    mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 
 /// The file and the beginning of the first region of a function, which all instances of a template share.

@@ -41,7 +41,7 @@ pub fn all_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCo
     }
     let same_code = |((code, _), functions): ((_, usize), Vec<&'v Function<'a>>)| {
         let (file, ..): (Option<String>, &str, bool, u64, u64) = code;
-        FunctionCode { function: functions[0], file, paths: combinations::of_all(functions.iter().map(|f| &f.paths)) }
+        FunctionCode { function: functions[0], file, paths: combinations::merge_programs(functions.iter().map(|f| &f.paths)) }
     };
     let mut all: Vec<FunctionCode> = groups.into_iter().map(same_code).collect();
     all.sort_by_key(|code| std::cmp::Reverse(code.function.instructions));

@@ -11,7 +11,7 @@ use crate::second_returns::returned_again;
 use crate::tail_calls::TailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_analysis::changes::plain;
+use trodden_analysis::changes::normalize;
 use trodden_flow::Edge;
 use trodden_profile::forks::with_paths_of_children;
 use trodden_profile::{FunctionPaths, ImageProfile};
@@ -59,7 +59,7 @@ impl Stops {
             // True also if the fork was in a callee.
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
-            let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| plain(file));
+            let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| normalize(file));
             Collector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }
                 .collect(is_continued);
         }

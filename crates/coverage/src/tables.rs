@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use trodden_analysis::Combinations;
-use trodden_analysis::changes::plain;
+use trodden_analysis::changes::normalize;
 use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
 use trodden_report::words::plural;
 use trodden_report::{Name, View};
@@ -21,9 +21,9 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
-        let own = paths.get(&plain(name)).copied();
+        let own = paths.get(&normalize(name)).copied();
         let mut row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
-        mark(&mut row, mapping, &plain(name));
+        mark(&mut row, mapping, &normalize(name));
         // Leaves out headers without code, which are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
@@ -66,7 +66,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let files_of = |function: &Value| -> Vec<String> {
-        function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(plain).collect()
+        function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(normalize).collect()
     };
     let code = all_code(view, &mapping.names);
     let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
@@ -131,7 +131,7 @@ pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<Cover
         let word = if missed.len() == 1 { "line" } else { "lines" };
         let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
         let mut row = CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() };
-        mark(&mut row, mapping, &plain(name));
+        mark(&mut row, mapping, &normalize(name));
         table.rows.push(row);
     }
     table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
@@ -156,6 +156,6 @@ mod tests {
     fn names_are_shown_without_their_common_folder() {
         assert_eq!(common_folder(["/a/b/x.c", "/a/b/y.c", "/a/bc/z.c"].into_iter()), 3);
         assert_eq!((common_folder(["/a/x.c"].into_iter()), common_folder([].into_iter()), common_folder(["x.c"].into_iter())), (3, 0, 0));
-        assert_eq!((plain("/a/./b/../c.c"), plain_name("a.c:f"), plain_name("_Zf")), ("/a/c.c".into(), "f", "_Zf"));
+        assert_eq!((normalize("/a/./b/../c.c"), plain_name("a.c:f"), plain_name("_Zf")), ("/a/c.c".into(), "f", "_Zf"));
     }
 }

@@ -16,12 +16,12 @@ pub(crate) fn check_thread(trace: &TraceFile, thread: Option<u32>) -> Result<()>
 
 /// The threads to export, and the functions to ignore.
 #[derive(Clone, Debug, Default)]
-pub struct LeftOut {
+pub struct TraceFilter {
     functions: HashSet<TraceFunction>,
     thread: Option<u32>,
 }
 
-impl LeftOut {
+impl TraceFilter {
     /// Ignores functions given by name or source file. If `thread` is given, ignores all other threads.
     ///
     /// # Errors
@@ -51,7 +51,12 @@ pub enum CallStep {
 
 /// Calls `see` with each step of a thread and the number of the thread's blocks before it. Calls that are still open at the end are
 /// closed there.
-pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see: impl FnMut(CallStep, u64) -> Result<()>) -> Result<()> {
+pub fn walk_calls(
+    trace: &TraceFile,
+    thread: ThreadNumber,
+    left_out: &TraceFilter,
+    mut see: impl FnMut(CallStep, u64) -> Result<()>,
+) -> Result<()> {
     // Whether each open call is shown; `None` if it has not reached its first block yet.
     let mut open: Vec<Option<bool>> = Vec::new();
     let mut number = 0;

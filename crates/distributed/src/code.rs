@@ -4,9 +4,9 @@ use crate::files::Files;
 use anyhow::Result;
 use std::collections::{HashMap, HashSet};
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
-use trodden_binary::linked::in_file;
-use trodden_binary::{Binary, SourceLocations, demangled};
-use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceFunction};
+use trodden_binary::linked::split_address;
+use trodden_binary::{Binary, SourceLocations, demangle};
+use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceFunction};
 
 /// The functions and the traced blocks of an image.
 pub struct Code {
@@ -19,7 +19,7 @@ pub struct Code {
 impl Code {
     /// Collects the blocks of the functions that are traced inside.
     pub fn new(graphs: ProgramGraph, is_traced: impl Fn(usize) -> bool) -> Self {
-        let names = graphs.functions.iter().map(|f| demangled(&f.name)).collect();
+        let names = graphs.functions.iter().map(|f| demangle(&f.name)).collect();
         let mut blocks = Vec::new();
         for (number, function) in graphs.functions.iter().enumerate().filter(|(n, _)| is_traced(*n)) {
             blocks.extend((0..).zip(&function.blocks).map(|(place, b)| (b.start, number, place)));
@@ -74,12 +74,12 @@ impl Code {
     }
 
     /// All functions, for the trace. Names that several traced files have are followed by the file's name: `NAME@FILE`.
-    pub fn functions_about(&self, traced: &Files) -> Vec<FunctionAbout> {
+    pub fn functions_about(&self, traced: &Files) -> Vec<FunctionInfo> {
         let functions = || self.graphs.functions.iter().zip(&self.names);
         let mut file_of: HashMap<&str, usize> = HashMap::new();
         let mut ambiguous: HashSet<&str> = HashSet::new();
         for (function, name) in functions() {
-            let file = in_file(function.entry).0;
+            let file = split_address(function.entry).0;
             if *file_of.entry(name).or_insert(file) != file {
                 ambiguous.insert(name);
             }
@@ -88,11 +88,11 @@ impl Code {
             true => format!("{name}@{}", traced.at(f.entry).0.path().file_name().unwrap_or_default().display()),
             false => name.clone(),
         };
-        functions().map(|(f, name)| FunctionAbout { name: shown(f, name), address: f.entry }).collect()
+        functions().map(|(f, name)| FunctionInfo { name: shown(f, name), address: f.entry }).collect()
     }
 
     /// All blocks, for the trace, and the source files that their lines refer to.
-    pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockAbout>, Vec<String>)> {
+    pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockInfo>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut names = Vec::new();
@@ -101,7 +101,7 @@ impl Code {
             let size = self.graphs.functions[*function].blocks[*place as usize].size;
             let mut lines: Vec<(u32, u32)> = Vec::new();
             let (binary, at) = traced.at(*address);
-            for (file, line) in sources[in_file(*address).0].iter().flat_map(|s| lines_of(s, binary, at, size)) {
+            for (file, line) in sources[split_address(*address).0].iter().flat_map(|s| lines_of(s, binary, at, size)) {
                 let next = names.len() as u32;
                 let number = *files.entry(file.clone()).or_insert(next);
                 if number == next {
@@ -111,7 +111,7 @@ impl Code {
                     lines.push((number, line));
                 }
             }
-            blocks.push(BlockAbout { address: *address, size: size as u32, function: TraceFunction(*function as u32), lines });
+            blocks.push(BlockInfo { address: *address, size: size as u32, function: TraceFunction(*function as u32), lines });
         }
         Ok((blocks, names))
     }

@@ -6,7 +6,7 @@
 //! Blocks of the same build are equal if their addresses are. Blocks of different builds are compared by function name and source line, or,
 //! without lines, by their position in the function.
 
-use crate::place::{check_blocks, described, has_calls_only, ignored_functions};
+use crate::place::{check_blocks, describe_block, has_calls_only, ignored_functions};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -67,7 +67,7 @@ pub struct TraceDifference {
     /// Names of the open functions, outermost first.
     pub calls: Vec<String>,
     /// The last block that both executed.
-    pub behind: Option<String>,
+    pub last_common_block: Option<String>,
     /// What the first trace did next.
     pub left: AfterDifference,
     /// What the second trace did next.
@@ -95,7 +95,7 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -
     if has_calls_only(left) != has_calls_only(right) {
         [left, right].into_iter().try_for_each(|trace| check_blocks(trace, "a comparison with the other trace"))?;
     }
-    let same_build = left.about().hash == right.about().hash;
+    let same_build = left.description().hash == right.description().hash;
     let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
     let left_out = |trace| ignored_functions(trace, &options.ignore);
     let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
@@ -130,11 +130,11 @@ fn next_difference(a: &mut Cursor, b: &mut Cursor, thread: u32) -> Result<Option
             continue;
         }
         let names = calls.open.iter().flatten().map(|f| a.trace.name(*f).to_owned()).collect();
-        let behind = behind.map(|block| described(a.trace, block));
+        let last_common_block = behind.map(|block| describe_block(a.trace, block));
         let depth = calls.open.len();
         let left = a.follow_to_end_of(depth, left, number_a)?;
         let right = b.follow_to_end_of(depth, right, number_b)?;
-        return Ok(Some(TraceDifference { thread, calls: names, behind, left, right }));
+        return Ok(Some(TraceDifference { thread, calls: names, last_common_block, left, right }));
     }
 }
 
@@ -192,7 +192,7 @@ impl<'a> Cursor<'a> {
     fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<AfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
-            Some(TraceEvent::Block(block)) => described(self.trace, block),
+            Some(TraceEvent::Block(block)) => describe_block(self.trace, block),
             Some(TraceEvent::Return) => "returns".to_owned(),
             Some(TraceEvent::Unwind) => "is unwound".to_owned(),
             Some(TraceEvent::Call { .. }) => "calls".to_owned(),
@@ -228,7 +228,7 @@ fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
 }
 
 fn addresses(trace: &TraceFile) -> Vec<Key> {
-    trace.about().blocks.iter().map(|b| b.address).collect()
+    trace.description().blocks.iter().map(|b| b.address).collect()
 }
 
 /// A function's name, a source line, and the block's number among the function's blocks of that line.
@@ -238,7 +238,7 @@ type NamedPlace = (String, Option<(String, u32)>, u32);
 fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<Key>, Vec<Key>) {
     let mut numbers: HashMap<NamedPlace, Key> = HashMap::new();
     let mut of = |trace: &TraceFile| {
-        let about = trace.about();
+        let about = trace.description();
         let mut times: HashMap<(u32, Option<(u32, u32)>), u32> = HashMap::new();
         let mut keys = Vec::with_capacity(about.blocks.len());
         for block in &about.blocks {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::graph::{GraphObservation, ProgramGraph};
 use trodden_binary::instruction::decode;
-use trodden_binary::linked::{first_address, in_file};
+use trodden_binary::linked::{base_address, split_address};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::TraceFile;
 
@@ -20,8 +20,8 @@ struct File {
 
 impl Files {
     /// Reads the files of a trace again.
-    pub fn of_trace(trace: &TraceFile) -> Result<Files> {
-        let about = trace.about();
+    pub fn from_trace(trace: &TraceFile) -> Result<Files> {
+        let about = trace.description();
         Files::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
     }
 
@@ -40,8 +40,9 @@ impl Files {
         let mut graphs = Vec::new();
         for (number, file) in self.0.iter().enumerate() {
             // A jump out of a file says nothing about the file.
-            let own = observed.iter().filter(|o| in_file(o.from).0 == number && in_file(o.to).0 == number);
-            let own: Vec<GraphObservation> = own.map(|o| GraphObservation { from: in_file(o.from).1, to: in_file(o.to).1 }).collect();
+            let own = observed.iter().filter(|o| split_address(o.from).0 == number && split_address(o.to).0 == number);
+            let own: Vec<GraphObservation> =
+                own.map(|o| GraphObservation { from: split_address(o.from).1, to: split_address(o.to).1 }).collect();
             graphs.push(recover(&file.binary, file.map.as_ref(), &own)?);
         }
         if graphs.len() == 1 {
@@ -61,7 +62,7 @@ impl Files {
         let mut all = ImportingImage::default();
         for (number, file) in self.0.iter().enumerate() {
             let image = ImportingImage::read(&file.binary)?;
-            let moved = |address: u64| address + first_address(number);
+            let moved = |address: u64| address + base_address(number);
             // A library has no entry.
             all.starts.extend(image.starts.into_iter().filter(|s| *s != 0).map(moved));
             for (name, address) in image.exports {
@@ -116,7 +117,7 @@ impl Files {
 
     /// The file that contains a linked address, and the address within it.
     pub fn at(&self, address: u64) -> (&Binary, u64) {
-        let (file, at) = in_file(address);
+        let (file, at) = split_address(address);
         (&self.0[file].binary, at)
     }
 }

@@ -6,23 +6,23 @@ use crate::imports::{Assumption, ImportingImage, import_switches_stacks, opaque,
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
-use trodden_binary::instruction::{Instruction, decode, loads_stack_pointer};
-use trodden_binary::linked::in_file;
+use trodden_binary::instruction::{Instruction, decode, switches_stack};
+use trodden_binary::linked::split_address;
 use trodden_trace::TraceBlock;
 
 /// Whether a doubt concerns the targets of an indirect jump.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     matches!(
         doubt,
-        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::AddedEdge { .. }
     )
 }
 
 /// Indirect jumps with uncertain targets, and indirect calls in files with code that nothing is known to reach, in ascending order.
 pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls).filter(|c| c.kind == CallKind::Call && c.callee == CodeCallee::Indirect);
-    let unknown: HashSet<usize> = graphs.unknown_ranges.iter().map(|range| in_file(range.start).0).collect();
-    let mut jumps: BTreeSet<u64> = calls.map(|c| c.address).filter(|call| unknown.contains(&in_file(*call).0)).collect();
+    let unknown: HashSet<usize> = graphs.unknown_ranges.iter().map(|range| split_address(range.start).0).collect();
+    let mut jumps: BTreeSet<u64> = calls.map(|c| c.address).filter(|call| unknown.contains(&split_address(*call).0)).collect();
     for function in &graphs.functions {
         let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
         jumps.extend(function.uncertain.iter().filter(|u| is_uncertain_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
@@ -62,17 +62,17 @@ pub fn replaceable(
 /// Blocks that load the stack pointer from memory or from an argument to switch stacks, as coroutines, goroutines and `longjmp` do.
 pub fn switching(code: &Code, files: &Files) -> HashSet<TraceBlock> {
     let blocks = (0..).zip(code.addresses()).map(|(number, _)| TraceBlock(number));
-    blocks.filter(|block| switches_stack(code, files, *block)).collect()
+    blocks.filter(|block| has_stack_switch(code, files, *block)).collect()
 }
 
-fn switches_stack(code: &Code, files: &Files, block: TraceBlock) -> bool {
+fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {
     let (graph, index) = code.graph_of(block);
     let block = graph.block(index);
     let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
     let (binary, start) = files.at(block.start);
     let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
     let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
-    loads_stack_pointer(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
+    switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
 /// Functions that may call, directly or through others, code that switches stacks. After such a switch the callers' frames are unknown, so

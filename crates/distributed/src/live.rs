@@ -67,11 +67,11 @@ impl<S: Sink> Sink for LiveSink<S> {
         for sites in sites.chunks(CHUNK_SIZE) {
             self.chunk(thread).extend(sites.iter().map(|site| u64::from(*site)));
             self.send_if_full(thread)?;
-            if self.sink.record_sites(thread, sites)? == SinkFlow::Enough {
-                return Ok(SinkFlow::Enough);
+            if self.sink.record_sites(thread, sites)? == SinkFlow::Stop {
+                return Ok(SinkFlow::Stop);
             }
         }
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     impl Sink for DiscardingSink {
         fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
-            Ok(SinkFlow::GoOn)
+            Ok(SinkFlow::Continue)
         }
     }
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
 use trodden_witness::{Distribution, WitnessSite};
@@ -139,7 +139,7 @@ pub fn describe_witness(model: &Model, code: &Code, witness: Witness) -> String 
     match model.program.site(WitnessKind::Nodes, witness) {
         WitnessSite::Node(function, _) => {
             let name = model.functions[function.index()].map_or("an indirect call", |f| code.name(f));
-            model.addresses[witness.index()].map_or_else(|| name.to_owned(), |address| format!("{:#x} in {name}", in_file(address).1))
+            model.addresses[witness.index()].map_or_else(|| name.to_owned(), |address| format!("{:#x} in {name}", split_address(address).1))
         }
         WitnessSite::Edge(..) => String::new(),
     }

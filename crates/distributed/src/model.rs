@@ -12,7 +12,7 @@ use crate::imports::{Assumption, ImportingImage, opaque, unversioned};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
     CallProgram, NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
@@ -192,17 +192,17 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
         }
         let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
         if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
-            opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", in_file(doubt.address).1, doubt.doubt));
+            opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", split_address(doubt.address).1, doubt.doubt));
         }
         if function.blocks.is_empty() {
             opaque.entry(number).or_insert_with(|| "its code was not found".to_owned());
         }
         if let Some(entry) = function.other_entries.first() {
-            opaque.entry(number).or_insert_with(|| format!("control enters its middle, at {:#x}", in_file(*entry).1));
+            opaque.entry(number).or_insert_with(|| format!("control enters its middle, at {:#x}", split_address(*entry).1));
         }
         for block in &function.blocks {
             if let Some(other) = owners.insert(block.start, number).filter(|other| *other != number) {
-                let shared = format!("{:#x} belongs to two functions", in_file(block.start).1);
+                let shared = format!("{:#x} belongs to two functions", split_address(block.start).1);
                 opaque.entry(number).or_insert_with(|| shared.clone());
                 opaque.entry(other).or_insert(shared);
             }

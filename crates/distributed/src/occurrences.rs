@@ -1,7 +1,7 @@
 //! Occurrences of a place in a trace: calls of a function, or executions of a line.
 
 use crate::calls::check_thread;
-use crate::place::{TraceLocation, described, follow};
+use crate::place::{TraceLocation, describe_block, follow_event};
 use anyhow::Result;
 use serde::Serialize;
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
@@ -57,7 +57,7 @@ fn in_thread(
         }
         let (mut frames, mut block) = (piece.frames.clone(), piece.first);
         for event in trace.events(piece)? {
-            let is_call = follow(&mut frames, event, trace);
+            let is_call = follow_event(&mut frames, event, trace);
             if place.matches(event, block, is_call, trace) {
                 *seen += 1;
                 if found.len() < top && place.nth.is_none_or(|nth| nth == *seen) {
@@ -72,7 +72,7 @@ fn in_thread(
 
 fn describe(trace: &TraceFile, thread: ThreadNumber, event: TraceEvent, block: u64, nth: u64, frames: &TraceFrames) -> Occurrence {
     let place = match event {
-        TraceEvent::Block(at) => described(trace, at),
+        TraceEvent::Block(at) => describe_block(trace, at),
         _ => String::new(),
     };
     let calls = frames.open.iter().flatten().map(|f| trace.name(*f).to_owned()).collect();

@@ -8,7 +8,7 @@ use crate::place::{check_blocks, name_in_file};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
@@ -39,13 +39,13 @@ pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
         _ => None,
     };
-    let run = Run { command: trace.about().command.clone(), ending, ..run };
+    let run = Run { command: trace.description().command.clone(), ending, ..run };
     Ok(Profile { run, images: images(trace, functions, counts), sampling: None })
 }
 
 /// One image for each file with executed functions, since function names are unique only within a file.
 fn images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCounts) -> Vec<ImageProfile> {
-    let about = trace.about();
+    let about = trace.description();
     let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
     for function in functions {
         files.entry(function.file).or_default().push(function.map);
@@ -119,7 +119,7 @@ fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize,
 
 impl TraceFlow {
     fn find(trace: &TraceFile) -> Result<Self> {
-        let mut seen = Self { edges: trace.about().edges.iter().copied().collect(), ..Self::default() };
+        let mut seen = Self { edges: trace.description().edges.iter().copied().collect(), ..Self::default() };
         for thread in (0..trace.threads()).map(ThreadNumber) {
             each_step(trace, thread, &mut |_, step| match step {
                 Step::Enter(block) => drop(seen.executed.insert(trace.function_of(block))),
@@ -143,7 +143,7 @@ struct NumberedGraph {
 }
 
 fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedGraph>> {
-    let about = trace.about();
+    let about = trace.description();
     let mut blocks: BTreeMap<TraceFunction, Vec<TraceBlock>> = BTreeMap::new();
     for (number, block) in (0..).zip(&about.blocks).filter(|(_, b)| seen.executed.contains(&b.function)) {
         blocks.entry(block.function).or_default().push(TraceBlock(number));
@@ -155,7 +155,7 @@ fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedG
         let at = blocks.iter().position(|b| trace.block(*b).address == entry);
         let at = at.with_context(|| format!("the trace has no block at the entry of {}", trace.name(function)))?;
         blocks[..=at].rotate_right(1);
-        let first_counter = counters.entry(in_file(entry).0).or_default();
+        let first_counter = counters.entry(split_address(entry).0).or_default();
         let one = number(trace, seen, function, &blocks, *first_counter)?;
         *first_counter += one.map.counters;
         numbered.push(one);
@@ -195,11 +195,11 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
     let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
     let map = FunctionMap {
-        name: name_in_file(trace, &trace.about().functions[function.0 as usize]).to_owned(),
+        name: name_in_file(trace, &trace.description().functions[function.0 as usize]).to_owned(),
         local: false,
         position: map_blocks.first().and_then(|b| b.positions.first().copied()),
         shape: shape(&map_blocks, &flow),
-        code: digest(&trace.about().hash.to_le_bytes()),
+        code: digest(&trace.description().hash.to_le_bytes()),
         first_counter: counter,
         counters: numbering.paths(),
         storage: Storage::Array,
@@ -211,7 +211,7 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
         by_trip_count: Vec::new(),
         calls: Vec::new(),
     };
-    let file = in_file(trace.block(blocks[0]).address).0;
+    let file = split_address(trace.block(blocks[0]).address).0;
     Ok(NumberedGraph { map, file, dag, edges, entry: blocks[0], function })
 }
 
@@ -225,14 +225,14 @@ fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
 }
 
 fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
-    let about = trace.about();
+    let about = trace.description();
     let mut declared: HashMap<TraceFunction, (u32, u32)> = HashMap::new();
     for block in &about.blocks {
         if let Some(line) = block.lines.first() {
             declared.entry(block.function).or_insert(*line);
         }
     }
-    let scope = |(number, f): (u32, &trodden_trace::FunctionAbout)| {
+    let scope = |(number, f): (u32, &trodden_trace::FunctionInfo)| {
         let (file, line) = declared.get(&TraceFunction(number)).copied().unwrap_or((0, 0));
         Scope { name: name_in_file(trace, f).to_owned(), linkage_name: String::new(), file, line, inlined_at: None }
     };

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_text::escape;
-use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
+use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 /// Suffix of the collector's name in a trace of calls and returns only.
 const CALLS_ONLY: &str = ", calls only";
@@ -16,7 +16,7 @@ pub(crate) fn of_calls(collector: &str) -> String {
 
 /// Returns true if a trace has calls and returns only.
 pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
-    trace.about().collector.ends_with(CALLS_ONLY)
+    trace.description().collector.ends_with(CALLS_ONLY)
 }
 
 /// Refuses a trace of calls and returns only; `what` needs all blocks.
@@ -108,7 +108,7 @@ impl TraceLocation {
 
 /// Functions with a name: an exact match, or else one without arguments, namespaces and file.
 pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
-    let all = &trace.about().functions;
+    let all = &trace.description().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
         (0..).zip(all).filter(|(_, f)| test(&f.name)).map(|(n, _)| TraceFunction(n)).collect()
     };
@@ -132,7 +132,7 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
         if named.is_empty() {
             named = functions_of_file(trace, name);
         }
-        ensure!(!named.is_empty(), "{} has no function or source file `{name}` to ignore", trace.about().image);
+        ensure!(!named.is_empty(), "{} has no function or source file `{name}` to ignore", trace.description().image);
         left_out.extend(named);
     }
     Ok(left_out)
@@ -140,9 +140,9 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
 
 /// Functions whose entry lies in a source file, given by its whole name or by the part after a slash.
 fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
-    let about = trace.about();
-    let is_entry = |block: &&BlockAbout| about.functions[block.function.0 as usize].address == block.address;
-    let is_of = |block: &&BlockAbout| {
+    let about = trace.description();
+    let is_entry = |block: &&BlockInfo| about.functions[block.function.0 as usize].address == block.address;
+    let is_of = |block: &&BlockInfo| {
         let file = block.lines.first().map(|(file, _)| about.files[*file as usize].as_str());
         file.is_some_and(|file| file == name || file.strip_suffix(name).is_some_and(|rest| rest.ends_with('/')))
     };
@@ -150,15 +150,15 @@ fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
 }
 
 fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
-    let blocks = (0..).zip(&trace.about().blocks);
-    let has = |b: &BlockAbout| in_file(b.address).1 <= address && address < in_file(b.address).1 + u64::from(b.size.max(1));
+    let blocks = (0..).zip(&trace.description().blocks);
+    let has = |b: &BlockInfo| split_address(b.address).1 <= address && address < split_address(b.address).1 + u64::from(b.size.max(1));
     let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
     ensure!(!found.is_empty(), "the trace has no block at {address:#x}: addresses are those of the file, as `nm` prints them");
     Ok(found)
 }
 
 fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
-    let about = trace.about();
+    let about = trace.description();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
     check_blocks(trace, "a line")?;
     ensure!(!about.files.is_empty(), "{} has no line numbers: pass a function or an address", about.image);
@@ -172,7 +172,7 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
 
 /// The block that falls through into `block`, typically after a call, if neither has another successor or predecessor.
 fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
-    let edges = &trace.about().edges;
+    let edges = &trace.description().edges;
     let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
     let (before, None) = (to_it.next()?, to_it.next()) else { return None };
     let data = trace.block(before);
@@ -181,7 +181,7 @@ fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> 
 }
 
 /// Formats an address as its offset in its file, followed by the file's name if several files are traced.
-pub fn address(trace: &TraceFile, address: u64) -> String {
+pub fn format_address(trace: &TraceFile, address: u64) -> String {
     match address_in_file(trace, address) {
         (at, None) => format!("{at:#x}"),
         (at, Some(file)) => format!("{at:#x} {file}"),
@@ -190,23 +190,23 @@ pub fn address(trace: &TraceFile, address: u64) -> String {
 
 /// An address within its file, and the file's name if several files are traced.
 pub fn address_in_file(trace: &TraceFile, address: u64) -> (u64, Option<&str>) {
-    (in_file(address).1, (!trace.about().libraries.is_empty()).then(|| file_of(trace, address)))
+    (split_address(address).1, (!trace.description().libraries.is_empty()).then(|| file_of(trace, address)))
 }
 
 fn file_of(trace: &TraceFile, address: u64) -> &str {
-    let about = trace.about();
-    base_name(in_file(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
+    let about = trace.description();
+    base_name(split_address(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
 }
 
 /// A function's name without the `@FILE` that is appended to names that several files have.
-pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionAbout) -> &'a str {
+pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionInfo) -> &'a str {
     let of_file = format!("@{}", file_of(trace, function.address));
-    function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.about().libraries.is_empty()).unwrap_or(&function.name)
+    function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.description().libraries.is_empty()).unwrap_or(&function.name)
 }
 
 /// Describes a block by its address, function, offset and line.
-pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
-    let about = trace.about();
+pub fn describe_block(trace: &TraceFile, block: TraceBlock) -> String {
+    let about = trace.description();
     let data = trace.block(block);
     let function = &about.functions[data.function.0 as usize];
     let offset = data.address.wrapping_sub(function.address) as i64;
@@ -216,10 +216,10 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         _ => format!("{}-{:#x}", function.name, -offset),
     };
     let text = match data.lines.first() {
-        Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), base_name(&about.files[*file as usize])),
-        None => format!("{} {place}", address(trace, data.address)),
+        Some((file, line)) => format!("{} {place} {}:{line}", format_address(trace, data.address), base_name(&about.files[*file as usize])),
+        None => format!("{} {place}", format_address(trace, data.address)),
     };
-    escape::line(&text)
+    escape::escape_line(&text)
 }
 
 fn base_name(file: &str) -> &str {
@@ -227,7 +227,7 @@ fn base_name(file: &str) -> &str {
 }
 
 /// Applies an event to the frames of its thread. Returns whether the event is the first block of a call.
-pub fn follow(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
+pub fn follow_event(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));
     opens && matches!(event, TraceEvent::Block(_))

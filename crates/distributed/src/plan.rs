@@ -48,7 +48,7 @@ pub struct Plan {
 
 impl Plan {
     /// The runs of each machine, which follow one another. Unless machines are `shared`, each run has its own.
-    pub fn machines(&self, shared: bool) -> Vec<Vec<usize>> {
+    pub fn runs_by_machine(&self, shared: bool) -> Vec<Vec<usize>> {
         if !shared {
             return (0..self.sites.len()).map(|run| vec![run]).collect();
         }
@@ -110,7 +110,7 @@ pub struct PlanOptions {
     /// Whether to trace calls and returns only.
     pub calls: bool,
     /// Whether to check the conditions of the paper as well, which are sufficient but not necessary.
-    pub paper: bool,
+    pub checks_paper_conditions: bool,
 }
 
 /// Plans runs for a model.
@@ -124,7 +124,7 @@ pub struct Planner<'a> {
     /// Execution frequencies of the blocks.
     pub weights: &'a Weights,
     /// Maximum number of sites that the collector supports in a run.
-    pub most_sites: Option<usize>,
+    pub max_sites: Option<usize>,
     /// The image's hash.
     pub hash: u64,
 }
@@ -150,7 +150,7 @@ impl Planner<'_> {
     }
 
     fn limit(&self) -> Option<usize> {
-        [self.options.limit, self.most_sites].into_iter().flatten().min()
+        [self.options.limit, self.max_sites].into_iter().flatten().min()
     }
 
     /// Distributes witnesses by the strategy. The entries for outside code are watched as well, so that no call from there goes unnoticed.
@@ -233,7 +233,7 @@ impl Planner<'_> {
             );
             return Err(self.refused(&pairwise.violations, &found));
         }
-        if self.options.paper {
+        if self.options.checks_paper_conditions {
             let paper = check_paper(&self.model.program, distribution)?;
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {

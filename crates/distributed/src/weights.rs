@@ -1,7 +1,7 @@
 //! Execution frequencies of blocks, which determine what a witness costs: estimated from the graphs (and from the compiler's map if it has
 //! frequencies), measured at entries and loop heads by a separate run, or taken from an earlier trace.
 
-use crate::calls::{CallStep, LeftOut, walk};
+use crate::calls::{CallStep, TraceFilter, walk_calls};
 use crate::model::Model;
 use crate::place::check_blocks;
 use anyhow::{Context, Result, ensure};
@@ -29,17 +29,17 @@ impl Executions {
     pub fn from_trace(path: &Path, hash: u64) -> Result<Self> {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
-            trace.about().hash == hash,
+            trace.description().hash == hash,
             "{} is a trace of another build of {}: record one of this build, or pass `--witness-weights first-run`",
             path.display(),
-            trace.about().image
+            trace.description().image
         );
         check_blocks(&trace, "`--witness-weights`")?;
         let mut executions = Self::default();
-        let all = LeftOut::default();
+        let all = TraceFilter::default();
         for thread in all.threads(&trace) {
             let mut last: Vec<Option<u64>> = Vec::new();
-            walk(&trace, thread, &all, |step, _| {
+            walk_calls(&trace, thread, &all, |step, _| {
                 match step {
                     CallStep::Open(_) => last.push(None),
                     CallStep::Close => drop(last.pop()),

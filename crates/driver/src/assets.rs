@@ -4,7 +4,7 @@
 //! never read each other's objects, and processes that write the same file concurrently write the same content.
 
 use crate::context::DriverContext;
-use crate::other_programs::joined;
+use crate::other_programs::option_with_value;
 use crate::stand_ins;
 use crate::toolchain::{Tool, is_program};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -49,7 +49,7 @@ fn object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
 #[derive(Debug)]
 pub struct OwnLibrary {
     /// What it is, for messages.
-    pub what: &'static str,
+    pub kind: &'static str,
     /// File name.
     pub file: &'static str,
     /// Cargo package that builds it.
@@ -60,7 +60,7 @@ pub struct OwnLibrary {
 
 /// The plugin for clang.
 pub const PLUGIN: OwnLibrary =
-    OwnLibrary { what: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
+    OwnLibrary { kind: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
 
 impl OwnLibrary {
     /// Finds the library.
@@ -68,7 +68,7 @@ impl OwnLibrary {
     /// # Errors
     /// Fails if there is none; the message names the places.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
-        match self.named(context)? {
+        match self.from_variable(context)? {
             Some(named) => Ok(named),
             None => self.installed(context),
         }
@@ -79,14 +79,14 @@ impl OwnLibrary {
     /// # Errors
     /// Fails if there is none, or if no such path can be created.
     pub fn find_preloadable(&self, context: &DriverContext) -> Result<PathBuf> {
-        match self.named(context)? {
+        match self.from_variable(context)? {
             Some(named) => Ok(named),
             None => link_for_preload(context, &fs::canonicalize(self.installed(context)?)?),
         }
     }
 
     /// Returns the file that the variable names, if it is set.
-    pub fn named(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
+    pub fn from_variable(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
         let Some(named) = context.value(self.variable) else { return Ok(None) };
         let path = std::path::absolute(PathBuf::from(named))?;
         ensure!(path.is_file(), "{} does not exist: set {} to the file {}", path.display(), self.variable, self.file);
@@ -94,18 +94,18 @@ impl OwnLibrary {
     }
 
     /// Returns the file beside this program or in `../lib/trodden`, or else the two paths that were tried.
-    pub fn beside(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
+    pub fn find_installed(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
         let own = context.own_folder()?;
         let places = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
         Ok(places.iter().find(|p| p.is_file()).cloned().ok_or(places))
     }
 
     fn installed(&self, context: &DriverContext) -> Result<PathBuf> {
-        self.beside(context)?.map_err(|places| {
+        self.find_installed(context)?.map_err(|places| {
             let [one, other] = places.each_ref().map(|place| place.display());
-            let OwnLibrary { what, file, package, variable } = self;
+            let OwnLibrary { kind, file, package, variable } = self;
             anyhow!(
-                "the {what} {file} is neither in {one} nor in {other}. Build it with `cargo build --release -p {package}`, or set \
+                "the {kind} {file} is neither in {one} nor in {other}. Build it with `cargo build --release -p {package}`, or set \
                     {variable} to it"
             )
         })
@@ -114,7 +114,7 @@ impl OwnLibrary {
 
 /// Returns the option that makes clang load the plugin.
 pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
-    Ok(joined("-fpass-plugin=", PLUGIN.find(context)?))
+    Ok(option_with_value("-fpass-plugin=", PLUGIN.find(context)?))
 }
 
 /// Returns a path that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: that of the library, or of a symbolic link

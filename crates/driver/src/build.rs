@@ -6,7 +6,7 @@ use crate::context::DriverContext;
 use crate::events::{self, DriverEvent, LOG_VARIABLE};
 use crate::experiment;
 use crate::toolchain::Tool;
-use crate::variant::WRITES_NOTHING;
+use crate::variant::OUTPUT_HINT;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -14,8 +14,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use trodden_launch::process::not_run;
-use trodden_text::words::{listed, plural};
+use trodden_launch::process::cannot_run;
+use trodden_text::words::{list_names, plural};
 use trodden_unit::Settings;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::{Observe, exclusions};
@@ -54,7 +54,7 @@ pub struct Built {
 /// # Errors
 /// Fails if the command cannot be run, or if clang or a part of trodden is missing.
 pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
-    let settings = build.settings.clone().over(experiment::of_environment(context)?);
+    let settings = build.settings.clone().over(experiment::from_environment(context)?);
     exclusions::check(&settings)?;
     Tool::Clang.find(context)?;
     assets::PLUGIN.find(context)?;
@@ -68,7 +68,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
     command.env(CACHE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
     let is_for_traces = settings.observe == Some(Observe::Trace);
-    experiment::set(&mut command, &experiment::file(context, &experiment::resolve(context, settings)?)?);
+    experiment::pass_request(&mut command, &experiment::write_request(context, &experiment::resolve(context, settings)?)?);
     let mut path_prefix = Vec::new();
     if !build.only_variables {
         path_prefix.push(drivers.join("path"));
@@ -77,11 +77,11 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
         path_prefix.extend(prepare_lto(context, &mut command)?);
     }
     command.env("PATH", search_path(context, path_prefix)?);
-    let status = command.status().map_err(|e| not_run(&build.command[0], e))?;
+    let status = command.status().map_err(|e| cannot_run(&build.command[0], e))?;
     let events = events::read(&log)?;
     let images = summary(context, &events, status.success(), is_for_traces);
     if build.settings.known.is_some() && !images.is_empty() {
-        log::info!("of these programs: {WRITES_NOTHING}");
+        log::info!("of these programs: {OUTPUT_HINT}");
     }
     Ok(Built { status, images, compiled: !events.is_empty() })
 }
@@ -164,19 +164,19 @@ fn summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: bool,
             let images: Vec<String> = found.plain.iter().map(|i| name(context, i)).collect();
             match images.is_empty() {
                 true => log::info!("no program with sleds for witnesses was linked"),
-                false => log::info!("sleds for witnesses are in {}", listed(&images, MAX_LISTED)),
+                false => log::info!("sleds for witnesses are in {}", list_names(&images, MAX_LISTED)),
             }
         }
         (0, 0) => log::warn!("nothing that the build made is instrumented"),
         (0, objects) => log::info!("{} instrumented; nothing was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
-            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), listed(&images, MAX_LISTED));
+            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED));
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| name(context, i)).collect::<Vec<_>>();
-        log::info!("linked without any instrumented unit: {}", listed(&plain, MAX_LISTED));
+        log::info!("linked without any instrumented unit: {}", list_names(&plain, MAX_LISTED));
     }
     found.images
 }

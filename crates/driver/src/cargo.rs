@@ -131,9 +131,9 @@ fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings:
         command.arg("--config").arg(runner(context, &target, recorder)?);
     }
     command.args(&invocation.arguments[invocation.own..]);
-    let settings = settings.over(experiment::of_environment(context)?);
+    let settings = settings.over(experiment::from_environment(context)?);
     let names_must_match = pgo::names_must_match(context, &settings);
-    let request = experiment::file(context, &experiment::resolve(context, settings)?)?;
+    let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
     if !names_must_match {
         // LTO settings change the symbol names that cargo chooses, which a profile must share with the build that uses it.
         let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
@@ -144,10 +144,10 @@ fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings:
         log::info!("RUSTC_WRAPPER is ignored: trodden needs to be the wrapper itself");
     }
     let configuration = configuration(context, &request)?;
-    command.env("RUSTC_WRAPPER", assets::cargo_wrapper(context, &store, configuration)?).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    command.env("RUSTC_WRAPPER", assets::cargo_wrapper(context, &store, configuration)?).env(rust::ROLE_VARIABLE, rust::WRAPPER_ROLE);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string());
     command.env(CACHE_VARIABLE, store.root());
-    experiment::set(&mut command, &request);
+    experiment::pass_request(&mut command, &request);
     let drivers = assets::drivers(context, &store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));

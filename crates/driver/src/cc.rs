@@ -67,7 +67,7 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: V
         "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Leave it out of the instrumented build"
     );
     ensure!(
-        !has_emulated_tls(&line) || experiment::of_environment(context)?.observe == Some(Observe::Addresses),
+        !has_emulated_tls(&line) || experiment::from_environment(context)?.observe == Some(Observe::Addresses),
         "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Leave it out of the instrumented build"
     );
     // Assembly output cannot be instrumented at the link, so it is instrumented now.
@@ -168,11 +168,11 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
 
 /// Runs the driver again, with its settings resolved and passed in the environment, where all of its parts find them.
 fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings, lto: bool) -> Result<ExitCode> {
-    let request = experiment::resolve(context, own.over(experiment::of_environment(context)?))?;
+    let request = experiment::resolve(context, own.over(experiment::from_environment(context)?))?;
     let trodden = context.own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
-    experiment::set(&mut command, &experiment::file(context, &request)?);
+    experiment::pass_request(&mut command, &experiment::write_request(context, &request)?);
     if lto {
         command.env(LTO_VARIABLE, "1");
     }

@@ -18,7 +18,7 @@ use trodden_unit::{Identity, KnownPaths};
 ///
 /// # Errors
 /// Fails if the settings cannot be parsed, or the request's file is damaged.
-pub fn of_environment(context: &DriverContext) -> Result<Settings> {
+pub fn from_environment(context: &DriverContext) -> Result<Settings> {
     let settings = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
     let request = context.value(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(file))).transpose()?;
     Ok(settings.over(request.map(|(request, _)| request.settings()).unwrap_or_default()))
@@ -30,7 +30,7 @@ pub fn settings_variable(context: &DriverContext) -> Option<&OsStr> {
 }
 
 /// Reads the request that a value of [`EXPERIMENT_VARIABLE`] names, which is the default one if there is no value.
-pub fn request_in(value: Option<&OsStr>) -> Result<PluginRequest> {
+pub fn read_request(value: Option<&OsStr>) -> Result<PluginRequest> {
     let file = value.filter(|value| !value.is_empty());
     Ok(file.map(|file| PluginRequest::read(Path::new(file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
 }
@@ -54,28 +54,28 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
     }
     if let Some(SettingsFile::File(wanted)) = &settings.known {
         let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths: {}", wanted.display()))?;
-        settings.known = Some(stored(context, &known)?);
+        settings.known = Some(store_paths(context, &known)?);
     }
     Ok(settings.request(&context.inputs()?)?)
 }
 
 /// Writes a request to the store, and returns its file, which is the value for [`EXPERIMENT_VARIABLE`].
-pub fn file(context: &DriverContext, request: &PluginRequest) -> Result<PathBuf> {
+pub fn write_request(context: &DriverContext, request: &PluginRequest) -> Result<PathBuf> {
     Ok(request.write(&context.inputs()?)?)
 }
 
 /// Makes a command and its children build according to a request's file, regardless of this process's environment.
-pub fn set(command: &mut Command, file: &Path) {
+pub fn pass_request(command: &mut Command, file: &Path) {
     command.env(EXPERIMENT_VARIABLE, file).env_remove(SETTINGS_VARIABLE);
 }
 
 /// Writes a set of paths to the store.
-pub fn stored(context: &DriverContext, paths: &KnownPaths) -> Result<SettingsFile> {
+pub fn store_paths(context: &DriverContext, paths: &KnownPaths) -> Result<SettingsFile> {
     Ok(SettingsFile::Stored(context.inputs()?.put(&paths.to_bytes())?))
 }
 
 /// Reads a set of paths from the store.
-pub fn paths_of(context: &DriverContext, kind: InputKind, identity: Identity) -> Result<KnownPaths> {
+pub fn stored_paths(context: &DriverContext, kind: InputKind, identity: Identity) -> Result<KnownPaths> {
     let folder = context.inputs()?;
     KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())
 }

@@ -1,7 +1,7 @@
 //! Finds unit frames in objects and archives, the inputs of links.
 
 use crate::context::DriverContext;
-use crate::other_programs::succeeded;
+use crate::other_programs::checked_stdout;
 use anyhow::{Context, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectKind, ObjectSection, ObjectSymbol};
@@ -104,5 +104,5 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
     // A single call, so that `ar` builds the index once.
     let _ = fs::remove_file(path);
     let made = Command::new("ar").arg("qcs").arg(path).args(&files).output().context("cannot run ar: run `apt-get install binutils`")?;
-    succeeded(made, format_args!("ar cannot write {}", path.display())).map(drop)
+    checked_stdout(made, format_args!("ar cannot write {}", path.display())).map(drop)
 }

@@ -22,7 +22,7 @@ use trodden_unit::{Settings, TransformationPlan};
 
 /// A profile-guided build to run.
 #[derive(Debug)]
-pub struct Guided {
+pub struct GuidedBuild {
     /// The build command.
     pub command: Vec<OsString>,
     /// Shell command that removes the results of the previous build; run before each build.
@@ -38,14 +38,14 @@ pub struct Guided {
 }
 
 /// Trains a program that counts paths, and derives a transformation plan.
-pub type PlanOfProgram<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
+pub type TrainForPlan<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
 
 /// The trainings of the programs that are built.
 pub struct Training<'a> {
     /// Trains the first program, and returns its profile.
     pub edges: &'a dyn Fn(&Path) -> Result<Profile>,
     /// Trains the second program, and returns a plan. `None` to use only the edge profile.
-    pub paths: Option<PlanOfProgram<'a>>,
+    pub paths: Option<TrainForPlan<'a>>,
 }
 
 /// The result of a profile-guided build.
@@ -61,7 +61,7 @@ pub struct GuidedProgram {
 ///
 /// # Errors
 /// Fails if a build, a training or a tool fails, or if it is unclear which program to optimise.
-pub fn make(context: &DriverContext, job: &Guided, training: &Training) -> Result<GuidedProgram> {
+pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> Result<GuidedProgram> {
     let folder = context.folder("trodden-pgo-")?;
     let file = folder.path().join("edges.profdata");
     log::info!("1 of 5: building to collect an edge profile");
@@ -86,7 +86,7 @@ pub fn make(context: &DriverContext, job: &Guided, training: &Training) -> Resul
     let file = folder.path().join("transformation-plan");
     fs::write(&file, plan.to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     let settings = Settings { apply: Some(SettingsFile::File(file)), ..Settings::default() };
-    variant::make(context, &program, &output, &experiment::resolve(context, settings)?, &Defaults::default())?;
+    variant::create(context, &program, &output, &experiment::resolve(context, settings)?, &Defaults::default())?;
     Ok(GuidedProgram { output, profile })
 }
 

@@ -8,9 +8,9 @@ use crate::cc::arguments::{CommandLine, InputKind};
 use crate::compile_step::{SourceLanguage, with_added};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
-use crate::experiment::request_in;
+use crate::experiment::read_request;
 use crate::frames;
-use crate::other_programs::{joined, succeeded};
+use crate::other_programs::{checked_stdout, option_with_value};
 use crate::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use crate::toolchain::LLVM_VARIABLE;
 use anyhow::{Context, Result, anyhow, bail};
@@ -194,7 +194,7 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
         added.push("-Wl,-z,nostart-stop-gc".into());
     }
     if let Some(file) = dependencies {
-        added.extend(["-Xlinker".into(), joined("--dependency-file=", file)]);
+        added.extend(["-Xlinker".into(), option_with_value("--dependency-file=", file)]);
     }
     Ok(added)
 }
@@ -241,7 +241,7 @@ fn read_image(path: &Path) -> Option<Image> {
 
 /// Reads the request with which the sources of the link are compiled.
 fn request_of(job: &LinkJob) -> Result<PluginRequest> {
-    request_in(experiment_file(job).as_deref())
+    read_request(experiment_file(job).as_deref())
 }
 
 /// Returns the file of that request; `None` or an empty name stands for the default request.
@@ -380,7 +380,7 @@ fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<Str
     let mut command = job.clang();
     command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(&object).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
-    succeeded(output, format_args!("{} cannot be compiled a second time", source.display()))?;
+    checked_stdout(output, format_args!("{} cannot be compiled a second time", source.display()))?;
     recipes.put_content(&fs::read(object)?)
 }
 

@@ -13,7 +13,7 @@ use crate::events::{self, DriverEvent};
 use crate::experiment;
 use crate::frames::{self, ArchiveMember};
 use crate::link;
-use crate::other_programs::joined;
+use crate::other_programs::option_with_value;
 use crate::rebuild::DriverCompiler;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result};
@@ -135,7 +135,7 @@ fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, s
 /// Joins `-l foo` into one argument. Returns true if the next argument was consumed.
 fn library_name(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     match next {
-        Some(next) if argument == "-l" => (joined("-l", next), true),
+        Some(next) if argument == "-l" => (option_with_value("-l", next), true),
         _ => (argument.to_owned(), false),
     }
 }

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// Returns the file that the first word of a command names: the word itself if it contains a slash, else a program on the search path.
-pub fn named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
+pub fn find_program(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
     if word.as_encoded_bytes().contains(&b'/') { Some(word.into()) } else { on_path(context, word) }
 }
 
 /// Joins an option and its value into one word.
-pub fn joined(option: &str, value: impl AsRef<OsStr>) -> OsString {
+pub fn option_with_value(option: &str, value: impl AsRef<OsStr>) -> OsString {
     let mut word = OsString::from(option);
     word.push(value);
     word
@@ -24,7 +24,7 @@ pub fn joined(option: &str, value: impl AsRef<OsStr>) -> OsString {
 ///
 /// # Errors
 /// Fails with the message `failed` and the command's standard error if it did not succeed.
-pub fn succeeded(output: Output, failed: impl Display) -> Result<Vec<u8>> {
+pub fn checked_stdout(output: Output, failed: impl Display) -> Result<Vec<u8>> {
     ensure!(output.status.success(), "{failed}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)
 }
@@ -32,5 +32,5 @@ pub fn succeeded(output: Output, failed: impl Display) -> Result<Vec<u8>> {
 /// Runs a command, and returns its standard output.
 pub fn run(command: &mut Command) -> Result<Vec<u8>> {
     let program = command.get_program().display().to_string();
-    succeeded(command.output().with_context(|| format!("cannot run {program}"))?, format_args!("{program} failed"))
+    checked_stdout(command.output().with_context(|| format!("cannot run {program}"))?, format_args!("{program} failed"))
 }

@@ -7,7 +7,7 @@ mod raw;
 mod text;
 
 use crate::context::DriverContext;
-use crate::other_programs::succeeded;
+use crate::other_programs::checked_stdout;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
-use trodden_text::words::listed;
+use trodden_text::words::list_names;
 use trodden_unit::EdgeProfile;
 
 /// Converts a profile to LLVM's text format.
@@ -27,7 +27,7 @@ pub fn text(profile: &Profile) -> Result<Vec<u8>> {
 fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
     if !edges.without_markers.is_empty() {
-        let sources = listed(&edges.without_markers, 1);
+        let sources = list_names(&edges.without_markers, 1);
         log::info!("left out, because built without LLVM's counters: {sources}");
     }
     Ok(edges)
@@ -80,7 +80,7 @@ pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Ve
         command.arg(from);
     }
     let made = command.arg("-o").arg(&to).output().with_context(|| format!("cannot run {}", tool.display()))?;
-    succeeded(made, format_args!("{} rejects the profile", tool.display()))?;
+    checked_stdout(made, format_args!("{} rejects the profile", tool.display()))?;
     fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::context::DriverContext;
 use crate::experiment;
-use crate::rebuild::{DriverCompiler, codegen_of, on_all_processors};
+use crate::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ pub struct KnownProperties {
 
 /// Determines the properties of units, which are given with the paths of their images. Units whose bitcode is missing, or whose map has
 /// invalid compiler options, have none.
-pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
+pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
     let store = context.store()?;
     let mut images: BTreeMap<&str, BTreeMap<Identity, &UnitMap>> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str,
     for (image, units) in images {
         let frames = frames_of(image);
         for (unit, map) in units {
-            let codegen = codegen_of(map).map_err(|e| e.to_string());
+            let codegen = codegen_options(map).map_err(|e| e.to_string());
             match codegen.and_then(|codegen| Ok((codegen, bitcode(unit, &frames, &store)?))) {
                 Ok((codegen, bitcode)) => work.push(Job { unit, map, codegen, bitcode }),
                 Err(reason) => drop(known.missing.insert(unit, format!("{}: {reason}", map.source))),
@@ -53,14 +53,14 @@ pub fn of<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str,
 
 impl KnownProperties {
     /// Returns the properties of a function and of its unit. `None` if there are none, or they do not match the function's map.
-    pub fn of(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
+    pub fn get(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
         let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))
     }
 
     /// Returns the reason why some unit has no properties, or `None` if all have.
-    pub fn missing(&self) -> Option<&str> {
+    pub fn missing_reason(&self) -> Option<&str> {
         self.missing.values().next().map(String::as_str)
     }
 }
@@ -98,7 +98,7 @@ fn describe_units(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity
     let compiler = DriverCompiler::new(context, OsString::new())?;
     let folder = context.folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
-    on_all_processors(context, work, "units", |job| {
+    for_each_in_parallel(context, work, "units", |job| {
         let properties = describe_unit(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
         done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, properties));
         Ok(())
@@ -112,7 +112,7 @@ fn describe_unit(compiler: &DriverCompiler, folder: &Path, Job { unit, map, code
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
     let request = PluginRequest { action: UnitAction::Describe { output: folder.join(&result).into() }, ..PluginRequest::default() };
     command.current_dir(folder);
-    experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
+    experiment::pass_request(&mut command, &request.write(&InputFolder::at(folder))?);
     compiler.run(command, Path::new(&input))?;
     let mut properties = UnitProperties::from_bytes(
         &fs::read(folder.join(&result)).context("the plugin wrote no properties: does it belong to this version of trodden?")?,

@@ -8,7 +8,7 @@ use crate::assets;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
 use crate::frames::{self, ArchiveMember};
-use crate::other_programs::{joined, succeeded};
+use crate::other_programs::{checked_stdout, option_with_value};
 use crate::toolchain::Tool;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ impl DriverCompiler {
         command
             .args(codegen.arguments())
             .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
-            .arg(joined("-fpass-plugin=", &self.plugin));
+            .arg(option_with_value("-fpass-plugin=", &self.plugin));
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
         command.env(CACHE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
@@ -70,7 +70,7 @@ impl DriverCompiler {
     /// Runs such a command.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
-        succeeded(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
+        checked_stdout(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
     }
 }
 
@@ -94,7 +94,7 @@ impl Rebuilder {
         distinct.sort_by_key(|f| f.unit);
         distinct.dedup_by_key(|f| f.unit);
         trodden_profile::temporary::create_folders(folder)?;
-        on_all_processors(context, &distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
+        for_each_in_parallel(context, &distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
@@ -149,7 +149,7 @@ impl Rebuilder {
     fn merge(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
         let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();
-        succeeded(made.context("cannot run ld: install it with `apt-get install binutils`")?, "ld -r failed")?;
+        checked_stdout(made.context("cannot run ld: install it with `apt-get install binutils`")?, "ld -r failed")?;
         Ok(fs::read(path)?)
     }
 
@@ -162,7 +162,7 @@ impl Rebuilder {
 }
 
 /// Processes items in parallel, and displays progress. `what` is the name of the items in the plural.
-pub fn on_all_processors<T: Sync>(
+pub fn for_each_in_parallel<T: Sync>(
     context: &DriverContext,
     items: &[T],
     what: &'static str,
@@ -188,7 +188,7 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild {}", map.source))?)?;
-    let made = codegen_of(&map).and_then(|codegen| compiler.object(&bitcode, &codegen, &object_path(folder, frame.unit)));
+    let made = codegen_options(&map).and_then(|codegen| compiler.object(&bitcode, &codegen, &object_path(folder, frame.unit)));
     made.with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
@@ -198,7 +198,7 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
 ///
 /// # Errors
 /// Fails if the map contains any other options, since maps may come from untrusted programs.
-pub fn codegen_of(map: &UnitMap) -> Result<CodegenOptions> {
+pub fn codegen_options(map: &UnitMap) -> Result<CodegenOptions> {
     Ok(CodegenOptions::from_map(&map.codegen)?)
 }
 

@@ -29,11 +29,11 @@ pub struct Recipe {
     /// The compiler driver that linked (`clang` or `clang++`).
     pub driver: SourceLanguage,
     /// Its arguments.
-    pub arguments: Vec<SystemText>,
+    pub arguments: Vec<OsText>,
     /// The folder in which it ran.
-    pub directory: SystemText,
+    pub directory: OsText,
     /// Environment variables that affect linking.
-    pub environment: Vec<(String, SystemText)>,
+    pub environment: Vec<(String, OsText)>,
     /// Sources that the same command compiled, with what to link instead.
     pub sources: Vec<SourceInput>,
     /// Input files.
@@ -64,7 +64,7 @@ pub enum BuildProduct {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInput {
     /// Its absolute path at the time of the link.
-    pub path: SystemText,
+    pub path: OsText,
     /// Hash of its content.
     pub content: String,
 }
@@ -72,34 +72,34 @@ pub struct FileInput {
 /// An operating-system string, stored as text if it is valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum SystemText {
+pub enum OsText {
     /// Valid UTF-8.
     Text(String),
     /// Any other bytes.
     Bytes(Vec<u8>),
 }
 
-impl Default for SystemText {
-    fn default() -> SystemText {
-        SystemText::Text(String::new())
+impl Default for OsText {
+    fn default() -> OsText {
+        OsText::Text(String::new())
     }
 }
 
-impl From<&OsStr> for SystemText {
-    fn from(text: &OsStr) -> SystemText {
+impl From<&OsStr> for OsText {
+    fn from(text: &OsStr) -> OsText {
         match text.to_str() {
-            Some(utf8) => SystemText::Text(utf8.to_owned()),
-            None => SystemText::Bytes(text.as_bytes().to_vec()),
+            Some(utf8) => OsText::Text(utf8.to_owned()),
+            None => OsText::Bytes(text.as_bytes().to_vec()),
         }
     }
 }
 
-impl SystemText {
+impl OsText {
     /// Converts it to an operating-system string.
     pub fn to_os(&self) -> OsString {
         match self {
-            SystemText::Text(text) => text.into(),
-            SystemText::Bytes(bytes) => OsString::from_vec(bytes.clone()),
+            OsText::Text(text) => text.into(),
+            OsText::Bytes(bytes) => OsString::from_vec(bytes.clone()),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::link as linking;
-use crate::other_programs::joined;
+use crate::other_programs::option_with_value;
 use crate::rebuild::DriverCompiler;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
@@ -32,16 +32,16 @@ use trodden_unit::CodegenOptions;
 /// Variable with the role in which cargo or rustc calls this program.
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
 /// The role of the wrapper of rustc.
-pub const WRAPPER: &str = "rustc";
+pub const WRAPPER_ROLE: &str = "rustc";
 /// The role of the linker.
-pub const LINKER: &str = "linker";
+pub const LINKER_ROLE: &str = "linker";
 /// Variable that identifies the instrumentation, so that cargo rebuilds what was built with another one.
 pub const CONFIGURATION_VARIABLE: &str = "TRODDEN_CARGO_WAY";
 /// Variable that passes the path of the bitcode to the linker.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
 /// Runs rustc, whose name is the first of the `arguments`. Additions to rustc's output are written to `out`.
-pub fn wrap(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
+pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo did not pass the name of rustc") };
     let Some(job) = Job::read(rest) else {
         if rest == ["-vV"] {
@@ -77,7 +77,7 @@ fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Resul
 
 /// Whether an edge profile is collected or used, which refers to functions by name.
 fn names_must_match(context: &DriverContext) -> Result<bool> {
-    Ok(pgo::names_must_match(context, &experiment::of_environment(context)?))
+    Ok(pgo::names_must_match(context, &experiment::from_environment(context)?))
 }
 
 /// A crate that rustc compiles for the target.
@@ -243,9 +243,9 @@ impl Job {
     }
 
     fn with_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
-        let linker = joined("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
+        let linker = option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
-        command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
+        command.env(ROLE_VARIABLE, LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));
         Ok(())
     }
@@ -278,7 +278,7 @@ fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsStr
 }
 
 /// Compiles the module with the plugin, and links the result instead of rustc's object.
-pub fn link(context: &DriverContext, arguments: Vec<OsString>) -> Result<ExitCode> {
+pub fn run_linker(context: &DriverContext, arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find(context)?;
     let mut arguments = read(&arguments).arguments;
     if pgo::requested(context)?.is_some() {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use trodden_unit::UnitCache;
 
 /// Folder for objects of copies.
-pub const COPIES: &str = "copies";
+pub const COPIES_FOLDER: &str = "copies";
 
 /// The folders of the cache, with descriptions of their contents.
 const PARTS: [(&str, &str); 5] = [
@@ -21,7 +21,7 @@ const PARTS: [(&str, &str); 5] = [
     ("inputs", "files that builds were given"),
     ("links", "links"),
     ("objects", "inputs of links"),
-    (COPIES, "objects of copies"),
+    (COPIES_FOLDER, "objects of copies"),
 ];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -31,7 +31,7 @@ pub struct Part {
     /// Name of the folder.
     pub folder: &'static str,
     /// Description of its contents.
-    pub what: &'static str,
+    pub description: &'static str,
     /// Size of the files that were removed; `None` if not pruned.
     pub removed: Option<Size>,
     /// Size of the files that remain.
@@ -49,14 +49,14 @@ pub struct Size {
 
 /// Removes files from a folder of the cache that were not used for `prune` days, if given, and measures it. Last use is the later of the
 /// file system's access and modification times.
-fn part(store: &UnitCache, folder: &'static str, what: &'static str, prune: Option<u32>) -> Result<Part> {
+fn part(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<Part> {
     let all = files(&store.root().join(folder))?;
-    let Some(days) = prune else { return Ok(Part { folder, what, removed: None, kept: size(&all) }) };
+    let Some(days) = prune else { return Ok(Part { folder, description, removed: None, kept: size(&all) }) };
     // If the limit cannot be represented, everything is kept.
     let limit = DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
     let (old, kept): (Vec<File>, Vec<File>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
     remove(&old)?;
-    Ok(Part { folder, what, removed: Some(size(&old)), kept: size(&kept) })
+    Ok(Part { folder, description, removed: Some(size(&old)), kept: size(&kept) })
 }
 
 /// Iterates over the folders of the cache. Each is measured when it is requested, after files that were not used for `prune` days are

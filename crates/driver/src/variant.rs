@@ -37,7 +37,7 @@ use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SY
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
 /// Note about programs that do not write their counts by default.
-pub const WRITES_NOTHING: &str =
+pub const OUTPUT_HINT: &str =
     "without `trodden record`, counts are written only if TRODDEN_OUTPUT names a file, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
 /// Checks that a program has those of LLVM's counters that a variant needs. They are inserted before optimisation, so they cannot be
@@ -64,9 +64,15 @@ pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
 ///
 /// # Errors
 /// Fails if the program is not instrumented, its recipe or bitcode is missing, or a tool fails.
-pub fn make(context: &DriverContext, program: &Path, output: &Path, request: &PluginRequest, defaults: &Defaults) -> Result<Option<Image>> {
-    let request = experiment::file(context, request)?;
-    let inputs = Inputs::from_program(context, program)?;
+pub fn create(
+    context: &DriverContext,
+    program: &Path,
+    output: &Path,
+    request: &PluginRequest,
+    defaults: &Defaults,
+) -> Result<Option<Image>> {
+    let request = experiment::write_request(context, request)?;
+    let inputs = LinkInputs::from_program(context, program)?;
     let sandbox = LinkSandbox::new(context, &inputs.recipe)?;
     log::info!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
     let compiler = DriverCompiler::new(context, request.clone().into())?;
@@ -76,7 +82,7 @@ pub fn make(context: &DriverContext, program: &Path, output: &Path, request: &Pl
 
 /// The recipe and the inputs of a program's link.
 #[derive(Debug)]
-pub struct Inputs {
+pub struct LinkInputs {
     recipe: Recipe,
     /// Contents of the recipe's files.
     contents: Vec<Vec<u8>>,
@@ -86,12 +92,12 @@ pub struct Inputs {
     origin: PathBuf,
 }
 
-impl Inputs {
+impl LinkInputs {
     /// Reads the inputs of a program's link from the store.
     ///
     /// # Errors
     /// Fails if the program is not instrumented, or the store lacks its recipe or an input.
-    pub fn from_program(context: &DriverContext, program: &Path) -> Result<Inputs> {
+    pub fn from_program(context: &DriverContext, program: &Path) -> Result<LinkInputs> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
         let store = context.store()?;
@@ -105,7 +111,7 @@ impl Inputs {
             }
         }
         let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Inputs { recipe, contents, frames, origin })
+        Ok(LinkInputs { recipe, contents, frames, origin })
     }
 
     /// Links the program again with objects that were compiled from its units according to the request in the file `request`. The result
@@ -206,8 +212,8 @@ impl Defaults {
 }
 
 /// Writes every input to its place, rebuilt if it has bitcode. Returns the objects that replace sources, by argument.
-fn lay_out(inputs: &Inputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
-    let Inputs { recipe, contents, .. } = inputs;
+fn lay_out(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
+    let LinkInputs { recipe, contents, .. } = inputs;
     sandbox.create_parents(&sandbox.directory.join("x"))?;
     for (file, bytes) in recipe.files.iter().zip(contents) {
         let path = file.path.to_path();

@@ -8,7 +8,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan, Probes};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph, plan_options};
 
 const GRAPHS: u64 = 60_000;
 /// Graphs with more paths are not enumerated.
@@ -25,7 +25,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
         let graph = random_graph(&mut random);
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let dag = Dag::new(&graph, &cuts, random.pick(&[Entries::PerEdge, Entries::Shared]));
         check_dag(seed, &graph, &dag);
         cyclic += u64::from(!dag.cuts().is_empty());
@@ -165,12 +165,12 @@ fn plans_count_what_a_log_of_the_walks_contains() {
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0x5eed_0000);
         let graph = random_graph(&mut random);
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let hints: Vec<Hint> =
             graph.edges().map(|_| random.pick(&[Hint::None, Hint::None, Hint::Weight(7.0), Hint::Cold, Hint::Never])).collect();
         let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &hints));
         assert!(graph.edges().all(|e| frequencies.edge(e).is_finite() && frequencies.edge(e) >= 0.0), "seed {seed}");
-        let options = options(&mut random);
+        let options = plan_options(&mut random);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options);
         limited += u64::from(plan.dag.cuts().iter().any(|c| c.reason == CutReason::Limit));
         negative += u64::from(plan.probes.increments().iter().any(|i| *i < 0));

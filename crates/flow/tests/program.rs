@@ -14,7 +14,7 @@ use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 mod machine;
 
@@ -165,9 +165,9 @@ fn programs_count_what_plans_count() {
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let frequencies = machine::frequencies(&mut random, &graph);
-        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let properties = blocks(&mut random, &graph);
         let choices = Choices {
             trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On, TripCounting::On]),
@@ -229,7 +229,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
         }
         let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
         let frequencies = Frequencies::estimate(&graph, &weights);
-        let plan = Plan::ball_larus(&graph, &[], &frequencies, &options(&mut random));
+        let plan = Plan::ball_larus(&graph, &[], &frequencies, &plan_options(&mut random));
         let properties = blocks(&mut random, &graph);
         let choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Split };
         let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
@@ -302,7 +302,7 @@ impl Walks {
 /// Random cuts of a graph, and cuts of edges that are the only ones into a node, like those to calls that return twice.
 fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
-    let mut cuts = forced(random, graph);
+    let mut cuts = forced_cuts(random, graph);
     let twice = graph.edges().filter(|e| alone(*e) && graph.to(*e) != graph.exit() && random.chance(15));
     let twice: Vec<Edge> = twice.collect();
     cuts.retain(|(e, _)| !twice.contains(e));
@@ -329,7 +329,7 @@ fn copies_count_their_parts_which_add_up_to_the_counts_of_all_paths() {
         let cuts = cuts(&mut random, &graph);
         let twice: Vec<Edge> = cuts.iter().filter(|(_, r)| *r == CutReason::ReturnsTwice).map(|(e, _)| *e).collect();
         let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
-        let plan = Plan::ball_larus(&graph, &cuts, &Frequencies::estimate(&graph, &weights), &options(&mut random));
+        let plan = Plan::ball_larus(&graph, &cuts, &Frequencies::estimate(&graph, &weights), &plan_options(&mut random));
         if plan.dag.edges().is_empty() || plan.numbering.paths() > 500 {
             continue;
         }

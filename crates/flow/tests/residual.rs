@@ -11,7 +11,7 @@ use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCoun
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 mod machine;
 
@@ -124,9 +124,9 @@ fn everything_but_known_paths_is_counted() {
     for seed in 0..120_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
         let Some(graph) = subject(&mut random) else { continue };
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
-        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
         let walks: Vec<Vec<Edge>> = (0..12).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
         let tested = random.index(walks.len() + 1);
@@ -176,9 +176,9 @@ fn any_paths_may_be_known() {
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0xa4_4b0e);
         let Some(graph) = subject(&mut random) else { continue };
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
-        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
         let walks: Vec<Vec<Edge>> = (0..6).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
         let paths = plan.numbering.paths();

@@ -16,7 +16,7 @@ use trodden_selective::NumberOptions;
 use trodden_selective::plan::{Wish, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 mod machine;
 
@@ -56,8 +56,8 @@ fn is_irreducible(graph: &Graph) -> bool {
 const SCHEMES: u64 = 4;
 
 fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
-    let (cuts, frequencies) = (forced(random, graph), machine::frequencies(random, graph));
-    let options = options(random);
+    let (cuts, frequencies) = (forced_cuts(random, graph), machine::frequencies(random, graph));
+    let options = plan_options(random);
     let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
     Some(match scheme {
         0 => ProbeProgram::from_plan(graph, &plan()),

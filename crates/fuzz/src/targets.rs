@@ -156,7 +156,7 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
         while let [kind, thread, count, index, low, high, after @ ..] = rest {
             let size = usize::from(u16::from_le_bytes([*low, *high]));
             let Some((content, next)) = after.split_at_checked(usize::from(*index) + size) else { break };
-            let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind % 3)];
+            let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind % 3)];
             let (index, data) = content.split_at(usize::from(*index));
             writer.append(kind, u32::from(*thread), u32::from(*count), index, data).map_err(io::Error::other)?;
             rest = next;

@@ -114,7 +114,7 @@ pub struct DetectorCounts {
     /// Pushes while the stack was full.
     pub overflows: u64,
     /// Maximum number of entries.
-    pub deepest: u64,
+    pub max_depth: u64,
     /// Returns that left the stack empty.
     pub underflows: u64,
     /// Repairs of the path stack after `longjmp` and exceptions.
@@ -143,7 +143,7 @@ impl DetectorCounts {
         self.paths += other.paths;
         self.splits += other.splits;
         self.overflows += other.overflows;
-        self.deepest = self.deepest.max(other.deepest);
+        self.max_depth = self.max_depth.max(other.max_depth);
         self.underflows += other.underflows;
         self.repairs += other.repairs;
         self.guessed_repairs += other.guessed_repairs;
@@ -188,7 +188,7 @@ impl Detector {
         let of_stacks = self.stacks.counts;
         DetectorCounts {
             overflows: self.stacks.overflows(),
-            deepest: self.stacks.deepest() as u64,
+            max_depth: self.stacks.deepest() as u64,
             repairs: self.counts.guessed_repairs + of_stacks.repairs,
             switches: of_stacks.switches,
             unfinished: of_stacks.unfinished,

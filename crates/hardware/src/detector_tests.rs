@@ -160,7 +160,7 @@ fn recursion_deeper_than_the_stack_overflows_or_spills() {
     let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
     let (found, detector) = run_with(published, 0x100, &branches);
     let counts = detector.counts();
-    assert_eq!((found.len(), counts.overflows, counts.deepest, counts.underflows), (40, 9, 32, 9));
+    assert_eq!((found.len(), counts.overflows, counts.max_depth, counts.underflows), (40, 9, 32, 9));
     let (spilled, detector) = run_with(DetectorParameters { overflow: Overflow::Spill, ..published }, 0x100, &branches);
     assert_eq!((spilled.len(), detector.counts().underflows), (40, 0));
     assert!(found[32..].iter().all(|p| p == "112:") && spilled.iter().all(|p| p == "100:"));

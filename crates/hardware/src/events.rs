@@ -11,7 +11,7 @@ pub struct EventCounts(pub [u32; MAX_EVENTS]);
 impl EventCounts {
     /// Adds other counts, saturating at the given width. Returns true if any counter saturated.
     pub fn add(&mut self, other: &EventCounts, width: CounterWidth) -> bool {
-        let max = width.largest();
+        let max = width.max_value();
         let mut is_saturated = false;
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             let exact = sum.saturating_add(more);
@@ -49,7 +49,7 @@ impl CounterWidth {
     }
 
     /// The greatest value of a counter.
-    pub fn largest(self) -> u32 {
+    pub fn max_value(self) -> u32 {
         u32::MAX >> (32 - self.0)
     }
 }
@@ -65,7 +65,7 @@ mod tests {
         assert!(!sum.add(&block, CounterWidth::PUBLISHED));
         assert!(sum.add(&block, CounterWidth::PUBLISHED));
         assert_eq!(sum.0[..2], [255, 2]);
-        assert_eq!(CounterWidth::WIDEST.largest(), u32::MAX);
+        assert_eq!(CounterWidth::WIDEST.max_value(), u32::MAX);
         assert!(CounterWidth::new(0).is_err() && CounterWidth::new(33).is_err());
     }
 }

@@ -177,7 +177,7 @@ impl MappingFile {
     fn mapping(&self) -> Result<OperationMapping, HardwareError> {
         let extensions = self.extensions.unwrap_or(1);
         let name = self.preset.as_deref().unwrap_or("ball-larus");
-        let preset = Preset::named(name)
+        let preset = Preset::from_name(name)
             .ok_or_else(|| HardwareError::parameter("preset", name, "ball-larus, whole-program, extended-loops or extended-calls"))?;
         let mut mapping = OperationMapping::preset(preset, extensions);
         match self.extend.as_deref() {
@@ -188,7 +188,7 @@ impl MappingFile {
             Some(other) => return Err(HardwareError::parameter("extend", other, "none, loops or calls")),
         }
         for (class, operations) in &self.mapping {
-            let class = BranchType::named(class).ok_or_else(|| {
+            let class = BranchType::from_name(class).ok_or_else(|| {
                 HardwareError::parameter("mapping", class, "one of call, return, forward, backward, backward-not-taken and indirect")
             })?;
             mapping.rows[class as usize] = operations_of(class, operations)?;

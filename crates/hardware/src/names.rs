@@ -15,7 +15,7 @@ macro_rules! names {
             }
 
             /// The variant of a name; `None` if there is none.
-            pub fn named(name: &str) -> Option<$type> {
+            pub fn from_name(name: &str) -> Option<$type> {
                 $type::ALL.into_iter().find(|one| one.name() == name)
             }
         }

@@ -34,8 +34,8 @@ impl TableParameters {
         };
         let mut table = TableParameters { entries, associativity, ..TableParameters::PUBLISHED };
         for word in words {
-            let index = IndexFunction::named(word);
-            let replacement = Replacement::named(word);
+            let index = IndexFunction::from_name(word);
+            let replacement = Replacement::from_name(word);
             match (index, replacement) {
                 (Some(index), _) => table.index = index,
                 (_, Some(replacement)) => table.replacement = replacement,

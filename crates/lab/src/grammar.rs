@@ -42,7 +42,7 @@ struct Row {
 pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
     let input = RecordedThread { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
-    let limits = WindowLimits { held: job.held as usize, ..WindowLimits::default() };
+    let limits = WindowLimits { max_held: job.held as usize, ..WindowLimits::default() };
     let rows = CompressionMethod::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
     let document = Document {
         schema_version: SCHEMA_VERSION,

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     end(match Cli::try_parse() {
         Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
         // `--help` and `--version` are also reported as errors by clap.
-        Err(error) => program::said_by_clap(&error),
+        Err(error) => program::print_clap_output(&error),
     })
 }
 

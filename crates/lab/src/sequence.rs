@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use trodden_analysis::segments::{ObservedSegments, compare};
-use trodden_analysis::sequences::{self, Opened};
+use trodden_analysis::sequences::{self, OpenedSequence};
 use trodden_command::laboratory::folders;
 use trodden_console::{notes, output};
 use trodden_report::counted_segments;
@@ -30,7 +30,7 @@ pub fn run(job: &Sequence) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(job: &CountedPaths) -> Result<Opened> {
+fn open(job: &CountedPaths) -> Result<OpenedSequence> {
     shown::open(&job.recording, RecordedThread { thread: job.thread, method: None }, &folders())
 }
 

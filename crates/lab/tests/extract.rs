@@ -19,7 +19,7 @@ fn system_program_is_extracted_as_json_and_dot() {
     let output = extract(&["/usr/bin/gzip"]);
     assert!(output.status.success(), "{output:?}");
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(all["schema_version"], 1);
+    assert_eq!(all["schema_version"], 2);
     let functions = all["functions"].as_array().unwrap();
     assert!(functions.len() > 50);
     for function in functions {

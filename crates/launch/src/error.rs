@@ -22,7 +22,7 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// A program that the user named cannot be run; see [`crate::process::not_run`].
+    /// A program that the user named cannot be run; see [`crate::process::cannot_run`].
     #[error("cannot run {program}: {error}{remedy}")]
     NotRun {
         /// The program.

@@ -2,7 +2,7 @@
 //!
 //! The job's folder must be on a volume that pods mount at the same path. Kubernetes restarts failed pods, each task for itself.
 
-use crate::{Error, JobEvent, LaunchJob, LaunchStop};
+use crate::{Error, JobEvent, LaunchJob, StopFlag};
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -29,7 +29,7 @@ pub fn manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
     // JSON strings are valid YAML.
     let text = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
     let (image, claim, mount) = (text(&kubernetes.image), text(&kubernetes.claim), text(&kubernetes.mount.to_string_lossy()));
-    let (name, count, retries, each) = (&job.name, job.tasks.len(), kubernetes.retries, text(&job.each().to_string_lossy()));
+    let (name, count, retries, each) = (&job.name, job.tasks.len(), kubernetes.retries, text(&job.rank_script().to_string_lossy()));
     format!(
         "apiVersion: batch/v1
 kind: Job
@@ -59,19 +59,14 @@ spec:
     )
 }
 
-pub(crate) fn run(
-    job: &LaunchJob,
-    kubernetes: &Kubernetes,
-    stop: &LaunchStop,
-    report: &mut dyn FnMut(JobEvent),
-) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, kubernetes: &Kubernetes, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let path = job.folder.join("job.yaml");
     fs::write(&path, manifest(job, kubernetes)).map_err(|source| Error::File { path: path.clone(), source })?;
     report(JobEvent::Note(format!("waiting for results; start the job with: kubectl apply -f {}", path.display())));
     let mut known = 0;
     loop {
         stop.check()?;
-        let done = job.tasks.len() - job.open().len();
+        let done = job.tasks.len() - job.tasks_without_result().len();
         if done != known {
             report(JobEvent::Done(done, job.tasks.len()));
             known = done;

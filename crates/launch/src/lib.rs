@@ -89,7 +89,7 @@ pub enum JobEvent {
 ///
 /// # Errors
 /// See [`Error`]. Running tasks are ended, and existing results are kept.
-pub fn run(job: &LaunchJob, engine: &Engine, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     job.write()?;
     let attempts = match engine {
         Engine::Local(local) => local::run(job, local, stop, report),
@@ -103,7 +103,7 @@ pub fn run(job: &LaunchJob, engine: &Engine, stop: &LaunchStop, report: &mut dyn
 
 impl LaunchJob {
     /// The tasks without a result.
-    pub fn open(&self) -> Vec<usize> {
+    pub fn tasks_without_result(&self) -> Vec<usize> {
         (0..self.tasks.len()).filter(|at| !self.tasks[*at].result.exists()).collect()
     }
 
@@ -115,7 +115,7 @@ impl LaunchJob {
                 return Err(Error::Duplicate { task, one: known.result.clone(), other });
             }
         }
-        match self.open().first() {
+        match self.tasks_without_result().first() {
             Some(&task) => Err(self.failed(task)),
             None => Ok(()),
         }
@@ -130,18 +130,18 @@ impl LaunchJob {
 }
 
 /// A flag that signals set. While an instance exists, signals that would end this process only set it.
-pub struct LaunchStop {
+pub struct StopFlag {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
 }
 
 static STOP_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Set while no [`LaunchStop`] exists, so that signals have their default effect, which unregistering a handler would not restore.
+/// Set while no [`StopFlag`] exists, so that signals have their default effect, which unregistering a handler would not restore.
 static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-impl LaunchStop {
+impl StopFlag {
     /// Starts to catch the signals.
-    pub fn new() -> Result<LaunchStop, Error> {
+    pub fn new() -> Result<StopFlag, Error> {
         if USE_DEFAULT_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -151,7 +151,7 @@ impl LaunchStop {
             let _ = USE_DEFAULT_ACTION.set(idle);
         }
         STOP_COUNT.fetch_add(1, Ordering::SeqCst);
-        let mut stop = LaunchStop { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
+        let mut stop = StopFlag { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
         set_default_action(false);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(Error::Signals)?);
@@ -171,7 +171,7 @@ fn set_default_action(idle: bool) {
     }
 }
 
-impl Drop for LaunchStop {
+impl Drop for StopFlag {
     fn drop(&mut self) {
         self.handlers.drain(..).for_each(|id| _ = signal_hook::low_level::unregister(id));
         if STOP_COUNT.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -1,7 +1,7 @@
 //! Tasks as processes of this machine, each in its own process group and pinned to a core, and ended together.
 
 use crate::alive::{ALIVE_VARIABLE, Alive};
-use crate::{Error, JobEvent, LaunchJob, LaunchStop, MEMORY_VARIABLE};
+use crate::{Error, JobEvent, LaunchJob, MEMORY_VARIABLE, StopFlag};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -35,7 +35,7 @@ impl Default for Local {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let alive = Alive::from_job(job)?;
     let cores = cores();
     let pinned = local.parallel <= cores.len() && is_installed("taskset");
@@ -107,11 +107,11 @@ pub(crate) fn run_commands(
     parallel: usize,
     retries: u32,
     start: &dyn Fn(usize, usize) -> Command,
-    stop: &LaunchStop,
+    stop: &StopFlag,
     report: &mut dyn FnMut(JobEvent),
 ) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
-    let mut waiting: VecDeque<usize> = job.open().into();
+    let mut waiting: VecDeque<usize> = job.tasks_without_result().into();
     let mut free: Vec<usize> = (0..parallel.max(1)).rev().collect();
     let mut running = RunningTasks(Vec::new());
     while !waiting.is_empty() || !running.0.is_empty() {
@@ -127,7 +127,7 @@ pub(crate) fn run_commands(
         for done in take_ended(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
-                report(JobEvent::Done(job.tasks.len() - job.open().len(), job.tasks.len()));
+                report(JobEvent::Done(job.tasks.len() - job.tasks_without_result().len(), job.tasks.len()));
             } else if attempts[done.task] <= retries {
                 report(JobEvent::Retried(done.task));
                 waiting.push_back(done.task);

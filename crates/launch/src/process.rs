@@ -20,7 +20,7 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// The error for a program named by the user that could not be run, with a remedy.
-pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
+pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
     let name = program.as_ref().display();
     let remedy = match error.kind() {
         io::ErrorKind::NotFound => {
@@ -59,7 +59,7 @@ impl ForwardingTarget {
 /// Calls `work`, which starts a process, and meanwhile forwards signals to that process.
 pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Result<T> {
     // This is permanent: a signal sent to both processes must not end this one after the other has ended first.
-    temporary::take_signals();
+    temporary::disable_removal_on_signals();
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;
@@ -93,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         std::fs::write(&file, "text").unwrap();
-        let said = |program: &std::path::Path| not_run(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
+        let said = |program: &std::path::Path| cannot_run(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
         assert!(
             said("./not-there".as_ref()).contains("cannot run ./not-there: No such file") && said("./not-there".as_ref()).contains("PATH")
         );

@@ -19,7 +19,7 @@ impl LaunchJob {
         for (at, task) in self.tasks.iter().enumerate() {
             write(&self.script(at), &text(task))?;
         }
-        write(&self.each(), &self.text_of_each())
+        write(&self.rank_script(), &self.text_of_each())
     }
 
     /// The path of a task's script.
@@ -33,7 +33,7 @@ impl LaunchJob {
     }
 
     /// The path of the script that runs the task with the number that a launcher assigns.
-    pub fn each(&self) -> PathBuf {
+    pub fn rank_script(&self) -> PathBuf {
         self.folder.join("each.sh")
     }
 

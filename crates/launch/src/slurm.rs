@@ -4,7 +4,7 @@
 //! again. The queue is polled here, since `sbatch --wait` polls less and less often.
 
 use crate::script::shell_quoted;
-use crate::{Error, JobEvent, LaunchJob, LaunchStop};
+use crate::{Error, JobEvent, LaunchJob, StopFlag};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -51,10 +51,10 @@ impl Drop for Submitted {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
-        let open = job.open();
+        let open = job.tasks_without_result();
         if open.is_empty() {
             break;
         }
@@ -105,7 +105,7 @@ fn refused_by(program: &str, output: &Output) -> Error {
 }
 
 /// Waits until no task of the array is left in the queue.
-fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<(), Error> {
+fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<(), Error> {
     let (mut known, mut failed_queries) = (usize::MAX, 0);
     loop {
         let mut left = slurm.poll;
@@ -115,7 +115,7 @@ fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop
             sleep(pause);
             left -= pause;
         }
-        let done = job.tasks.len() - job.open().len();
+        let done = job.tasks.len() - job.tasks_without_result().len();
         if done != known {
             report(JobEvent::Done(done, job.tasks.len()));
             known = done;
@@ -134,9 +134,9 @@ fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop
 }
 
 /// Waits for results that become visible late because another machine wrote them.
-fn wait_for_files(job: &LaunchJob, stop: &LaunchStop) -> Result<(), Error> {
+fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), Error> {
     let mut left = MAX_RESULT_DELAY;
-    while !job.open().is_empty() && !left.is_zero() {
+    while !job.tasks_without_result().is_empty() && !left.is_zero() {
         stop.check()?;
         sleep(POLL_EVERY);
         left = left.saturating_sub(POLL_EVERY);

@@ -6,7 +6,7 @@
 
 use crate::local::run_commands;
 use crate::script::shell_word;
-use crate::{Error, JobEvent, LaunchJob, LaunchStop};
+use crate::{Error, JobEvent, LaunchJob, StopFlag};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
@@ -22,7 +22,7 @@ pub struct Template {
     pub retries: u32,
 }
 
-pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let runs_per_task = template.line.contains("{script}") || template.line.contains("{index}");
     if !runs_per_task && !template.line.contains("{each}") {
         return Err(Error::NoPlaceholder(template.line.clone()));
@@ -43,12 +43,12 @@ fn run_all_at_once(
     job: &LaunchJob,
     template: &Template,
     start: &dyn Fn(usize, usize) -> Command,
-    stop: &LaunchStop,
+    stop: &StopFlag,
     report: &mut dyn FnMut(JobEvent),
 ) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=template.retries {
-        let open = job.open();
+        let open = job.tasks_without_result();
         let Some(&first) = open.first() else { break };
         for &task in &open {
             attempts[task] += 1;
@@ -62,7 +62,7 @@ fn run_all_at_once(
             Ok(_) | Err(Error::Failed { .. }) => {}
             Err(error) => return Err(error),
         }
-        for task in job.open().into_iter().filter(|task| *task != 0) {
+        for task in job.tasks_without_result().into_iter().filter(|task| *task != 0) {
             // This fails if the log was linked in an earlier round.
             let _ = std::fs::hard_link(job.log(0), job.log(task));
         }
@@ -77,7 +77,7 @@ fn expand(job: &LaunchJob, line: &str, task: usize) -> OsString {
         ("{index}", task.to_string().into_bytes()),
         ("{folder}", word(job.folder.clone())),
         ("{count}", job.tasks.len().to_string().into_bytes()),
-        ("{each}", word(job.each())),
+        ("{each}", word(job.rank_script())),
     ];
     let (mut out, mut rest) = (Vec::new(), line);
     while let Some(at) = rest.find('{') {

@@ -12,7 +12,7 @@ pub use trodden_profile::temporary::TemporaryFolder;
 use trodden_profile::temporary::names;
 
 /// Whether signals should not end this command.
-static SIGNALS_ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+static REMOVAL_IS_DISABLED: AtomicBool = AtomicBool::new(false);
 
 /// A function that is offered signals that would end the command, and returns whether it handles them.
 static SIGNAL_HANDLER: OnceLock<fn(i32) -> bool> = OnceLock::new();
@@ -23,24 +23,24 @@ pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
 }
 
 /// Creates a folder in `base` with the permissions of `base`.
-pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
+pub fn shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
     private::temporary_folder_in(base, prefix).map_err(|source| Error::NotWritable { folder: base.to_owned(), source })
 }
 
 /// Stops signals from ending this command by removing temporary files and exiting. The caller forwards or polls them from now on.
-pub fn take_signals() {
-    SIGNALS_ARE_TAKEN.store(true, Ordering::SeqCst);
+pub fn disable_removal_on_signals() {
+    REMOVAL_IS_DISABLED.store(true, Ordering::SeqCst);
 }
 
 /// Registers a function that signals are offered to before they end the command, and that returns whether it handles them.
-pub fn offer_signals(handler: fn(i32) -> bool) {
+pub fn set_signal_handler(handler: fn(i32) -> bool) {
     let is_first = SIGNAL_HANDLER.set(handler).is_ok();
     assert!(is_first, "only one function can be registered for signals");
 }
 
-/// Whether [`take_signals`] was called.
-pub fn signals_are_taken() -> bool {
-    SIGNALS_ARE_TAKEN.load(Ordering::SeqCst)
+/// Whether [`disable_removal_on_signals`] was called.
+pub fn is_removal_disabled() -> bool {
+    REMOVAL_IS_DISABLED.load(Ordering::SeqCst)
 }
 
 /// Removes all temporary files and folders. No new ones can be created while the result lives.
@@ -60,7 +60,7 @@ pub fn remove_on_signals() {
         let Ok(mut signals) = Signals::new(ends) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                if signals_are_taken() {
+                if is_removal_disabled() {
                     continue;
                 }
                 if !SIGNAL_HANDLER.get().is_some_and(|handler| handler(signal)) {

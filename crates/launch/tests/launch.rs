@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trodden_launch::{Engine, Error, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Template, kubernetes};
+use trodden_launch::{Engine, Error, JobEvent, Kubernetes, LaunchJob, LaunchTask, Local, StopFlag, Template, kubernetes};
 
 fn job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
     let task = |(at, words): (usize, &&[&str])| LaunchTask {
@@ -19,7 +19,7 @@ fn job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
 }
 
 fn run(job: &LaunchJob, engine: &Engine, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
-    trodden_launch::run(job, engine, &LaunchStop::new().unwrap(), report)
+    trodden_launch::run(job, engine, &StopFlag::new().unwrap(), report)
 }
 
 fn local() -> Engine {

@@ -94,7 +94,7 @@ pub fn check(
 /// Compares counts with those of a trace. Both programs have their units in the same order.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
-    let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.without.clone());
+    let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.functions_without_addresses.clone());
     let mut findings = BranchFindings { uncertain, without_addresses, broken: losses.broken, ..BranchFindings::default() };
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&traced.profile.images[0].units) {
         for function in &unit.map.functions {

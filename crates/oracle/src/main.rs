@@ -72,7 +72,7 @@ enum Task {
         window: Option<usize>,
         /// Average number of branches skipped between windows.
         #[arg(long, default_value_t = 1000)]
-        apart: u64,
+        interval: u64,
         /// The program and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
@@ -130,7 +130,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
         Task::Delta { profile, limit_ms, total_s } => {
             compact_numberings(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
-        Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
+        Task::Branches { output, window, interval, command } => branches(&output, window, interval, &command),
         Task::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
         Task::File { sources, options } => files(&sources, &options),
         Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
@@ -141,7 +141,7 @@ fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, Error>
     let found = compare(&Profile::read(full)?, &Profile::read(interesting)?)?;
     let text = serde_json::json!({
         "functions": found.functions,
-        "instead": found.counting_all,
+        "counting_all": found.counting_all,
         "paths": found.paths,
         "executed": found.executed,
         "executions": found.executions.to_string(),
@@ -188,13 +188,13 @@ fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, E
     Ok(ExitCode::SUCCESS)
 }
 
-fn branches(output: &Path, window: Option<usize>, apart: u64, command: &[OsString]) -> Result<ExitCode, Error> {
+fn branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsString]) -> Result<ExitCode, Error> {
     let (program, arguments) = command.split_first().expect("the command line requires a program");
     let here = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
     let mut trace = Vec::new();
     let outcome = step::record(Path::new(program), arguments, Stdio::inherit(), &here, &mut trace)?;
     if let Some(size) = window {
-        trace = step::windows(&String::from_utf8_lossy(&trace), size, apart).into_bytes();
+        trace = step::windows(&String::from_utf8_lossy(&trace), size, interval).into_bytes();
     }
     std::fs::write(output, trace).map_err(Error::file(output))?;
     std::io::stdout().write_all(&outcome.output).map_err(Error::file(Path::new("standard output")))?;

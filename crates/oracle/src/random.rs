@@ -26,12 +26,12 @@ pub struct RandomProgram {
 
 /// A random number generator (SplitMix64).
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     /// Creates a generator from a seed.
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678)
+    pub fn new(seed: u64) -> RandomNumbers {
+        RandomNumbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678)
     }
 
     fn next(&mut self) -> u64 {
@@ -57,11 +57,11 @@ impl Dice {
 
 /// Generates the program of a seed.
 pub fn program(seed: u64) -> RandomProgram {
-    let mut dice = Dice::new(seed);
+    let mut dice = RandomNumbers::new(seed);
     let language = if dice.chance(40) { RandomLanguage::Cxx } else { RandomLanguage::C };
     let threads = dice.chance(25);
     let functions = 3 + dice.below(6) as usize;
-    let entrances = Dice::new(seed ^ ENTRANCES);
+    let entrances = RandomNumbers::new(seed ^ ENTRANCES);
     let mut writer = ProgramWriter {
         dice,
         entrances,
@@ -88,9 +88,9 @@ const ENTRANCES: u64 = 0x5eed_0001;
 mod statements;
 
 struct ProgramWriter {
-    dice: Dice,
+    dice: RandomNumbers,
     /// Decides which functions have loops with several entries. It is separate, so that such loops change nothing else in the program.
-    entrances: Dice,
+    entrances: RandomNumbers,
     language: RandomLanguage,
     threads: bool,
     functions: usize,

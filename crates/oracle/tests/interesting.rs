@@ -5,7 +5,7 @@ mod plain;
 
 use trodden_flow::NumberingScheme;
 use trodden_oracle::interesting::{InterestingFindings, compare};
-use trodden_oracle::random::Dice;
+use trodden_oracle::random::RandomNumbers;
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::exactness::Inexact;
 
@@ -30,7 +30,7 @@ fn counts_of_interesting_paths_equal_those_of_a_full_profile() {
         let full = plain::execute(&plain::build(&program, level, words, &[], &tools, &place("full")), &[]);
         // Try a third of the schemes on each program.
         for scheme in NumberingScheme::ALL.into_iter().filter(|s| (*s as u64 + seed).is_multiple_of(3)) {
-            let (share, mut dice) = ([20, 60, 95][(seed as usize + scheme as usize / 3) % 3], Dice::new(seed ^ scheme as u64));
+            let (share, mut dice) = ([20, 60, 95][(seed as usize + scheme as usize / 3) % 3], RandomNumbers::new(seed ^ scheme as u64));
             let mut interesting = full.profile.clone();
             for unit in interesting.images.iter_mut().flat_map(|i| &mut i.units) {
                 unit.counts.executions.retain(|_| dice.below(100) < share);

@@ -5,7 +5,7 @@ mod plain;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_analysis::untested::{Sightings, UntestedSummary};
-use trodden_oracle::random::{Dice, RandomLanguage, RandomProgram};
+use trodden_oracle::random::{RandomLanguage, RandomNumbers, RandomProgram};
 use trodden_oracle::untested::{Untested, compare};
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::paths::Beginning;
@@ -34,7 +34,7 @@ fn only_unknown_paths_are_counted_and_exactly() {
         let place = |name: &str| folder.path().join(format!("{seed}/{name}"));
         let full = plain::execute(&plain::build(&program, level, words, &[], &tools, &place("full")), &[]);
         for share in [0, 50, 90, 100] {
-            let mut dice = Dice::new(seed ^ share);
+            let mut dice = RandomNumbers::new(seed ^ share);
             let mut tested = full.profile.clone();
             for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
                 unit.counts.executions.retain(|_| dice.below(100) < share);
@@ -79,7 +79,7 @@ fn results_of_invokes_are_usable_in_the_other_version_of_the_code() {
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
     assert_eq!(full.outcome.1, Some(0));
     for trial in 0..10 {
-        let mut dice = Dice::new(trial);
+        let mut dice = RandomNumbers::new(trial);
         let mut tested = full.profile.clone();
         let counts = tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions);
         counts.for_each(|(_, count)| *count *= 100_000);
@@ -168,7 +168,7 @@ fn check_summary_against_two_profiles(tests: &Profile, field: &Profile) {
         untested_edges: reported.edges,
         functions_with_untested_edges: reported.functions_with_new_edges,
         in_functions_without_untested_edges: reported.in_functions_without_new_edges,
-        every_edge_known: reported.old_edges_only,
+        every_edge_known: reported.known_edges_only,
     };
     assert_eq!(reported, checked);
 }

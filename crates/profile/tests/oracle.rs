@@ -9,7 +9,7 @@ use trodden_flow::{DagEdgeId, Edge, Node, Origin};
 use trodden_profile::forks::with_paths_of_children;
 use trodden_profile::procedures::measured;
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
-use trodden_testkit::{FunctionSubject, Random};
+use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
 const FUNCTIONS: u64 = 30_000;
@@ -45,7 +45,7 @@ struct Activation {
 
 /// A program under test: the counts of the instrumented code, and the log.
 struct Machine<'a> {
-    subject: &'a FunctionSubject,
+    subject: &'a RandomFunction,
     counts: BTreeMap<i64, u64>,
     log: Log,
     /// Percentage of calls that do not return, percentage that return twice, and kills per thousand steps.
@@ -164,7 +164,7 @@ impl Machine<'_> {
 }
 
 /// Converts a decoded path to the form of the log.
-fn to_logged(subject: &FunctionSubject, beginning: Beginning, path: &[DagEdgeId]) -> LoggedPath {
+fn to_logged(subject: &RandomFunction, beginning: Beginning, path: &[DagEdgeId]) -> LoggedPath {
     let real = |id: &DagEdgeId| match subject.plan.dag.edge(*id).origin {
         Origin::Real(e) | Origin::Leave(e) => Some(e),
         Origin::Enter(_) | Origin::Stop(_) => None,
@@ -185,7 +185,7 @@ fn nonzero<K: Ord>(counts: BTreeMap<K, i64>) -> BTreeMap<K, i64> {
     counts.into_iter().filter(|(_, n)| *n != 0).collect()
 }
 
-fn check(seed: u64, subject: &FunctionSubject, machine: Machine) -> FunctionPaths {
+fn check(seed: u64, subject: &RandomFunction, machine: Machine) -> FunctionPaths {
     let counts: Vec<(u64, u64)> = machine.counts.iter().map(|(&id, &n)| (u64::try_from(id).expect("no counter below 0"), n)).collect();
     let paths = FunctionPaths::decode(&subject.map, counts.iter().copied()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let log = machine.log;
@@ -219,7 +219,7 @@ fn check(seed: u64, subject: &FunctionSubject, machine: Machine) -> FunctionPath
 }
 
 /// Checks the frequencies for partitions: those of real edges must be the logged ones, and each count must be at an end.
-fn check_procedure(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
+fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
@@ -237,7 +237,7 @@ fn check_procedure(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths, 
 }
 
 /// Checks that with the paths of children, no block is left or executed more often than it is entered, and no other blocks are executed.
-fn check_paths_of_children(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths) -> bool {
+fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
     let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();
     let more = with_paths_of_children(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
@@ -258,7 +258,7 @@ fn decoding_gives_what_was_executed() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);
-        let subject = FunctionSubject::random(&mut random, "f", 10);
+        let subject = RandomFunction::random(&mut random, "f", 10);
         let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.edges.len()], ..Log::default() };
         let rates = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
         let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, rates, activations: 0 };
@@ -280,7 +280,7 @@ fn decoding_gives_what_was_executed() {
 
 #[test]
 fn count_without_a_path_is_damage() {
-    let subject = FunctionSubject::random(&mut Random::new(3), "f", 10);
+    let subject = RandomFunction::random(&mut Random::new(3), "f", 10);
     let error = FunctionPaths::decode(&subject.map, [(subject.map.counters, 1)]).unwrap_err();
     assert_eq!(error.to_string(), format!("the map of function `f` is damaged: there is no path {}", subject.map.counters));
 }
@@ -290,7 +290,7 @@ fn acyclic_graph_of_another_function_is_damage() {
     let mut refused = 0;
     for seed in 0..2000 {
         let mut random = Random::new(seed);
-        let (one, other) = (FunctionSubject::random(&mut random, "one", 6), FunctionSubject::random(&mut random, "other", 6));
+        let (one, other) = (RandomFunction::random(&mut random, "one", 6), RandomFunction::random(&mut random, "other", 6));
         let mixed = FunctionMap { edges: other.map.edges.clone(), ..one.map.clone() };
         match FunctionPaths::decode(&mixed, [(0, 1)]) {
             Ok(paths) => assert_eq!(paths.edges.len(), mixed.edges.len()),

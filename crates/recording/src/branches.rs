@@ -6,7 +6,7 @@
 
 use crate::import;
 use crate::runs::reasons;
-use crate::{RecordedCommand, Surroundings, ending, exit_code_with, run_metadata};
+use crate::{RecordedCommand, RecordingContext, ending, exit_code_with, run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::process::{ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::wait_forwarding;
 use trodden_profile::Run;
-use trodden_trace::marked_programs;
+use trodden_trace::programs_with_addresses;
 
 /// Sampling period in branches; a prime, so as not to resonate with loops.
 const PERIOD: &str = "100003";
@@ -43,7 +43,7 @@ pub struct BranchRecording {
 ///
 /// # Errors
 /// The machine cannot record branches, or perf cannot be run.
-pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &Surroundings) -> Result<ExitCode> {
+pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &RecordingContext) -> Result<ExitCode> {
     let folder = around.temporary_folder("trodden-branches-")?;
     let data = folder.path().join("branches.data");
     check_recording_works(job, &folder.path().join("trial.data"))?;
@@ -104,10 +104,10 @@ fn remedy(kind: BranchKind) -> &'static str {
 }
 
 /// Makes the profile from the output of `perf script`.
-fn keep(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &Surroundings) -> Result<()> {
+fn keep(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &RecordingContext) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
     let name = Path::new("the recording of perf");
-    let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(marked_programs(text, name, around.units.as_ref())?))?;
+    let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(programs_with_addresses(text, name, around.units.as_ref())?))?;
     let fields: &[&str] = match job.kind {
         BranchKind::Records => &["-F", "pid,tid,ip,brstack"],
         BranchKind::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],

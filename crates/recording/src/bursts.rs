@@ -39,7 +39,7 @@ pub struct Bursts {
     /// Length of a burst.
     pub burst: Duration,
     /// Mean time from the start of one burst to the start of the next.
-    pub every: Duration,
+    pub period: Duration,
 }
 
 /// The raw files of a recording.
@@ -80,7 +80,7 @@ impl BurstThread {
     /// # Errors
     /// A burst would be longer than the time from one to the next.
     pub fn start(files: BurstFiles, bursts: Bursts) -> Result<BurstThread> {
-        ensure!(bursts.burst <= bursts.every, "a burst is longer than the time from one to the next: raise --every or lower --burst");
+        ensure!(bursts.burst <= bursts.period, "a burst is longer than the time from one to the next: raise --every or lower --burst");
         let (stop, stopped) = channel();
         let controller = BurstController {
             files,
@@ -153,8 +153,8 @@ impl BurstController {
         let mut last_search = began;
         self.last_reading = began;
         // The first burst begins anywhere in the first period, so that every part of the run is equally likely to be counted.
-        let is_always_on = self.bursts.burst == self.bursts.every;
-        let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.every.mul_f64(self.random.next()) };
+        let is_always_on = self.bursts.burst == self.bursts.period;
+        let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next()) };
         while !self.wait(pause) {
             if last_search.elapsed() >= SEARCH_AGAIN_INTERVAL {
                 self.find();
@@ -167,7 +167,7 @@ impl BurstController {
                 self.read();
                 self.stretch = if self.random.next() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
             }
-            pause = ((self.bursts.every - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
+            pause = ((self.bursts.period - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
         }
         self.set_switches(false);
         let wall_ns = began.elapsed().as_nanos() as u64;
@@ -215,7 +215,7 @@ impl BurstController {
         // the end, so it cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         // Without pauses, the switch stays on.
-        if self.bursts.burst < self.bursts.every || last {
+        if self.bursts.burst < self.bursts.period || last {
             self.set_switches(false);
         }
         let took = began.elapsed();

@@ -1,12 +1,12 @@
 //! Delivery of profiles made from raw files to the run store or a file, and messages about them.
 
-use crate::Surroundings;
+use crate::RecordingContext;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::{CollectProblem, Collected};
-use trodden_stored::place::streams_beside;
+use trodden_stored::place::streams_folder_of;
 use trodden_text::words::plural;
 
 /// The destination of a run's profile.
@@ -43,7 +43,7 @@ impl Delivered {
 ///
 /// # Errors
 /// Nothing could be decoded, or the destination cannot be written.
-pub fn deliver(collected: &Collected, destination: &Destination, around: &Surroundings) -> Result<Delivered> {
+pub fn deliver(collected: &Collected, destination: &Destination, around: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut lacking = Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
@@ -63,7 +63,7 @@ pub fn deliver(collected: &Collected, destination: &Destination, around: &Surrou
 
 /// Removes the streams of the run whose profile the file had before. Together with those of the new run, they would be counted twice.
 fn forget_streams(profile: &Path) -> Result<()> {
-    let folder = streams_beside(profile);
+    let folder = streams_folder_of(profile);
     let copies = folder.join("copies");
     if copies.is_dir() {
         fs::remove_dir_all(&copies).with_context(|| format!("cannot remove {}, streams of the previous run", copies.display()))?;

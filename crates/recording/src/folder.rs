@@ -1,6 +1,6 @@
 //! The temporary folder of a run's raw files.
 
-use crate::{Destination, Surroundings};
+use crate::{Destination, RecordingContext};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,7 @@ pub struct RunFolder {
 impl RunFolder {
     /// Creates a folder in `base`. It is removed when dropped, and if a signal ends the command.
     pub fn create_in(base: &Path) -> Result<RunFolder> {
-        let folder = temporary::folder_of_users(base, RAW)?;
+        let folder = temporary::shared_folder_in(base, RAW)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
         // On a file system without locks, the folder may be taken for a leftover.
         let _ = locked.try_lock();
@@ -63,7 +63,7 @@ pub fn is_in_use(file: &Path) -> bool {
 }
 
 /// Creates the folder for a run's raw files where the profile will go: in the run store, or next to the output file.
-pub fn run_folder(destination: &Destination, around: &Surroundings) -> Result<RunFolder> {
+pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => trodden_profile::store::folder_of(Path::new("")),

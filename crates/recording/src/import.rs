@@ -1,6 +1,6 @@
 //! Profiles of uninstrumented programs from branches that hardware recorded.
 
-use crate::{Destination, Surroundings, deliver};
+use crate::{Destination, RecordingContext, deliver};
 use anyhow::{Context, Result};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use trodden_trace::{BranchImport, import};
 ///
 /// # Errors
 /// The text or a program cannot be read, or no branch belongs to the programs.
-pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, around: &Surroundings) -> Result<BranchImport> {
+pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, around: &RecordingContext) -> Result<BranchImport> {
     Ok(import(text, name, programs, around.units.as_ref(), run)?)
 }
 
@@ -20,7 +20,7 @@ pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Ru
 ///
 /// # Errors
 /// The text has no branches or no complete path, or the profile cannot be stored.
-pub fn store(imported: BranchImport, name: &Path, destination: &Destination, around: &Surroundings) -> Result<()> {
+pub fn store(imported: BranchImport, name: &Path, destination: &Destination, around: &RecordingContext) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} has no branches: {}", name.display(), remedy(sampling.samples));
@@ -64,12 +64,12 @@ fn report(imported: &BranchImport, sampling: &BranchSampling) {
     if sampling.source == BranchSource::BranchRecords {
         log::info!("counts are estimates: they give shares of paths, not numbers of executions; paths longer than a window are missing");
     }
-    imported.without.iter().for_each(|what| log::warn!("no addresses are known of {what}"));
+    imported.functions_without_addresses.iter().for_each(|what| log::warn!("no addresses are known of {what}"));
 }
 
 fn listed(functions: &[(String, u64)]) -> String {
     const MAX_SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();
     names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));
-    words::listed(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), MAX_SHOWN)
+    words::list_names(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), MAX_SHOWN)
 }

@@ -8,7 +8,7 @@ use crate::runs::reasons;
 use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, fold};
 use crate::streams::recorder::{MIN_PAUSE, Recorder, longer_pause};
 use crate::{
-    RecordedCommand, Surroundings, TEST_VARIABLE, command, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder,
+    RecordedCommand, RecordingContext, TEST_VARIABLE, command, ending, exit_code_with, host, new_run, nothing_counted, pattern, run_folder,
     run_metadata,
 };
 use anyhow::{Context, Result, bail};
@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
-use trodden_launch::process::not_run;
+use trodden_launch::process::cannot_run;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG, STREAM, move_logs, with_extension};
+use trodden_stored::place::{LOG, STREAM, files_with_extension, move_logs};
 use trodden_text::words::{plural, shell_word};
 use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
@@ -33,7 +33,7 @@ use trodden_wire::stream::STREAM_VARIABLE;
 
 /// Records the programs of a command as runs of a suite, with their streams if `streams` is given. Returns the exit status of the command.
 /// The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
-pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &Surroundings) -> Result<ExitCode> {
+pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", around), folder.path().to_owned());
     let (ended, mut programs) = channel();
@@ -64,7 +64,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
         let command = ProgramStart::new(tracer::launcher(), &command);
-        follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| _ = begun.send(process), report })
+        follow(Follow { command, variable: TEST_VARIABLE, on_start: &mut |process| _ = begun.send(process), report })
     };
     let status = std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     drop(active);
@@ -86,7 +86,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
 
 fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
-        TraceError::Start(error) => not_run(program, error).into(),
+        TraceError::Start(error) => cannot_run(program, error).into(),
         _ => {
             anyhow::anyhow!(
                 "cannot run {}: {error}. Record it without --suite, as one run of all processes, and put that into the suite: \
@@ -183,9 +183,9 @@ impl ProgramRecorder {
 
     /// Stores a run and removes its raw files.
     fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
-        let logs = with_extension(place, LOG)?;
+        let logs = files_with_extension(place, LOG)?;
         logs.iter().try_for_each(|log| fold(log).map(drop))?;
-        let left = with_extension(place, STREAM)?;
+        let left = files_with_extension(place, STREAM)?;
         if let Some(left) = left.first() {
             bail!("the stream {} was not recorded", left.display());
         }
@@ -220,9 +220,9 @@ impl ProgramRecorder {
     }
 
     /// Stores the files of processes that were not followed, and reports the result.
-    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, around: &Surroundings) -> Result<()> {
+    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, around: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
-        rest.extend(with_extension(&self.folder, LOG)?);
+        rest.extend(files_with_extension(&self.folder, LOG)?);
         if !rest.is_empty() {
             log::warn!(
                 "{} of processes that could not be followed (in another namespace?) are stored as one run",
@@ -269,6 +269,6 @@ fn run_of(program: StartedProgram) -> Run {
         duration_ns: program.duration.as_nanos() as u64,
         ending: program.ending.map(ending),
         test: program.variable.filter(|name| !name.is_empty()),
-        ..one_run()
+        ..new_run()
     }
 }

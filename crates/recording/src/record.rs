@@ -7,8 +7,8 @@
 use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::reasons;
 use crate::{
-    Bursts, Delivered, Destination, PROGRAM_VARIABLE, RecordedCommand, RunFolder, Surroundings, command, deliver, ending, exit_code_with,
-    is_in_use, nothing_counted, one_run, run_folder, run_metadata,
+    Bursts, Delivered, Destination, PROGRAM_VARIABLE, RecordedCommand, RecordingContext, RunFolder, command, deliver, ending,
+    exit_code_with, is_in_use, new_run, nothing_counted, run_folder, run_metadata,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -16,14 +16,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_launch::process::{not_run, wait_forwarding};
+use trodden_launch::process::{cannot_run, wait_forwarding};
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the exit status of the command. `must_sample` says that some program is
 /// expected to be built with `--sample`.
-pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &Surroundings) -> Result<ExitCode> {
+pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     // Without a process ID in the name, all processes share the file of an image.
     let mut counted = count(&what.command, folder.path(), "%m.raw", bursts, around)?;
@@ -78,8 +78,8 @@ fn has_counts(folder: &Path) -> bool {
 ///
 /// # Errors
 /// The program cannot be run or fails, or its counts have problems.
-pub fn trial(program: &Path, folder: &Path, around: &Surroundings) -> Result<Profile> {
-    let bursts = Bursts { burst: Duration::from_millis(1), every: Duration::from_millis(10) };
+pub fn trial(program: &Path, folder: &Path, around: &RecordingContext) -> Result<Profile> {
+    let bursts = Bursts { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
     let counted = count(&[program.into()], folder, "%m.raw", bursts, around)?;
     anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
     let collected = counted.collect(folder, around)?;
@@ -93,9 +93,9 @@ pub fn trial(program: &Path, folder: &Path, around: &Surroundings) -> Result<Pro
 ///
 /// # Errors
 /// A command cannot be run or fails, nothing was counted, or counts are lost.
-pub fn train(commands: &[String], program: &Path, around: &Surroundings) -> Result<Profile> {
+pub fn train(commands: &[String], program: &Path, around: &RecordingContext) -> Result<Profile> {
     let folder = around.temporary_folder("trodden-train-")?;
-    let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
+    let bursts = Bursts { burst: Duration::from_micros(100), period: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
@@ -120,7 +120,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn collect(self, folder: &Path, around: &Surroundings) -> Result<Collected> {
+    fn collect(self, folder: &Path, around: &RecordingContext) -> Result<Collected> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, around.units.as_ref());
         collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
@@ -132,7 +132,7 @@ impl Counted {
 const EXIT_GRACE: Duration = Duration::from_millis(50);
 
 /// Runs a command whose raw files have the given names in a folder.
-fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, around: &Surroundings) -> Result<Counted> {
+fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, around: &RecordingContext) -> Result<Counted> {
     count_with(arguments, &[], (folder, names), bursts, around)
 }
 
@@ -142,11 +142,11 @@ fn count_with(
     variables: &[(&str, &OsStr)],
     (folder, names): (&Path, &str),
     bursts: Bursts,
-    around: &Surroundings,
+    around: &RecordingContext,
 ) -> Result<Counted> {
     let mut command = command(arguments, folder, names, around);
     command.envs(variables.iter().copied());
-    if bursts.burst == bursts.every {
+    if bursts.burst == bursts.period {
         // The program must count even before the recorder has found its raw file.
         command.env(SWITCH_VARIABLE, SWITCH_IS_ON);
     }
@@ -155,7 +155,7 @@ fn count_with(
     let bursting = BurstThread::start(BurstFiles::from_folder(folder), bursts)?;
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
-    let status = status.map_err(|error| not_run(&arguments[0], error))?;
+    let status = status.map_err(|error| cannot_run(&arguments[0], error))?;
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, ending(status), around) };
     warn_of_running_processes(arguments, folder);
     Ok(Counted { run, status, sampling })
@@ -177,7 +177,7 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     }
 }
 
-fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Path, around: &Surroundings) -> Result<Delivered> {
+fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Path, around: &RecordingContext) -> Result<Delivered> {
     if raw_files(folder)?.is_empty() {
         nothing_counted(&what.command[0]);
         return Ok(Delivered::default());
@@ -194,7 +194,7 @@ fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Pa
 ///
 /// # Errors
 /// A file cannot be read, nothing can be decoded, or some counts are lost.
-pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surroundings) -> Result<()> {
+pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &RecordingContext) -> Result<()> {
     let mut files = Vec::new();
     for path in given {
         match path.is_dir() {
@@ -203,7 +203,7 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Surr
         }
     }
     anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (whose names end in .raw)");
-    let run = Run { suite: destination.suite.clone(), ..one_run() };
+    let run = Run { suite: destination.suite.clone(), ..new_run() };
     let collected = collect(files, run, around.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {
         unit.map.experiment.is_sampled() && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some())

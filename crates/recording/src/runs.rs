@@ -1,6 +1,6 @@
 //! Shared parts of all recordings: commands with an output pattern, and metadata of runs.
 
-use crate::{Destination, Surroundings};
+use crate::{Destination, RecordingContext};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ pub fn ending(status: ExitStatus) -> ProcessEnding {
 }
 
 /// A command whose raw files have the given names in a folder.
-pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &Surroundings) -> Command {
+pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &RecordingContext) -> Command {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
     around.withheld.iter().for_each(|name| _ = command.env_remove(name));
@@ -65,19 +65,19 @@ pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &Surr
 }
 
 /// The metadata of a run of a command, except for its duration.
-pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, around: &Surroundings) -> Run {
+pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, around: &RecordingContext) -> Run {
     Run {
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: around.directory.display().to_string(),
         host: host(),
         started_ns: started.as_nanos() as u64,
         ending: Some(ending),
-        ..one_run()
+        ..new_run()
     }
 }
 
 /// The metadata of a single run about which nothing is known yet.
-pub fn one_run() -> Run {
+pub fn new_run() -> Run {
     Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }
 

@@ -1,7 +1,7 @@
 //! Bursts in programs that are already running. Their switches are found by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read};
-use crate::{Bursts, Destination, Surroundings, deliver, host, is_in_use, one_run};
+use crate::{Bursts, Destination, RecordingContext, deliver, host, is_in_use, new_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -30,7 +30,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// There is no such program or file, it was not built with `--sample`, or its counts cannot be read.
-pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
+pub fn attach(job: &Sample, around: &RecordingContext) -> Result<()> {
     let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -62,7 +62,7 @@ pub fn attach(job: &Sample, around: &Surroundings) -> Result<()> {
         suite: job.destination.suite.clone(),
         started_ns: started.as_nanos() as u64,
         duration_ns: clock.elapsed().as_nanos() as u64,
-        ..one_run()
+        ..new_run()
     };
     let mut now = read(&files.list()?)?;
     subtract(&mut now, &before);

@@ -52,8 +52,8 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, o
     }
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|f| f.name.full.as_str()).collect();
-        let (note, request) = (page.paint(paint::WARNING, "note:"), escape::line(&request.function));
-        out.push_str(&format!("{note} `{request}` also matches {}\n", words::listed(&names, 5)));
+        let (note, request) = (page.paint(paint::WARNING, "note:"), escape::escape_line(&request.function));
+        out.push_str(&format!("{note} `{request}` also matches {}\n", words::list_names(&names, 5)));
     }
     Ok(out)
 }
@@ -83,7 +83,7 @@ impl ShownPath {
 
 fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: Measure, page: &Page) -> String {
     let place = match (function.file(), function.line()) {
-        (Some(file), Some(line)) => format!("  {}:{line}", escape::line(file)),
+        (Some(file), Some(line)) => format!("  {}:{line}", escape::escape_line(file)),
         _ => String::new(),
     };
     let mut out = format!("{}{}\n", page.paint(paint::NAME, &function.name.full), page.paint(paint::DIM, &place));
@@ -115,7 +115,7 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
 
 fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
     let why = match function.file() {
-        Some(file) => format!("source text could not be read: {}", escape::line(file)),
+        Some(file) => format!("source text could not be read: {}", escape::escape_line(file)),
         None => "there is no debug information: build with -g to see source lines".into(),
     };
     let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
@@ -199,7 +199,7 @@ impl<'a> MarkedSource<'a> {
             let inside = step.chain[depth + 1];
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
             let name = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
-            let note = self.page.paint(paint::DIM, &format!("in {}", escape::line(file)));
+            let note = self.page.paint(paint::DIM, &format!("in {}", escape::escape_line(file)));
             let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
@@ -238,6 +238,6 @@ impl<'a> MarkedSource<'a> {
             return String::new();
         }
         let list: Vec<String> = others.into_iter().collect();
-        format!("{} the path also runs through {}\n", self.page.paint(paint::WARNING, "note:"), escape::line(&list.join(", ")))
+        format!("{} the path also runs through {}\n", self.page.paint(paint::WARNING, "note:"), escape::escape_line(&list.join(", ")))
     }
 }

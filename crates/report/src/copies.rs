@@ -34,7 +34,7 @@ pub fn summary(costs: &Costs) -> Vec<String> {
             share(costs.hits_of_slowest),
             100.0 * distance.abs(),
             share(costs.ideal_hits),
-            share(costs.proven_hits)
+            share(costs.lower_bound_hits)
         ));
     }
     match (&costs.baseline, costs.saving) {
@@ -153,7 +153,7 @@ fn hits(costs: &Costs) -> Option<Vec<Bar>> {
     let all = costs.copies.iter().enumerate();
     let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<Bar>>>()?;
     rows.push(row("ideal".into(), costs.ideal_hits, BOUND_COLOUR));
-    rows.push(row("lower bound".into(), costs.proven_hits, BOUND_COLOUR));
+    rows.push(row("lower bound".into(), costs.lower_bound_hits, BOUND_COLOUR));
     rows.push(row("one program".into(), costs.sequential_hits, WHOLE_COLOUR));
     Some(rows)
 }

@@ -86,7 +86,7 @@ impl CoverageTable {
             COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
             rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r).unwrap_or_else(|| "-".into())).collect()).collect();
-        let names: Vec<String> = rows.iter().map(|r| escape::line(&r.name)).collect();
+        let names: Vec<String> = rows.iter().map(|r| escape::escape_line(&r.name)).collect();
         let first = names.iter().map(|n| paint::width(n)).chain([self.of.len()]).max().unwrap_or(0);
         let widths: Vec<usize> =
             columns.iter().enumerate().map(|(at, c)| cells.iter().map(|r| r[at].len()).chain([c.title.len()]).max().unwrap_or(0)).collect();
@@ -97,7 +97,7 @@ impl CoverageTable {
             let line = format!("{}{}", paint::left(name, first), texts.collect::<String>());
             let style = if at == self.rows.len() { paint::TITLE } else { anstyle::Style::new() };
             out += &format!("{}\n", page.paint(style, &line));
-            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", escape::line(remark)));
+            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", escape::escape_line(remark)));
         }
         out
     }
@@ -131,7 +131,7 @@ const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#
 
 /// Escapes text for HTML.
 pub fn escaped(text: &str) -> String {
-    escape::line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    escape::escape_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A column of the table.

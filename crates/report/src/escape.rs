@@ -1,18 +1,18 @@
 //! Escapes text with colours for a terminal. [`trodden_text::escape`] does so for text without colours.
 
 use crate::paint::PALETTE;
-pub use trodden_text::escape::{REPLACEMENT, is_unprintable, line, lines};
+pub use trodden_text::escape::{REPLACEMENT, escape_line, escape_lines, is_unprintable};
 
 /// Replaces unprintable characters. With `color`, the escape sequences of [`PALETTE`] are kept.
 pub fn styled(text: &str, color: bool) -> String {
     if !color || !text.contains('\u{1b}') {
-        return lines(text);
+        return escape_lines(text);
     }
     let all = PALETTE.iter().map(|style| format!("{style}{style:#}")).collect::<String>();
     let known: Vec<&str> = all.split_inclusive('m').collect();
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\u{1b}') {
-        out.push_str(&lines(&rest[..at]));
+        out.push_str(&escape_lines(&rest[..at]));
         rest = &rest[at..];
         let taken = known.iter().find(|sequence| rest.starts_with(**sequence)).map_or("", |sequence| sequence);
         match taken {
@@ -21,7 +21,7 @@ pub fn styled(text: &str, color: bool) -> String {
         }
         rest = &rest[taken.len().max(1)..];
     }
-    out + &lines(rest)
+    out + &escape_lines(rest)
 }
 
 #[cfg(test)]

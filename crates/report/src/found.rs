@@ -65,7 +65,7 @@ pub struct FoundPaths<'v, 'a> {
     /// Functions with cut paths that may have executed further matches.
     open: Vec<usize>,
     /// Functions some of whose executions may not have been counted.
-    lacking: Vec<usize>,
+    incompletely_counted: Vec<usize>,
     /// Executions of all paths, matching or not, of the functions with a match.
     executions: u128,
 }
@@ -80,13 +80,13 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             Some(name) => matching(view, name)?,
             None => view.functions.iter().collect(),
         };
-        let (mut matches, mut executions, mut open, mut lacking) = (Vec::new(), 0, Vec::new(), Vec::new());
+        let (mut matches, mut executions, mut open, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
         let mut nowhere: Option<Vec<BlockSet>> = None;
         for (at, function) in functions.iter().enumerate() {
             let matcher = Matcher::new(expression, function.units_map(), function.map);
-            let missing: Vec<BlockSet> = matcher.nowhere().into_iter().cloned().collect();
+            let missing: Vec<BlockSet> = matcher.unmatched_places().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
-            lacking.extend((missing.is_empty() && view.profile.may_lack(function.unit, function.map)).then_some(at));
+            incompletely_counted.extend((missing.is_empty() && view.profile.may_lack(function.unit, function.map)).then_some(at));
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
@@ -98,7 +98,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
                 let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| chain(at, function, c));
                 let new: Vec<Match> = new.collect();
                 matches.extend(new);
-                open.extend(found.is_open.then_some(at));
+                open.extend(found.is_undecided.then_some(at));
             }
             if matches.len() > before {
                 executions += function.total(Measure::Count);
@@ -108,12 +108,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             return Err(ReportError::NoSuchPlace { place: words(place) });
         }
         matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, &a.ids).cmp(&(b.function, &b.ids))));
-        Ok(FoundPaths { expression: text, view, functions, matches, open, lacking, executions })
+        Ok(FoundPaths { expression: text, view, functions, matches, open, incompletely_counted, executions })
     }
 
     /// Returns whether a path matches.
     pub fn answer(&self) -> FoundAnswer {
-        match (self.matches.is_empty(), self.open.is_empty() && self.lacking.is_empty()) {
+        match (self.matches.is_empty(), self.open.is_empty() && self.incompletely_counted.is_empty()) {
             (false, _) => FoundAnswer::Yes,
             (true, true) => FoundAnswer::No,
             (true, false) => FoundAnswer::Unknown,
@@ -126,8 +126,8 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     }
 
     /// Names of functions that contain the expression's places, and some of whose executions may not have been counted.
-    pub fn lacking(&self) -> Vec<&str> {
-        self.names(&self.lacking)
+    pub fn incompletely_counted(&self) -> Vec<&str> {
+        self.names(&self.incompletely_counted)
     }
 
     fn names(&self, functions: &[usize]) -> Vec<&str> {
@@ -164,7 +164,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         let all = match self.matches.is_empty() {
             true if self.view.functions.is_empty() => "the profile has no executed paths".to_owned(),
             true if !self.open.is_empty() => UNKNOWN.to_owned(),
-            true if !self.lacking.is_empty() => UNKNOWN_INCOMPLETE.to_owned(),
+            true if !self.incompletely_counted.is_empty() => UNKNOWN_INCOMPLETE.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of {}, {} of the instructions of {}",
@@ -214,7 +214,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             "executions_of_functions": number(self.executions),
             "answer": self.answer().word(),
             "functions_cut": self.open(),
-            "functions_not_counted_whole": self.lacking(),
+            "functions_not_counted_whole": self.incompletely_counted(),
             "paths": self.matches.iter().take(limit(top)).map(path).collect::<Vec<_>>(),
         })
     }
@@ -243,8 +243,8 @@ fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
         function: at,
         ids: chain.pieces.iter().map(|p| p.1).collect(),
         complete: chain.pieces.iter().all(|p| p.0),
-        count: chain.at_least,
-        weight: u128::from(chain.at_least) * u128::from(function.length(&chain.blocks)),
+        count: chain.min_count,
+        weight: u128::from(chain.min_count) * u128::from(function.length(&chain.blocks)),
         blocks: chain.blocks.clone(),
         listing: PathListing::joined(listings),
     }

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use trodden_analysis::sequences::text as events;
 use trodden_container::FileKind;
-use trodden_stored::place::{COPIES, LOG, STREAM, with_extension};
+use trodden_stored::place::{COPIES, LOG, STREAM, files_with_extension};
 use trodden_stored::{decompress, named};
 use trodden_trace::perf_script::{self, ScriptLine};
 use trodden_waits_file::import;
@@ -72,16 +72,16 @@ impl InputKind {
     ///
     /// # Errors
     /// Nothing has this name, it cannot be read, or its kind is unknown.
-    pub fn of(wanted: &Path) -> Result<InputKind> {
+    pub fn detect(wanted: &Path) -> Result<InputKind> {
         // A suite may have the same name as a folder, for example `tests`.
         let is_run = |text: &str| named::files(text).is_ok();
         if wanted.is_dir() && wanted.to_str().is_some_and(is_run) {
             return Ok(InputKind::Profile);
         }
-        match (InputKind::of_file(wanted)?, wanted.to_str()) {
+        match (InputKind::detect_file(wanted)?, wanted.to_str()) {
             (Some(kind), _) => Ok(kind),
             (None, Some(text)) if !wanted.exists() => named::files(text).map(|_| InputKind::Profile),
-            (None, _) => Err(InputKind::unknown(wanted)),
+            (None, _) => Err(InputKind::unknown_kind_error(wanted)),
         }
     }
 
@@ -89,7 +89,7 @@ impl InputKind {
     ///
     /// # Errors
     /// It cannot be read, or its kind is known but no command accepts it.
-    pub fn of_file(path: &Path) -> Result<Option<InputKind>> {
+    pub fn detect_file(path: &Path) -> Result<Option<InputKind>> {
         match fs::metadata(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -99,13 +99,13 @@ impl InputKind {
         }
     }
 
-    /// Like [`InputKind::of_file`], but also recognises raw and stream files with a damaged header, by their extension.
+    /// Like [`InputKind::detect_file`], but also recognises raw and stream files with a damaged header, by their extension.
     ///
     /// # Errors
-    /// As for [`InputKind::of_file`].
-    pub fn of_import(path: &Path) -> Result<Option<InputKind>> {
+    /// As for [`InputKind::detect_file`].
+    pub fn detect_import(path: &Path) -> Result<Option<InputKind>> {
         let named = |extension: &str| path.is_file() && path.extension().is_some_and(|e| e == extension);
-        Ok(match InputKind::of_file(path)? {
+        Ok(match InputKind::detect_file(path)? {
             None if named(RAW) => Some(InputKind::RawFiles),
             None if named(STREAM) => Some(InputKind::StreamFiles),
             found => found,
@@ -145,7 +145,7 @@ impl InputKind {
     }
 
     /// The error for an input whose kind is unknown or that does not exist.
-    pub fn unknown(path: &Path) -> Error {
+    pub fn unknown_kind_error(path: &Path) -> Error {
         let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         match fs::metadata(path) {
             Err(_) => anyhow!("there is no file or folder {}", path.display()),
@@ -166,7 +166,7 @@ impl InputKind {
     }
 
     /// The error of a command that does not accept this kind.
-    pub fn refused(self, wanted: &Path, command: &str) -> Error {
+    pub fn not_accepted_error(self, wanted: &Path, command: &str) -> Error {
         anyhow!("{} is {}, which `trodden {command}` does not take: {}", wanted.display(), self.phrase(), self.advice())
     }
 
@@ -174,7 +174,7 @@ impl InputKind {
     ///
     /// # Errors
     /// One of the options was given; the error names the first one.
-    pub fn refuse_options(self, options: &[(&str, bool)]) -> Result<()> {
+    pub fn reject_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
             ensure!(!is_given, "{option} does not apply to {}: leave it out", self.phrase());
             Ok(())
@@ -186,17 +186,17 @@ impl InputKind {
 ///
 /// # Errors
 /// The name is not UTF-8.
-pub fn name_of(wanted: &Path) -> Result<&str> {
+pub fn utf8_name(wanted: &Path) -> Result<&str> {
     wanted.to_str().with_context(|| format!("the name {} is not UTF-8: rename the file", wanted.display()))
 }
 
 fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     // Other programs use the extensions `.log` and `.raw`, too.
     let has = |folder: &Path, extension: &str, kind| -> Result<bool> {
-        let files = with_extension(folder, extension)?;
+        let files = files_with_extension(folder, extension)?;
         Ok(files.iter().any(|file| beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
     };
-    if !with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
+    if !files_with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
         return Ok(Some(InputKind::Waits));
     }
     // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not finished converting.
@@ -273,7 +273,7 @@ fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
     loop {
         bytes.clear();
         if text.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)? == 0 {
-            return Ok(import::is_header_alone(&head).then_some(InputKind::Waits));
+            return Ok(import::is_only_header(&head).then_some(InputKind::Waits));
         }
         if bytes.contains(&0) {
             return Ok(None);
@@ -323,7 +323,7 @@ mod tests {
     fn folders_are_recognised_by_their_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        assert!(InputKind::of(path).unwrap_err().to_string().contains("is empty"));
+        assert!(InputKind::detect(path).unwrap_err().to_string().contains("is empty"));
         fs::create_dir(path.join("logs")).unwrap();
         for name in ["other.raw", "other.log"] {
             fs::write(path.join(name), "of another program").unwrap();
@@ -336,16 +336,16 @@ mod tests {
             ("a.stream", b"", InputKind::StreamFiles),
             ("1-2.process", b"", Waits),
         ] {
-            assert_eq!(InputKind::of_file(path).unwrap(), expected);
+            assert_eq!(InputKind::detect_file(path).unwrap(), expected);
             fs::write(path.join(name), content).unwrap();
             expected = Some(kind);
-            assert_eq!(InputKind::of_file(path).unwrap(), expected, "{name}");
+            assert_eq!(InputKind::detect_file(path).unwrap(), expected, "{name}");
         }
     }
 
     #[test]
     fn refused_option_is_named() {
-        let error = InputKind::Trace.refuse_options(&[("--top", false), ("--measure", true)]).unwrap_err();
+        let error = InputKind::Trace.reject_options(&[("--top", false), ("--measure", true)]).unwrap_err();
         assert_eq!(error.to_string(), "--measure does not apply to a trace: leave it out");
     }
 }

@@ -8,7 +8,7 @@ use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
-use trodden_analysis::isolate::{IsolatedFunction, Isolation, RunTally, Score, Suspect};
+use trodden_analysis::isolate::{FunctionKey, Isolation, RunTally, Score, Suspect};
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
@@ -37,7 +37,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
     /// No function matches the selection.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
         let functions = view.by_place();
-        let edges = |key: IsolatedFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
+        let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
             let named = crate::select::matching(view, name)?;

@@ -49,12 +49,12 @@ pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) ->
 }
 
 fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
-    writeln!(out, "TN:{test}\nSF:{}", escape::line(file))?;
+    writeln!(out, "TN:{test}\nSF:{}", escape::escape_line(file))?;
     for (line, name) in counts.functions.keys() {
-        writeln!(out, "FN:{line},{}", escape::line(name))?;
+        writeln!(out, "FN:{line},{}", escape::escape_line(name))?;
     }
     for ((_, name), calls) in &counts.functions {
-        writeln!(out, "FNDA:{calls},{}", escape::line(name))?;
+        writeln!(out, "FNDA:{calls},{}", escape::escape_line(name))?;
     }
     let hit = counts.functions.values().filter(|c| **c > 0).count();
     writeln!(out, "FNF:{}\nFNH:{hit}", counts.functions.len())?;

@@ -20,7 +20,7 @@
 use crate::inlined;
 use crate::view::{Function, View, file_of};
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_analysis::changes::plain;
+use trodden_analysis::changes::normalize;
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position};
 
@@ -88,7 +88,7 @@ pub struct OutcomeCount {
 impl View<'_> {
     /// The count of a line: from the coverage mapping if the file has one, otherwise derived from blocks. `None` if the line has no count.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
-        match self.mapped.get(file).or_else(|| self.mapped.get(&plain(file))) {
+        match self.mapped.get(file).or_else(|| self.mapped.get(&normalize(file))) {
             Some(lines) => lines.get(&line).copied(),
             None => derived.line(file, line),
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::residual::RunLabel;
-use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedSummary, WithoutPath};
+use trodden_analysis::untested::{self, HotPath, Sighting, Sightings, UndistinguishedExecutions, UntestedInFunction, UntestedSummary};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
@@ -39,7 +39,7 @@ pub struct UntestedSelection<'a> {
     /// Maximum number of paths.
     pub top: usize,
     /// Whether to show only paths all of whose edges are known.
-    pub old_edges_only: bool,
+    pub known_edges_only: bool,
     /// The order; if `None`, [`UntestedOrder::Failures`] if there are failing runs, otherwise [`UntestedOrder::Count`].
     pub order: Option<UntestedOrder>,
 }
@@ -58,7 +58,7 @@ pub struct UntestedInput<'v, 'a> {
 }
 
 /// An untested path.
-pub struct UntestedReport<'v, 'a> {
+pub struct UntestedPath<'v, 'a> {
     /// The path's function.
     pub function: &'v Function<'a>,
     /// The path's number.
@@ -76,7 +76,7 @@ pub struct UntestedReport<'v, 'a> {
 }
 
 /// An untested edge.
-pub struct NewEdge<'v, 'a> {
+pub struct UntestedEdge<'v, 'a> {
     /// The edge's function.
     pub function: &'v Function<'a>,
     /// The edge's number.
@@ -89,9 +89,9 @@ pub struct NewEdge<'v, 'a> {
 pub struct ResidualReport<'v, 'a> {
     input: UntestedInput<'v, 'a>,
     /// The shown paths in order.
-    pub shown: Vec<UntestedReport<'v, 'a>>,
+    pub shown: Vec<UntestedPath<'v, 'a>>,
     /// Untested edges of the selected functions, most executed first.
-    pub edges: Vec<NewEdge<'v, 'a>>,
+    pub edges: Vec<UntestedEdge<'v, 'a>>,
     /// The number of selected paths, shown or not.
     pub found: usize,
     /// The number of unfinished paths among the selected ones.
@@ -115,9 +115,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             None => input.view.functions.iter().collect(),
         };
         let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
-        let mut shown: Vec<UntestedReport> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
-        shown.retain(|u| !selection.old_edges_only || u.new_edges.is_empty());
-        let order = selection.order.unwrap_or(match input.sightings.ended.failing {
+        let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
+        shown.retain(|u| !selection.known_edges_only || u.new_edges.is_empty());
+        let order = selection.order.unwrap_or(match input.sightings.outcomes.failing {
             0 => UntestedOrder::Count,
             _ => UntestedOrder::Failures,
         });
@@ -131,20 +131,20 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                     by_score.then(a.complete.cmp(&b.complete)).then(b.seen.first_ns.cmp(&a.seen.first_ns))
                 }
             };
-            let tie_break = |u: &UntestedReport| (Reverse(u.count), u.function.name.full.clone(), u.id);
+            let tie_break = |u: &UntestedPath| (Reverse(u.count), u.function.name.full.clone(), u.id);
             by_order.then_with(|| tie_break(a).cmp(&tie_break(b)))
         });
         let (found, summary) = (shown.len(), input.summary(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
         shown.truncate(selection.top);
-        let mut edges: Vec<NewEdge> = functions.iter().flat_map(|f| input.edges_of(f)).collect();
+        let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.edges_of(f)).collect();
         edges.sort_by_key(|e| Reverse(e.count));
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
 
     /// Returns true if no path is selected and there were no executions of paths that cannot be listed.
     pub fn is_empty(&self) -> bool {
-        self.found == 0 && self.input.sightings.without_path == WithoutPath::default()
+        self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutions::default()
     }
 
     /// The share of untested executions, from 0 to 1; `None` if the program does not count known paths.
@@ -163,7 +163,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 
     /// The first run that took a path.
-    pub fn run_of(&self, path: &UntestedReport) -> Option<&RunLabel> {
+    pub fn run_of(&self, path: &UntestedPath) -> Option<&RunLabel> {
         self.input.runs.get(path.seen.first_run)
     }
 
@@ -175,7 +175,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let program = words::program(&profile.run, profile.images.first().map(|i| i.path.as_str()));
         let mut out = format!(
             "{}, {}\n",
-            page.paint(paint::TITLE, &format!("Untested paths of {}", escape::line(&program))),
+            page.paint(paint::TITLE, &format!("Untested paths of {}", escape::escape_line(&program))),
             page.paint(paint::DIM, &runs)
         );
         out.push_str(&self.overview());
@@ -196,7 +196,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 
     fn overview(&self) -> String {
-        let UntestedSummary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
+        let UntestedSummary { paths, executions, known_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
         if self.found == 0 {
             return match self.all {
                 0 => "There are no untested paths.\n".into(),
@@ -216,14 +216,14 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             plural(functions.into(), "function", "functions"),
             plural(executions, "execution", "executions"),
             plural(edges.into(), "untested edge", "untested edges"),
-            plural(old_edges_only.into(), "path is", "paths are"),
+            plural(known_edges_only.into(), "path is", "paths are"),
             count(in_functions_without_new_edges.into()),
         )
     }
 
     /// A note on executions whose paths the build does not distinguish.
     fn without_path(&self) -> String {
-        let WithoutPath { untested, unclear } = self.input.sightings.without_path;
+        let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
             0 => String::new(),
             _ => {
@@ -234,21 +234,21 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         line(untested, "more untested paths") + &line(unclear, "paths that may or may not be untested")
     }
 
-    fn title(&self, rank: usize, path: &UntestedReport, page: &Page) -> String {
+    fn title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
         let head = format!("{}  {what} {}", page.entry(rank, path.function), path.id);
         let edges = match path.new_edges.len() {
             0 => "every edge is known".to_owned(),
             n => plural(n as u128, "untested edge", "untested edges"),
         };
-        let all = self.input.sightings.ended;
+        let all = self.input.sightings.outcomes;
         let ended = match all.failing {
             0 => String::new(),
             _ => format!(
                 " ({} of {} and {} of {})",
-                count(path.seen.ended.failing.into()),
+                count(path.seen.outcomes.failing.into()),
                 plural(all.failing.into(), "failing run", "failing runs"),
-                count(path.seen.ended.passing.into()),
+                count(path.seen.outcomes.passing.into()),
                 plural(all.passing.into(), "passing run", "passing runs")
             ),
         };
@@ -261,9 +261,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         format!("{head}\n      {taken}\n{first}")
     }
 
-    fn first(&self, path: &UntestedReport) -> Option<String> {
+    fn first(&self, path: &UntestedPath) -> Option<String> {
         let run = self.run_of(path)?;
-        let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::moment(path.seen.first_ns) };
+        let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::utc_time(path.seen.first_ns) };
         let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
         Some(format!("first {when} by {number}{}", run.words.replace(char::is_control, " ")))
     }
@@ -285,9 +285,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "complete": p.complete,
                 "count": number(p.count),
                 "runs": number(p.seen.runs),
-                "failing_runs": number(p.seen.ended.failing),
-                "passing_runs": number(p.seen.ended.passing),
-                "suspicion": (self.input.sightings.ended.failing > 0).then(|| self.input.suspicion(p)),
+                "failing_runs": number(p.seen.outcomes.failing),
+                "passing_runs": number(p.seen.outcomes.passing),
+                "suspicion": (self.input.sightings.outcomes.failing > 0).then(|| self.input.suspicion(p)),
                 "first_seen_ns": number(p.seen.first_ns),
                 "first_run": self.run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
                 "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
@@ -303,7 +303,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         });
         let mut summary = summary(&self.summary, self.share(), self.input.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
-        let WithoutPath { untested, unclear } = self.input.sightings.without_path;
+        let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
         summary["untested_executions_without_path"] = number(untested);
         summary["unclear_executions_without_path"] = number(unclear);
         json!({
@@ -324,7 +324,7 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
         "counted_paths": counted,
         "untested_executions": number(summary.executions),
         "share_of_executions": share,
-        "every_edge_known": summary.old_edges_only,
+        "every_edge_known": summary.known_edges_only,
         "in_functions_without_untested_edges": summary.in_functions_without_new_edges,
         "untested_edges": summary.edges,
         "functions": summary.functions,
@@ -334,12 +334,12 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
 
 impl<'v, 'a> UntestedInput<'v, 'a> {
     fn known_of(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
-        untested::known_of(self.known, &function.unit.map, function.map)
+        untested::known_paths_of(self.known, &function.unit.map, function.map)
     }
 
     /// How well a path distinguishes failing from passing runs (Ochiai coefficient), from 0 to 1.
-    fn suspicion(&self, path: &UntestedReport) -> f64 {
-        path.seen.ended.ochiai(self.sightings.ended)
+    fn suspicion(&self, path: &UntestedPath) -> f64 {
+        path.seen.outcomes.ochiai(self.sightings.outcomes)
     }
 
     fn sighting(&self, function: &Function, id: u64) -> Option<Sighting> {
@@ -352,20 +352,21 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.complete.len() + unfinished.count()
     }
 
-    fn summary(&self, paths: &[UntestedReport]) -> UntestedSummary {
-        let mut functions: BTreeMap<*const Function, (&Function, NewInFunction)> = BTreeMap::new();
+    fn summary(&self, paths: &[UntestedPath]) -> UntestedSummary {
+        let mut functions: BTreeMap<*const Function, (&Function, UntestedInFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
-            let (_, new) = functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, NewInFunction::default()));
+            let (_, new) =
+                functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, UntestedInFunction::default()));
             new.paths += 1;
             new.executions += u128::from(path.count);
-            new.old_edges_only += u64::from(path.new_edges.is_empty());
+            new.known_edges_only += u64::from(path.new_edges.is_empty());
             new.edges.extend(&path.new_edges);
         }
         let mut summary = UntestedSummary::default();
         for (function, new) in functions.into_values() {
             summary.add(&new);
             // Whether the function has untested edges depends on all of its paths, not only on the selected ones.
-            let all = untested::new_in(function.map, self.known_of(function), &function.paths);
+            let all = untested::new_paths_in(function.map, self.known_of(function), &function.paths);
             if new.edges.is_empty() && !all.edges.is_empty() {
                 summary.in_functions_without_new_edges -= new.paths;
             }
@@ -373,12 +374,12 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         summary
     }
 
-    fn paths_of(&self, function: &'v Function<'a>) -> Vec<UntestedReport<'v, 'a>> {
+    fn paths_of(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
         let known = self.known_of(function);
         let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
         let report = |path: CountedPath| {
             let seen = self.sighting(function, path.id);
-            Some(UntestedReport {
+            Some(UntestedPath {
                 function,
                 id: path.id,
                 complete: path.is_complete(),
@@ -391,7 +392,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.all().filter_map(report).collect()
     }
 
-    fn edges_of(&self, function: &'v Function<'a>) -> Vec<NewEdge<'v, 'a>> {
+    fn edges_of(&self, function: &'v Function<'a>) -> Vec<UntestedEdge<'v, 'a>> {
         let known = self.known_of(function);
         let mut counts = BTreeMap::<Edge, u64>::new();
         for path in &function.paths.complete {
@@ -400,17 +401,17 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
                 *sum = sum.saturating_add(path.count);
             }
         }
-        counts.into_iter().map(|(edge, count)| NewEdge { function, edge, count }).collect()
+        counts.into_iter().map(|(edge, count)| UntestedEdge { function, edge, count }).collect()
     }
 }
 
 /// The lines of an edge's source and target blocks.
-fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
+fn ends_of(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     let flow = &edge.function.map.edges[edge.edge.index()];
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 
-fn edge_line(edge: &NewEdge, page: &Page) -> String {
+fn edge_line(edge: &UntestedEdge, page: &Page) -> String {
     let (from, to) = ends_of(edge);
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
     // The condition is shown only without a line: in optimised code it may be the negation of the source's.
@@ -418,7 +419,7 @@ fn edge_line(edge: &NewEdge, page: &Page) -> String {
         Some(turn) if turn.text.starts_with('→') => turn.text,
         _ => format!("→ {} ({})", line(to), words::edge_condition(&edge.function.map.edges[edge.edge.index()])),
     };
-    let file = escape::line(edge.function.file().map_or("?", words::base_name));
+    let file = escape::escape_line(edge.function.file().map_or("?", words::base_name));
     let name = page.paint(paint::NAME, &edge.function.name.short);
     format!("{}  {name}  {file}: {} {direction}\n", right(&words::brief(edge.count), 8), line(from))
 }

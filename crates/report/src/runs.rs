@@ -4,7 +4,7 @@ use crate::json;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use trodden_profile::{ProcessEnding, RunEntry};
-use trodden_text::words::moment;
+use trodden_text::words::utc_time;
 
 /// A run as JSON.
 pub fn run_json(entry: &RunEntry) -> Value {
@@ -30,7 +30,7 @@ pub fn table(runs: &[RunEntry]) -> String {
             None => "unknown".into(),
         };
         // Without seconds.
-        let started = moment(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
+        let started = utc_time(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;
         let command = entry.run.test.clone().unwrap_or_else(|| entry.run.command.join(" ")).replace(char::is_control, " ");

@@ -2,7 +2,7 @@
 //! logs have in common, and the log of untested paths. Each path is a result with a code flow, whose locations are the path's steps.
 
 use crate::path_listing::{ListingStep, PathListing};
-use crate::residual::{ResidualReport, UntestedReport};
+use crate::residual::{ResidualReport, UntestedPath};
 use crate::source::SourceCache;
 use crate::view::{Function, file_of};
 use crate::words;
@@ -76,7 +76,7 @@ pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
     log(json!([rule]), residual.shown.iter().map(|p| result(residual, p, sources)).collect())
 }
 
-fn result(residual: &ResidualReport, path: &UntestedReport, sources: &SourceCache) -> Value {
+fn result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
     let edges = if path.new_edges.is_empty() { ", although each of its branches was" } else { "" };
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);

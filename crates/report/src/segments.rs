@@ -109,7 +109,7 @@ impl<'v, 'a> Segments<'v, 'a> {
                 ),
             }
         );
-        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &escape::line(&self.program)), page.paint(paint::DIM, &all));
+        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &escape::escape_line(&self.program)), page.paint(paint::DIM, &all));
         for (rank, row) in self.rows.iter().enumerate() {
             let names: Vec<String> = row.paths.iter().map(ListedPath::name).collect();
             let times = format!("{}  {}", plural(row.count.into(), "time", "times"), percent(share(row.count.into(), self.executed)));

@@ -4,7 +4,7 @@
 //! of FILE and LINE with debug information). Inlined code has its own line.
 
 use crate::path_listing::{edge_positions, turn};
-use crate::residual::{ResidualReport, UntestedReport};
+use crate::residual::{ResidualReport, UntestedPath};
 use crate::view::{Function, file_of};
 use crate::words;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub fn targets(residual: &ResidualReport) -> Value {
     })
 }
 
-fn target(path: &UntestedReport) -> Value {
+fn target(path: &UntestedPath) -> Value {
     let function = path.function;
     let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| line(function, *position));
     let mut lines: Vec<String> = path.listing.steps.iter().filter_map(at).collect();

@@ -93,14 +93,14 @@ impl Page {
 fn header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
-    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::line(&program))));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
         // Only the command is shortened to the width; the ends of the other lines matter.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
     if !run.command.is_empty() {
-        row("command", escape::line(&words::command(&run.command)));
+        row("command", escape::escape_line(&words::command(&run.command)));
     }
     // Empty if the profile was not recorded from a run, but collected by other tools or simulated.
     let summary = run_summary(view);
@@ -146,16 +146,16 @@ pub(crate) fn run_summary(view: &View) -> String {
         details.push(format!("{} merged", words::plural(run.runs.into(), "run", "runs")));
     }
     if run.started_ns > 0 {
-        details.push(words::moment(run.started_ns));
+        details.push(words::utc_time(run.started_ns));
     }
     if run.duration_ns > 0 {
         details.push(words::duration(run.duration_ns));
     }
     details.extend(words::ending(run.ending));
     if !run.host.is_empty() {
-        details.push(format!("on {}", escape::line(&run.host)));
+        details.push(format!("on {}", escape::escape_line(&run.host)));
     }
-    details.extend(run.suite.as_ref().map(|s| format!("suite {}", escape::line(s))));
+    details.extend(run.suite.as_ref().map(|s| format!("suite {}", escape::escape_line(s))));
     details.join(", ")
 }
 
@@ -240,7 +240,8 @@ impl Columns {
 
 pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
-    let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::line(&file), words::begins(&listing.begins))));
+    let mut out =
+        format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::begins(&listing.begins))));
     let lines = lines(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
@@ -373,7 +374,7 @@ pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: u
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let text = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
-    let note = format!("in {}, called in line {}", escape::line(file), call.line);
+    let note = format!("in {}, called in line {}", escape::escape_line(file), call.line);
     let room = page.width.saturating_sub(GUTTER + 1 + paint::width(&note) + 2);
     format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &fit(&text, room)), page.paint(paint::DIM, &note))
 }
@@ -381,7 +382,7 @@ pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: u
 /// The name of the function that contains a position.
 pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
     let scope = map.scopes.get(position.scope as usize);
-    scope.map_or_else(|| "?".into(), |s| escape::line(&crate::names::scope_name(&s.name, &s.linkage_name)))
+    scope.map_or_else(|| "?".into(), |s| escape::escape_line(&crate::names::scope_name(&s.name, &s.linkage_name)))
 }
 
 fn block_label(function: &Function, step: &ListingStep) -> String {
@@ -445,7 +446,7 @@ fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
         note(format!(
             "the paths of {} are cut into pieces because there would be too many: {}",
             words::plural(cut.len() as u128, "function", "functions"),
-            words::listed(&cut, 5)
+            words::list_names(&cut, 5)
         ));
     }
     if view.totals.skipped > 0 {

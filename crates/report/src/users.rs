@@ -6,12 +6,12 @@ use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
-use crate::words::{count, listed, plural};
+use crate::words::{count, list_names, plural};
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use trodden_analysis::field::User;
-use trodden_analysis::field::aggregate::{SeenPath, UnitKey};
+use trodden_analysis::field::aggregate::{AggregatedPath, UnitKey};
 use trodden_analysis::field::estimate::{CountEstimate, UserSample, UsersEstimate};
 use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::reporting::ReportingUsers;
@@ -25,7 +25,7 @@ const MAX_SHOWN: usize = 8;
 #[derive(Clone, Debug)]
 pub struct TakenPath<'a> {
     /// The numbers of users, reports and executions, and the users with the most executions.
-    pub seen: &'a SeenPath,
+    pub seen: &'a AggregatedPath,
     /// The estimate for all users, if each copy counts only a part of the paths.
     pub estimate: Option<UserEstimate>,
 }
@@ -78,10 +78,10 @@ pub struct CopyReports {
 
 impl<'a> TakenPath<'a> {
     /// Creates a path, with an estimate for all users if `tomography` is given.
-    pub fn new(seen: &'a SeenPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
-        let estimate = tomography.zip(seen.watching).map(|(tomography, watching)| {
-            let sample = UserSample { all: tomography.all, watching: watching.max(seen.users) };
-            UserEstimate { watching: sample.watching, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
+    pub fn new(seen: &'a AggregatedPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
+        let estimate = tomography.zip(seen.counting_users).map(|(tomography, watching)| {
+            let sample = UserSample { all: tomography.all, sampled: watching.max(seen.users) };
+            UserEstimate { watching: sample.sampled, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
         });
         TakenPath { seen, estimate }
     }
@@ -109,7 +109,7 @@ impl Tomography {
 }
 
 /// A profile with the maps of these paths but without counts, and the number of paths whose map is unknown.
-pub fn profile_of(paths: &[SeenPath], maps: &mut UnitMaps) -> (Profile, usize) {
+pub fn profile_of(paths: &[AggregatedPath], maps: &mut UnitMaps) -> (Profile, usize) {
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
     for path in paths {
@@ -130,7 +130,7 @@ pub fn user_name(user: &User) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
 
-fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &SeenPath) -> Option<ListedPath<'v, 'a>> {
+fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
         f.unit.unit == taken.unit.unit && f.image.identity == taken.unit.image && range.contains(&taken.counter)
@@ -163,7 +163,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
         let id = found.as_ref().map_or(path.counter, |t| t.id);
         let name = page.paint(paint::NAME, &fit(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
-        let most: Vec<String> = path.most.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
+        let most: Vec<String> = path.top_users.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
         out.push_str(&format!(
             "      {}, {}, {}; most: {}\n",
             plural(path.users.into(), "user", "users"),
@@ -194,7 +194,7 @@ fn copies_text(tomography: &Tomography) -> String {
     for (number, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.users == 0) {
         let paths = match copy.functions.is_empty() {
             true => "counts nothing".to_owned(),
-            false => format!("counts paths of {}", listed(&copy.functions, MAX_SHOWN)),
+            false => format!("counts paths of {}", list_names(&copy.functions, MAX_SHOWN)),
         };
         out.push_str(&format!("no user reported for copy {number}, which {paths}\n"));
     }
@@ -219,7 +219,7 @@ pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
     let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
         let found = listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
-        let most: Vec<Value> = path.most.iter().map(|(user, n)| json!({ "user": user_name(user), "count": number(*n) })).collect();
+        let most: Vec<Value> = path.top_users.iter().map(|(user, n)| json!({ "user": user_name(user), "count": number(*n) })).collect();
         let more = json!({
             "rank": at + 1,
             "image_identity": path.unit.image.to_string(),

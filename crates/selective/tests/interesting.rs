@@ -13,7 +13,7 @@ use trodden_selective::NumberingError;
 use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
+use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
 
 const MAX_PATHS: usize = 300;
 
@@ -26,7 +26,7 @@ fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64
         return None;
     }
     let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
-    let (dag, numbering) = Plan::cut_at(&graph, &forced(random, &graph), Entries::Shared).unwrap();
+    let (dag, numbering) = Plan::cut_at(&graph, &forced_cuts(random, &graph), Entries::Shared).unwrap();
     let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
     let excluded: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
     let share = random.pick(&[5, 30, 70, 100]);

@@ -13,7 +13,7 @@ use trodden_selective::NumberOptions;
 use trodden_selective::plan::preferential_register;
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 type Counts = BTreeMap<u64, u64>;
 
@@ -75,9 +75,9 @@ fn regions_and_preferential_numbers_count_the_same_untested_paths() {
         if !graph.out(graph.exit()).is_empty() || graph.exit().index() + 1 != graph.node_count() {
             continue;
         }
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
-        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
+        let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let walks: Vec<Vec<Edge>> = (0..10).filter_map(|_| walk(&mut random, &graph)).collect();
         let tested = random.index(walks.len() + 1);
         let known = full(&graph, &plan, &walks[..tested]);

@@ -28,7 +28,7 @@ pub trait Compressor {
     fn push(&mut self, symbol: u64);
 
     /// Number of body items and terminals in memory, each some tens of bytes.
-    fn held(&self) -> usize;
+    fn items_in_memory(&self) -> usize;
 
     /// Returns the grammar of all symbols so far.
     ///
@@ -66,7 +66,7 @@ impl CompressionMethod {
     }
 
     /// Parses a method's name.
-    pub fn named(name: &str) -> Result<CompressionMethod, SequenceError> {
+    pub fn from_name(name: &str) -> Result<CompressionMethod, SequenceError> {
         let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
         found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }

@@ -38,7 +38,7 @@ impl Default for PhaseParameters {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phases {
     /// The phase of each interval. Phases are numbered in order of their first interval.
-    pub of_interval: Vec<usize>,
+    pub phase_of_interval: Vec<usize>,
     /// The phases.
     pub phases: Vec<Phase>,
 }
@@ -57,7 +57,7 @@ pub struct Phase {
 impl Phases {
     /// Intervals whose phase differs from that of the previous interval.
     pub fn changes(&self) -> Vec<usize> {
-        (1..self.of_interval.len()).filter(|at| self.of_interval[*at] != self.of_interval[at - 1]).collect()
+        (1..self.phase_of_interval.len()).filter(|at| self.phase_of_interval[*at] != self.phase_of_interval[at - 1]).collect()
     }
 }
 
@@ -112,7 +112,7 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
         return Err(SequenceError::parameter("enough", enough, "0 to 1"));
     }
     if intervals.is_empty() {
-        return Ok(Phases { of_interval: Vec::new(), phases: Vec::new() });
+        return Ok(Phases { phase_of_interval: Vec::new(), phases: Vec::new() });
     }
     let points: Vec<Vec<f64>> = intervals.iter().map(|interval| project(interval, dimensions)).collect();
     let most = max_phases.min(points.len().isqrt());
@@ -242,7 +242,7 @@ fn describe(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalV
         }
     }
     let number = |cluster: usize| order.iter().position(|c| *c == cluster).unwrap_or(0);
-    let of_interval: Vec<usize> = clustering.of_point.iter().map(|cluster| number(*cluster)).collect();
+    let phase_of_interval: Vec<usize> = clustering.of_point.iter().map(|cluster| number(*cluster)).collect();
     let phase = |cluster: &usize| {
         let members: Vec<usize> = (0..points.len()).filter(|point| clustering.of_point[*point] == *cluster).collect();
         let distance = |point: usize| squared_distance(&points[point], &clustering.centres[*cluster]);
@@ -253,7 +253,7 @@ fn describe(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalV
             features: mean_shares(members.iter().map(|member| &intervals[*member])),
         }
     };
-    Phases { phases: order.iter().map(phase).collect(), of_interval }
+    Phases { phases: order.iter().map(phase).collect(), phase_of_interval }
 }
 
 fn mean_shares<'a>(members: impl ExactSizeIterator<Item = &'a IntervalVector>) -> Vec<(u64, f64)> {

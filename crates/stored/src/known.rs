@@ -18,7 +18,7 @@ pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
     let mut known = KnownPaths::default();
     let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
     for name in names.split(',') {
-        known.unite(match known_in(Path::new(name))? {
+        known.unite(match read_known_paths(Path::new(name))? {
             Some(known) => known,
             None => named::load(name)?.known_paths()?,
         })?;
@@ -27,7 +27,7 @@ pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
 }
 
 fn paths_in_file(file: &Path) -> Result<KnownPaths> {
-    match known_in(file)? {
+    match read_known_paths(file)? {
         Some(known) => Ok(known),
         None => Ok(named::load_file(file)?.known_paths()?),
     }
@@ -37,7 +37,7 @@ fn paths_in_file(file: &Path) -> Result<KnownPaths> {
 ///
 /// # Errors
 /// The file is damaged.
-pub fn known_in(file: &Path) -> Result<Option<KnownPaths>> {
+pub fn read_known_paths(file: &Path) -> Result<Option<KnownPaths>> {
     let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
     bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()
 }

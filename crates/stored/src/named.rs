@@ -30,7 +30,7 @@ pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
     let files = files(wanted)?;
     if let [file] = files.as_slice() {
         let found = Profile::recover(file)?;
-        return Ok((found.profile, losses(file, &found.lost)));
+        return Ok((found.profile, describe_losses(file, &found.lost)));
     }
     // If the program was rebuilt, the build of the latest run is used.
     let merged = merge_files(files.iter().rev(), Builds::Refuse, |_| {});
@@ -41,19 +41,19 @@ pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
         };
         log::warn!("{} is skipped: {reason}{more}", file.display());
     }
-    let lost = merged.damaged.iter().flat_map(|(file, lost)| losses(file, lost)).collect();
+    let lost = merged.damaged.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
     Ok((merged.profile.with_context(|| format!("no run of `{wanted}` can be read"))?, lost))
 }
 
 /// Loads a profile from a file, whose name may have any bytes. Warns of damage.
 pub fn load_file(file: &Path) -> Result<Profile> {
     let found = Profile::recover(file)?;
-    losses(file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
+    describe_losses(file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
     Ok(found.profile)
 }
 
 /// Describes the damage to a file whose intact part is used; empty if there is none.
-pub fn losses(file: &Path, lost: &[Loss]) -> Vec<String> {
+pub fn describe_losses(file: &Path, lost: &[Loss]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let more = if lost.len() > 1 { format!(" and {} more; `trodden info` lists them", lost.len() - 1) } else { String::new() };
     vec![format!("{} is damaged, and only its intact part is used. Lost: {first}{more}", file.display())]

@@ -23,7 +23,7 @@ pub const COPIES: &str = "copies";
 const MAX_KEPT: u64 = 20;
 
 /// Returns the files of a folder with a given extension, sorted by name.
-pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+pub fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read the folder {}", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(cannot)? {
@@ -37,12 +37,12 @@ pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Folder of a copy's logs, given the folder of the run's streams.
-pub fn of_copy(streams: &Path, copy: usize) -> PathBuf {
+pub fn folder_of_copy(streams: &Path, copy: usize) -> PathBuf {
     streams.join(COPIES).join(format!("{copy:04}"))
 }
 
 /// Folder of the logs that belong to a profile file.
-pub fn streams_beside(profile: &Path) -> PathBuf {
+pub fn streams_folder_of(profile: &Path) -> PathBuf {
     let mut name = profile.as_os_str().to_owned();
     name.push(".streams");
     name.into()
@@ -66,7 +66,7 @@ pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
 }
 
 /// Creates a folder for the streams of flight recorders, and removes all but the latest `MAX_KEPT` older ones.
-pub fn new_last(store: &Path) -> Result<PathBuf> {
+pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
     let base = store.join(LAST);
     private::create_folder(&base).with_context(|| format!("cannot create the folder {}", base.display()))?;
     for number in newest(&base)?.map_or(1, |n| n + 1).. {

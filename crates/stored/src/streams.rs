@@ -1,7 +1,7 @@
 //! Streams by the names that users give: runs, files and folders. [`crate::place`] defines where they are stored.
 
 use crate::named::LAST;
-use crate::place::{self, COPIES, LOG, STREAM, of_copy, streams_beside, with_extension};
+use crate::place::{self, COPIES, LOG, STREAM, files_with_extension, folder_of_copy, streams_folder_of};
 use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
 /// # Errors
 /// The folder cannot be read, or has no stream files. In the latter case, the error names the latest subfolder that has some.
 pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let streams = with_extension(folder, STREAM)?;
+    let streams = files_with_extension(folder, STREAM)?;
     if streams.is_empty() {
         let mut inner: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        inner.retain(|path| path.is_dir() && with_extension(path, STREAM).is_ok_and(|streams| !streams.is_empty()));
+        inner.retain(|path| path.is_dir() && files_with_extension(path, STREAM).is_ok_and(|streams| !streams.is_empty()));
         let remedy = match inner.iter().max() {
             Some(newest) => format!(": name one of its subfolders, for example {}", newest.display()),
             None => " (*.stream): record with `trodden record --last N -- PROGRAM`".to_owned(),
@@ -50,7 +50,7 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let folder = folder(wanted)?;
-    let logs = with_extension(&folder, LOG)?;
+    let logs = files_with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
             "the streams of `{wanted}` are of copies that share its functions, so they answer only `trodden patterns iterations {wanted}`"
@@ -74,8 +74,8 @@ pub fn logs_of_copies(wanted: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     if !folder.join(COPIES).is_dir() {
         return Ok(None);
     }
-    let copies = (0..).map(|copy| of_copy(&folder, copy)).take_while(|folder| folder.is_dir());
-    Ok(Some(copies.map(|folder| with_extension(&folder, LOG)).collect::<Result<_>>()?))
+    let copies = (0..).map(|copy| folder_of_copy(&folder, copy)).take_while(|folder| folder.is_dir());
+    Ok(Some(copies.map(|folder| files_with_extension(&folder, LOG)).collect::<Result<_>>()?))
 }
 
 /// The folder of streams that a name stands for.
@@ -102,7 +102,7 @@ fn folder(wanted: &str) -> Result<PathBuf> {
 /// Returns the logs that belong to a run or a profile file; `None` for a suite, or if no stream was recorded.
 pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(wanted).exists() {
-        streams_beside(Path::new(wanted))
+        streams_folder_of(Path::new(wanted))
     } else {
         let store = RunStore::find(Path::new(".")).ok()?;
         let runs = store.select(wanted).ok()?;
@@ -112,7 +112,7 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     if !folder.is_dir() {
         return None;
     }
-    with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
+    files_with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
 }
 
 /// Returns the latest recording here: a folder of flight recorders, or the name of the latest run.

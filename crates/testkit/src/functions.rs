@@ -9,7 +9,7 @@ use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FunctionMap, Storage, UnitBloc
 
 /// A function and its plan.
 #[derive(Clone, Debug)]
-pub struct FunctionSubject {
+pub struct RandomFunction {
     /// Its entry in the unit's map.
     pub map: FunctionMap,
     /// Its control-flow graph.
@@ -18,9 +18,9 @@ pub struct FunctionSubject {
     pub plan: Plan,
 }
 
-impl FunctionSubject {
+impl RandomFunction {
     /// Generates a function of 1 to `blocks` blocks.
-    pub fn random(random: &mut Random, name: &str, blocks: u32) -> FunctionSubject {
+    pub fn random(random: &mut Random, name: &str, blocks: u32) -> RandomFunction {
         let count = 1 + random.below(blocks.into()) as u32;
         let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(is_continuation(random, last, at, count))).collect();
         let edges = edges(random, &continues);
@@ -37,26 +37,26 @@ impl FunctionSubject {
         (map.blocks, map.edges) = (blocks, edges);
         let graph = map.graph().expect("the blocks exist");
         let mut forced = match random.chance(30) {
-            true => graphs::forced(random, &graph),
+            true => graphs::forced_cuts(random, &graph),
             false => Vec::new(),
         };
         forced.retain(|(e, _)| map.edges[e.index()].kind != EdgeKind::ReturnsTwice);
         let twice = map.edges.iter().enumerate().filter(|(_, e)| e.kind == EdgeKind::ReturnsTwice);
         forced.extend(twice.map(|(i, _)| (Edge(i as u32), CutReason::ReturnsTwice)));
         let weights: Vec<f64> = graph.edges().map(|_| 1.0 + random.below(50) as f64).collect();
-        let plan = Plan::ball_larus(&graph, &forced, &Frequencies::estimate(&graph, &weights), &graphs::options(random));
+        let plan = Plan::ball_larus(&graph, &forced, &Frequencies::estimate(&graph, &weights), &graphs::plan_options(random));
         map.counters = plan.numbering.paths();
         map.dag = plan.dag.edges().to_vec();
         map.values = plan.numbering.values().to_vec();
         map.cuts = plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect();
-        FunctionSubject { map, graph, plan }
+        RandomFunction { map, graph, plan }
     }
 }
 
 /// Generates a unit of 1 to `functions` functions, each of at most `blocks` blocks.
-pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<FunctionSubject>) {
-    let mut subjects: Vec<FunctionSubject> =
-        (0..1 + random.below(functions)).map(|i| FunctionSubject::random(random, &format!("function_{i}"), blocks)).collect();
+pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<RandomFunction>) {
+    let mut subjects: Vec<RandomFunction> =
+        (0..1 + random.below(functions)).map(|i| RandomFunction::random(random, &format!("function_{i}"), blocks)).collect();
     let mut counters = 0;
     for subject in &mut subjects {
         subject.map.first_counter = counters;

@@ -38,13 +38,13 @@ pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Gra
 }
 
 /// Chooses edges that must be cut. None of them leads to the exit.
-pub fn forced(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
+pub fn forced_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let percent = random.pick(&[0, 0, 10, 30]);
     graph.edges().filter(|e| graph.to(*e) != graph.exit() && random.chance(percent)).map(|e| (e, CutReason::Unsplittable)).collect()
 }
 
 /// Chooses options for planning.
-pub fn options(random: &mut Random) -> PlanOptions {
+pub fn plan_options(random: &mut Random) -> PlanOptions {
     PlanOptions {
         max_paths: random.pick(&[1, 3, 8, 20, 60, 1 << 20]),
         entries: random.pick(&[Entries::PerEdge, Entries::Shared]),

@@ -8,5 +8,5 @@ pub mod graphs;
 pub mod programs;
 pub mod random;
 
-pub use functions::FunctionSubject;
+pub use functions::RandomFunction;
 pub use random::Random;

@@ -27,7 +27,7 @@ const KINDS: [WitnessEdgeKind; 8] = [
 
 /// What random programs may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Features {
+pub enum ProgramFeatures {
     /// Direct and indirect calls.
     Calls,
     /// In addition, opaque code that can end the run, unwind and call back, landing pads, and nodes without code.
@@ -35,9 +35,9 @@ pub enum Features {
 }
 
 /// Generates a program of 1 to `functions` functions, each of at most `nodes` nodes and `edges` edges.
-pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: Features) -> WitnessProgram {
+pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: ProgramFeatures) -> WitnessProgram {
     let count = 1 + random.below(u64::from(functions)) as u32;
-    let all = features == Features::All;
+    let all = features == ProgramFeatures::All;
     let list = (0..count).map(|id| function(random, id, count, nodes, edges, all)).collect();
     let external: Vec<WitnessFunctionId> = (0..count).map(WitnessFunctionId).filter(|_| all && random.chance(30)).collect();
     let start = if all && random.chance(15) { ProgramStart::Outside } else { ProgramStart::Main(WitnessFunctionId(0)) };

@@ -1,8 +1,8 @@
 //! Escaping of text for terminals: names of files, functions and threads, disassembly and commands may contain any characters.
 //!
 //! Control characters (C0, DEL, C1: ECMA-48, section 5) control a terminal; bidirectional controls (Unicode Standard Annex 9) change the
-//! visible order of text. Both are replaced by U+FFFD. [`lines()`] is applied to all output when it is printed, but cannot recognise a line
-//! break within a name. So code that puts a name into a line applies [`line()`] to it.
+//! visible order of text. Both are replaced by U+FFFD. [`escape_lines`] is applied to all output when it is printed, but cannot recognise a
+//! line break within a name. So code that puts a name into a line applies [`escape_line`] to it.
 
 /// Replacement for unprintable characters.
 pub const REPLACEMENT: char = '\u{fffd}';
@@ -14,12 +14,12 @@ pub fn is_unprintable(c: char) -> bool {
 }
 
 /// Replaces unprintable characters, including line breaks and tabs.
-pub fn line(text: &str) -> String {
+pub fn escape_line(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) { REPLACEMENT } else { c }).collect()
 }
 
 /// Replaces unprintable characters, except line breaks and tabs.
-pub fn lines(text: &str) -> String {
+pub fn escape_lines(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) && !matches!(c, '\n' | '\t') { REPLACEMENT } else { c }).collect()
 }
 
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_replaced() {
-        assert_eq!(lines("a\u{1b}[31m\u{7}b\n\tc\u{9b}\r\u{202e}d"), "a\u{fffd}[31m\u{fffd}b\n\tc\u{fffd}\u{fffd}\u{fffd}d");
-        assert_eq!(line("a\nb\u{2028}c\u{2067}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
+        assert_eq!(escape_lines("a\u{1b}[31m\u{7}b\n\tc\u{9b}\r\u{202e}d"), "a\u{fffd}[31m\u{fffd}b\n\tc\u{fffd}\u{fffd}\u{fffd}d");
+        assert_eq!(escape_line("a\nb\u{2028}c\u{2067}"), "a\u{fffd}b\u{fffd}c\u{fffd}");
     }
 }

@@ -37,7 +37,7 @@ impl Name {
             },
         };
         // Names must not contain control sequences for terminals.
-        let escaped = |text: String| if text.contains(escape::is_unprintable) { escape::line(&text) } else { text };
+        let escaped = |text: String| if text.contains(escape::is_unprintable) { escape::escape_line(&text) } else { text };
         Name { linkage: linkage.to_string(), full: escaped(full), qualified: escaped(qualified), short: escaped(short) }
     }
 

@@ -47,7 +47,7 @@ pub fn plural(number: u128, one: &str, many: &str) -> String {
 }
 
 /// The first `limit` names, and how many more there are.
-pub fn listed<S: Borrow<str>>(names: &[S], limit: usize) -> String {
+pub fn list_names<S: Borrow<str>>(names: &[S], limit: usize) -> String {
     let first = names[..limit.min(names.len())].join(", ");
     if names.len() > limit { format!("{first} and {} more", names.len() - limit) } else { first }
 }
@@ -88,7 +88,7 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// A time, given in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
-pub fn moment(ns: u64) -> String {
+pub fn utc_time(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     // Years start on 1 March here, so that a leap day is at the end of a year. The calendar repeats every 400 years.
@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn times_are_formatted() {
         assert_eq!([duration(3_000), duration(840_000_000), duration(61_000_000_000)], ["3 us", "840 ms", "1 min 1 s"]);
-        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(moment(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
-        assert_eq!(moment(1_795_254_303_000_000_000), "2026-11-21 09:45:03 UTC");
+        assert_eq!(utc_time(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc_time(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc_time(1_795_254_303_000_000_000), "2026-11-21 09:45:03 UTC");
     }
 }

@@ -34,7 +34,7 @@ pub struct TraceFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceBlockKind {
     /// The description of the file's subject.
-    About = 1,
+    Description = 1,
     /// Symbols of one stream.
     Symbols = 2,
     /// The end of a complete file.
@@ -185,7 +185,7 @@ impl Reader {
     pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
         let what = "the file ends before the description of the program";
         let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
-        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(inconsistent)?)
+        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::Description).ok_or_else(inconsistent)?)
     }
 
     /// All blocks, in the order of writing.
@@ -247,7 +247,7 @@ fn read_head(path: &Path, file: &File, offset: u64, size: u64) -> Result<Option<
     let damaged = |error| TraceFileError::Damaged { path: path.to_owned(), offset, error };
     let inconsistent = |what| TraceFileError::Inconsistent { path: path.to_owned(), offset, what };
     let section = SectionHead::read(&bytes).map_err(damaged)?;
-    let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
+    let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
     let kind = kind.ok_or_else(|| inconsistent("its kind is unknown"))?;
     let (count, raw) = (section.count, section.unpacked_length());
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
@@ -313,7 +313,7 @@ mod tests {
     fn written(path: &Path) -> Vec<u64> {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
         let mut writer = Writer::create(path, FORMAT).unwrap();
-        writer.append_value(TraceBlockKind::About, &("a program", 7u32)).unwrap();
+        writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
         writer.append(TraceBlockKind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
         writer.append(TraceBlockKind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
         writer.append_value(TraceBlockKind::End, &0u8).unwrap();

@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trodden_binary::Binary;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 
 /// The outcome of a run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub trait Collector: Sync {
     fn name(&self) -> &'static str;
 
     /// Maximum number of sites per run; `None` if there is no limit.
-    fn most_sites(&self) -> Option<usize> {
+    fn max_sites(&self) -> Option<usize> {
         None
     }
 
@@ -70,7 +70,7 @@ pub trait Collector: Sync {
     ///
     /// # Errors
     /// The files lack what the collector needs, or their code may change without the collector noticing.
-    fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
+    fn check_files(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
         match self.leaves_code_unmodified() {
             true => Ok(()),
             false => [executable].into_iter().chain(libraries.iter().map(|l| &l.executable)).try_for_each(check_unwritable),
@@ -98,7 +98,7 @@ pub trait Collector: Sync {
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
                 // The receiver may be gone.
-                run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
+                run.process_sender.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
             RunTarget::Attach(process) => {
@@ -162,7 +162,7 @@ fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(
 
 /// Refuses a file whose code the program can change by a plain store.
 fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
-    let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", in_file(at).1);
+    let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", split_address(at).1);
     let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
@@ -255,8 +255,8 @@ impl Collector for Compiled {
         "compiled"
     }
 
-    fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
-        Trampolines.suits(executable, libraries)?;
+    fn check_files(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
+        Trampolines.check_files(executable, libraries)?;
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
             if sleds::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
@@ -371,7 +371,7 @@ impl Collector for Hardware {
         true
     }
 
-    fn most_sites(&self) -> Option<usize> {
+    fn max_sites(&self) -> Option<usize> {
         Some(crate::hardware::MAX_BREAKPOINTS)
     }
 

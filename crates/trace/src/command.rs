@@ -127,7 +127,7 @@ fn set_up(launcher: Arc<Launcher>, client: Option<ClientLink>) {
     let tracer = Tracer { launcher, stop: AtomicBool::new(false), state: Mutex::default(), synchronised: Condvar::new(), client };
     let is_first = TRACER.set(tracer).is_ok();
     assert!(is_first, "a command splits once");
-    temporary::offer_signals(handle_signal);
+    temporary::set_signal_handler(handle_signal);
 }
 
 fn tracer() -> &'static Tracer {
@@ -152,7 +152,7 @@ pub struct ActiveRun {
 
 impl ActiveRun {
     /// Registers a run, and returns the channel for its process id. `changes` means that the process is modified until
-    /// [`ActiveRun::let_go`].
+    /// [`ActiveRun::mark_restored`].
     pub fn begin(role: RunRole, changes: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let mut state = tracer().state();
         while state.ending.is_some() {
@@ -175,7 +175,7 @@ impl ActiveRun {
     }
 
     /// Notes that the process has ended, or has been detached and restored.
-    pub fn let_go(&self) {
+    pub fn mark_restored(&self) {
         let mut state = tracer().state();
         if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
             run.is_changed = false;
@@ -285,7 +285,7 @@ fn listen(mut client: ClientLink) {
                 tracer().synchronised.notify_all();
             }
             // Commands that handle signals themselves, such as jobs for other machines, receive them.
-            ClientMessage::Signal { signal, .. } if temporary::signals_are_taken() => {
+            ClientMessage::Signal { signal, .. } if temporary::is_removal_disabled() => {
                 forward(Some(std::process::id()), signal);
             }
             ClientMessage::Signal { signal, from_terminal } => tracer().handle_signal(signal, from_terminal),

@@ -72,7 +72,7 @@ fn write(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel is older than 5.11.
-pub fn keep_descriptors_from_programs() -> io::Result<()> {
+pub fn close_descriptors_in_programs() -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     // SAFETY: the system call takes no pointers, and with this flag closes no descriptor now.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC) };

@@ -28,7 +28,7 @@ impl FreshFolder {
     ///
     /// # Errors
     /// The folder is too large, or cannot be copied.
-    pub fn keep(folder: PathBuf, temporary: PathBuf) -> Result<Self> {
+    pub fn save(folder: PathBuf, temporary: PathBuf) -> Result<Self> {
         let before = folder_in(&temporary, "trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
@@ -49,7 +49,7 @@ impl FreshFolder {
     }
 
     /// Creates a copy for a run of a program, which sees it as its working directory. The copy is removed with the returned value.
-    pub fn lay_under(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
+    pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = folder_in(&self.temporary, "trodden-folder-")?;
         let tree = own.path().join(TREE);
         copy(&self.before.path().join(TREE), &tree)?;

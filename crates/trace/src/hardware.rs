@@ -58,7 +58,7 @@ impl HardwareBreakpoints {
         let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else { return Ok(Trap::Foreign) };
         ptrace::set_debug_register(thread, STATUS, 0)?;
         if self.released.contains(&self.addresses[register]) {
-            return Ok(Trap::Recorded(SinkFlow::GoOn));
+            return Ok(Trap::Recorded(SinkFlow::Continue));
         }
         Ok(Trap::Recorded(sink.record(number, register as u64)?))
     }

@@ -11,7 +11,7 @@ use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
-use trodden_binary::linked::{first_address, in_file};
+use trodden_binary::linked::{base_address, split_address};
 
 /// Distance from a library to its area, in bytes: other libraries are mapped just below it, and a jump must reach the area.
 const AREA_DISTANCE: u64 = 1 << 30;
@@ -41,7 +41,7 @@ impl Library {
         let binary = Binary::read(&path).map_err(|e| fault(format!("cannot be watched: {e}")))?;
         let code = binary.segments().iter().filter(|s| s.executable).max_by_key(|s| s.file_offset);
         let offset = code.ok_or_else(|| fault("has no code".to_owned()))?.file_offset & !0xfff;
-        let by = first_address(number);
+        let by = base_address(number);
         let moved = |range: &Range<u64>| range.start + by..range.end + by;
         executable.code = executable.code.iter().map(moved).collect();
         executable.span = moved(&executable.span);
@@ -62,7 +62,7 @@ impl Library {
 
     /// Returns what must be added to its numbered addresses when its code is mapped at `start`.
     fn bias(&self, start: u64) -> Option<u64> {
-        Some(self.binary.load_bias(start, self.offset)?.wrapping_sub(first_address(self.number)))
+        Some(self.binary.load_bias(start, self.offset)?.wrapping_sub(base_address(self.number)))
     }
 }
 
@@ -171,5 +171,5 @@ pub fn find_already_mapped(libraries: &[Library], process: Tid) -> std::io::Resu
 
 /// Selects the sites of one file, each with its index in the list.
 pub fn sites_of(file: usize, sites: &[u64]) -> Vec<(u32, u64)> {
-    (0..).zip(sites).filter(|(_, site)| in_file(**site).0 == file).map(|(number, site)| (number, *site)).collect()
+    (0..).zip(sites).filter(|(_, site)| split_address(**site).0 == file).map(|(number, site)| (number, *site)).collect()
 }

@@ -79,12 +79,12 @@ mod uprobes;
 mod watch;
 
 pub use attach::check_traceable;
-pub use branch_import::{BranchImport, ImportError, import, marked_programs};
+pub use branch_import::{BranchImport, ImportError, import, programs_with_addresses};
 pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
 pub use collectors::CollectorKind;
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
-pub use folder::{FolderBinding, keep_descriptors_from_programs};
+pub use folder::{FolderBinding, close_descriptors_in_programs};
 pub use follow::{FollowEnding, Followed};
 pub use fresh_folder::FreshFolder;
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
@@ -102,8 +102,8 @@ pub use sleds::first as first_sled;
 pub use subject::Executable;
 pub use system::{cores, pin, send_signal};
 pub use trace_file::{
-    BlockAbout, FunctionAbout, RunAbout, TRACE_FORMAT, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFrames, TraceFunction,
-    TracePiece, TraceWriter,
+    BlockInfo, FunctionInfo, RunInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceEvent, TraceFile, TraceFrames,
+    TraceFunction, TracePiece, TraceWriter,
 };
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
 pub use trial::try_collector;

@@ -73,11 +73,11 @@ impl Sink for PartialWriter {
         for piece in sites.chunks(BLOCK) {
             self.buffer(thread).extend(piece.iter().map(|site| u64::from(*site)));
             self.symbols += piece.len() as u64;
-            if self.flush_if_full(thread)? == SinkFlow::Enough {
-                return Ok(SinkFlow::Enough);
+            if self.flush_if_full(thread)? == SinkFlow::Stop {
+                return Ok(SinkFlow::Stop);
             }
         }
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -95,10 +95,10 @@ impl PartialWriter {
         // A packed symbol takes about a byte.
         let full = |max_size: u64| self.writer.size() + self.buffers[index].len() as u64 >= max_size;
         if self.buffers[index].len() < BLOCK && !self.max_size.is_some_and(full) {
-            return Ok(SinkFlow::GoOn);
+            return Ok(SinkFlow::Continue);
         }
         self.flush(index).map_err(io::Error::other)?;
-        Ok(if self.max_size.is_some_and(|max_size| self.writer.size() >= max_size) { SinkFlow::Enough } else { SinkFlow::GoOn })
+        Ok(if self.max_size.is_some_and(|max_size| self.writer.size() >= max_size) { SinkFlow::Stop } else { SinkFlow::Continue })
     }
 }
 

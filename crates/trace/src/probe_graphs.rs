@@ -22,7 +22,7 @@ impl<'a> ProbeGraphs<'a> {
             Entry::Vacant(new) => {
                 let image = &self.images[function.0];
                 let graph = ProbeGraph::new(image, function.1);
-                Ok(new.insert(graph.map_err(|e| BinaryError::Addresses { image: image.path.clone(), what: e.to_string() })?))
+                Ok(new.insert(graph.map_err(|e| BinaryError::NoBlockAddresses { image: image.path.clone(), what: e.to_string() })?))
             }
         }
     }

@@ -88,7 +88,7 @@ pub struct Follow<'a> {
     /// Name of the environment variable for [`StartedProgram::variable`].
     pub variable: &'a str,
     /// Receives the process id of the command once it runs.
-    pub begun: &'a mut dyn FnMut(u32),
+    pub on_start: &'a mut dyn FnMut(u32),
     /// Receives the events.
     pub report: &'a mut dyn FnMut(ProcessEvent),
 }
@@ -98,9 +98,9 @@ pub struct Follow<'a> {
 /// # Errors
 /// The command cannot be started, or the system forbids tracing it.
 pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
-    let Follow { command, variable, begun, report } = follow;
+    let Follow { command, variable, on_start, report } = follow;
     let root = start(command, StartConditions::default())?;
-    begun(root as u32);
+    on_start(root as u32);
     let mut tracker =
         ProgramTracker { variable, report, next: 0, program_of: HashMap::new(), created_by: HashMap::new(), running: HashMap::new() };
     tracker.begin_program(root);

@@ -74,7 +74,7 @@ pub struct RunLog {
     /// The process id.
     process: Tid,
     /// True if the run was followed to its end.
-    whole: bool,
+    is_complete: bool,
 }
 
 /// The first difference between two runs.
@@ -208,7 +208,7 @@ impl Repeater {
                 RepeatDivergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
             });
         }
-        self.log.whole = is_complete;
+        self.log.is_complete = is_complete;
         (self.log, self.divergence)
     }
 
@@ -341,7 +341,7 @@ impl Repeater {
         if let (Some(first), None) = (&self.first, &self.divergence) {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
             // Calls after the end of a truncated record are not known.
-            if expected != Some(record) && (expected.is_some() || first.whole) {
+            if expected != Some(record) && (expected.is_some() || first.is_complete) {
                 self.divergence = Some(RepeatDivergence { thread, position, expected, found: Some(record) });
             }
         }

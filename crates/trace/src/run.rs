@@ -46,7 +46,7 @@ pub struct TraceRun<'a> {
     /// Ends the collection after this time.
     pub limit: Option<Duration>,
     /// Receives the process id once the process runs.
-    pub begun: Option<Sender<u32>>,
+    pub process_sender: Option<Sender<u32>>,
     /// Receives messages for the user during the collection.
     pub note: fn(&str),
 }

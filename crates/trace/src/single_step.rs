@@ -17,7 +17,7 @@ use iced_x86::{Instruction, Mnemonic};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH, branch, decode};
 
 /// `si_code` of a trap caused by the program's own `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
@@ -257,12 +257,12 @@ impl Stepping {
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
+        let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
         let stepping = stepped.is_stepped || self.steps_libraries;
         let came_back = !stepping && self.is_in_image(ptrace::instruction_pointer(thread)?);
         match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
             true => self.step(subject, (thread, number), if again { Arrival::Recorded } else { Arrival::Resumed }, images, sink),
-            false => Ok(SinkFlow::GoOn),
+            false => Ok(SinkFlow::Continue),
         }
     }
 
@@ -287,10 +287,10 @@ impl Stepping {
         if !inside && !self.steps_libraries && !ptrace::is_blocked(thread, libc::SIGSEGV) {
             self.threads.insert(thread, SteppedThread::default());
             self.make_unexecutable(subject, thread)?;
-            return Ok(SinkFlow::GoOn);
+            return Ok(SinkFlow::Continue);
         }
         self.make_executable(subject, thread)?;
-        let code = subject.memory.read_some(at, LONGEST_INSTRUCTION as usize);
+        let code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
         let instruction = decode(&code, at);
         let pushes = instruction.filter(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq));
         let stepped = SteppedThread {
@@ -305,7 +305,7 @@ impl Stepping {
         // A repeated string instruction traps after each repetition.
         let repetition = at == last.address && matches!(code.first(), Some(0xf2 | 0xf3));
         if !inside || repetition || arrival == Arrival::Recorded {
-            return Ok(SinkFlow::GoOn);
+            return Ok(SinkFlow::Continue);
         }
         let transfer =
             instruction.and_then(|i| branch(&i)).is_some_and(|b| !matches!(b, BranchInstruction::System | BranchInstruction::Stop));

@@ -11,9 +11,9 @@ pub struct ThreadNumber(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkFlow {
     /// It continues.
-    GoOn,
+    Continue,
     /// It ends, and the subject continues untraced.
-    Enough,
+    Stop,
 }
 
 /// Recorded instead of the target of a jump or call that faulted.
@@ -40,11 +40,11 @@ pub trait Sink {
     /// They cannot be stored.
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for site in sites {
-            if self.record(thread, u64::from(*site))? == SinkFlow::Enough {
-                return Ok(SinkFlow::Enough);
+            if self.record(thread, u64::from(*site))? == SinkFlow::Stop {
+                return Ok(SinkFlow::Stop);
             }
         }
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -74,7 +74,7 @@ impl FallibleSink<'_> {
                 Err(error) => self.error = Some(error),
             }
         }
-        Ok(SinkFlow::Enough)
+        Ok(SinkFlow::Stop)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_container::{FileKind, HEAD_BYTES};
 use trodden_profile::whole_file::{Access, WholeFile};
 
@@ -22,17 +22,17 @@ pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, versi
 /// Maximum number of events per block of the file.
 const BLOCK: usize = 1 << 16;
 
-/// A function of the trace, as an index into [`TraceAbout::functions`].
+/// A function of the trace, as an index into [`TraceDescription::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TraceFunction(pub u32);
 
-/// A program block of the trace, as an index into [`TraceAbout::blocks`].
+/// A program block of the trace, as an index into [`TraceDescription::blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TraceBlock(pub u32);
 
 /// The description of a traced program and its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceAbout {
+pub struct TraceDescription {
     /// The command line.
     pub command: Vec<String>,
     /// Path of the program's file.
@@ -46,9 +46,9 @@ pub struct TraceAbout {
     /// Number of runs that were merged.
     pub runs: u32,
     /// All functions, by address.
-    pub functions: Vec<FunctionAbout>,
+    pub functions: Vec<FunctionInfo>,
     /// All blocks, by address.
-    pub blocks: Vec<BlockAbout>,
+    pub blocks: Vec<BlockInfo>,
     /// The edges inside functions, including those found during tracing.
     pub edges: Vec<(TraceBlock, TraceBlock)>,
     /// Paths of the source files.
@@ -57,7 +57,7 @@ pub struct TraceAbout {
     pub opaque: Vec<(String, String)>,
 }
 
-impl TraceAbout {
+impl TraceDescription {
     /// Checks that all references to functions, blocks, files and libraries are valid.
     fn check(&self) -> Result<(), &'static str> {
         let has_block = |block: TraceBlock| (block.0 as usize) < self.blocks.len();
@@ -73,7 +73,7 @@ impl TraceAbout {
             return Err("an edge refers to a missing block");
         }
         let addresses = self.blocks.iter().map(|b| b.address).chain(self.functions.iter().map(|f| f.address));
-        if addresses.map(|address| in_file(address).0).any(|file| file > self.libraries.len()) {
+        if addresses.map(|address| split_address(address).0).any(|file| file > self.libraries.len()) {
             return Err("an address refers to a missing library");
         }
         Ok(())
@@ -82,7 +82,7 @@ impl TraceAbout {
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionAbout {
+pub struct FunctionInfo {
     /// Its name.
     pub name: String,
     /// File address of its entry.
@@ -91,7 +91,7 @@ pub struct FunctionAbout {
 
 /// A program block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockAbout {
+pub struct BlockInfo {
     /// Its file address.
     pub address: u64,
     /// Its size in bytes.
@@ -126,16 +126,16 @@ pub struct TraceEnd {
     /// How the program ended; `None` if that is unknown.
     pub ending: Option<FollowEnding>,
     /// True if the execution continued after the end of the trace.
-    pub cut: bool,
+    pub is_truncated: bool,
     /// Notes for readers of the trace.
     pub notes: Vec<String>,
     /// The number of hits and the time of each run.
-    pub runs: Vec<RunAbout>,
+    pub runs: Vec<RunInfo>,
 }
 
 /// The cost of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunAbout {
+pub struct RunInfo {
     /// Number of watched sites.
     pub sites: u64,
     /// Number of recorded hits.
@@ -144,7 +144,7 @@ pub struct RunAbout {
     pub seconds: f64,
 }
 
-impl Eq for RunAbout {}
+impl Eq for RunInfo {}
 
 const RETURN: u64 = 0;
 const UNWIND: u64 = 1;
@@ -230,14 +230,14 @@ struct Buffer {
 
 impl TraceWriter {
     /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
-    pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, TraceFileError> {
+    pub fn create(path: &Path, about: &TraceDescription) -> Result<Self, TraceFileError> {
         let begin = || {
             let whole = WholeFile::create_for(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
         let mut writer = Writer::begin(file, path, TRACE_FORMAT)?;
-        writer.append_value(TraceBlockKind::About, about)?;
+        writer.append_value(TraceBlockKind::Description, about)?;
         Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
 
@@ -319,7 +319,7 @@ pub struct TracePiece {
 #[derive(Debug)]
 pub struct TraceFile {
     reader: Reader,
-    about: TraceAbout,
+    description: TraceDescription,
     end: TraceEnd,
     pieces: Vec<TracePiece>,
 }
@@ -332,26 +332,29 @@ impl TraceFile {
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, TRACE_FORMAT)?;
         let about = reader.about()?;
-        let mut end =
-            TraceEnd { cut: true, notes: vec!["the recording was killed before the trace was complete".to_owned()], ..TraceEnd::default() };
+        let mut end = TraceEnd {
+            is_truncated: true,
+            notes: vec!["the recording was killed before the trace was complete".to_owned()],
+            ..TraceEnd::default()
+        };
         if let (Some(head), false) = (reader.blocks().last(), reader.is_truncated()) {
             end = reader.value(head)?;
         }
-        let about: TraceAbout = about;
-        about.check().map_err(|what| TraceFileError::Inconsistent { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
+        let description: TraceDescription = about;
+        description.check().map_err(|what| TraceFileError::Inconsistent { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
         let mut pieces = Vec::new();
         for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
             let inconsistent = || reader.inconsistent(head, "its index contradicts the description of the program");
-            pieces.push(piece(*head, &reader.index(head)?, about.functions.len()).ok_or_else(inconsistent)?);
+            pieces.push(piece(*head, &reader.index(head)?, description.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
         pieces.sort_by_key(|piece| piece.thread.0);
-        Ok(Self { reader, about, end, pieces })
+        Ok(Self { reader, description, end, pieces })
     }
 
     /// The description of the program.
-    pub fn about(&self) -> &TraceAbout {
-        &self.about
+    pub fn description(&self) -> &TraceDescription {
+        &self.description
     }
 
     /// The end of the trace.
@@ -382,7 +385,7 @@ impl TraceFile {
     pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.head)?;
         let events: Option<Vec<TraceEvent>> =
-            symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.about.blocks.len())).collect();
+            symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.description.blocks.len())).collect();
         events.ok_or_else(|| self.reader.inconsistent(&piece.head, "it has an unknown block or event"))
     }
 
@@ -400,13 +403,13 @@ impl TraceFile {
     }
 
     /// The description of a block.
-    pub fn block(&self, block: TraceBlock) -> &BlockAbout {
-        &self.about.blocks[block.0 as usize]
+    pub fn block(&self, block: TraceBlock) -> &BlockInfo {
+        &self.description.blocks[block.0 as usize]
     }
 
     /// Returns a function's name.
     pub fn name(&self, function: TraceFunction) -> &str {
-        &self.about.functions[function.0 as usize].name
+        &self.description.functions[function.0 as usize].name
     }
 }
 
@@ -443,13 +446,13 @@ fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
 mod tests {
     use super::*;
 
-    fn about() -> TraceAbout {
-        let functions = ["main", "callee"].map(|name| FunctionAbout { name: name.to_owned(), address: 0x1000 });
-        let block = |address: u64, function: u32| BlockAbout { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
-        TraceAbout {
+    fn about() -> TraceDescription {
+        let functions = ["main", "callee"].map(|name| FunctionInfo { name: name.to_owned(), address: 0x1000 });
+        let block = |address: u64, function: u32| BlockInfo { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
+        TraceDescription {
             functions: functions.to_vec(),
             blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)],
-            ..TraceAbout::default()
+            ..TraceDescription::default()
         }
     }
 

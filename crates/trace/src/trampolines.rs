@@ -19,8 +19,8 @@ use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{LONGEST_INSTRUCTION, decode};
-use trodden_binary::linked::in_file;
+use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
+use trodden_binary::linked::split_address;
 
 /// Offset of the first copy: the system call stub and its arguments come first.
 const FIRST_COPY: u64 = 4096;
@@ -105,8 +105,8 @@ impl Trampolines {
             return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
         }
         let ranges = |all: &[Range<u64>]| all.iter().map(|b| in_memory(b.start)..in_memory(b.end)).collect::<Vec<_>>();
-        let own: Vec<Range<u64>> = run.blocks.iter().filter(|b| in_file(b.start).0 == file).cloned().collect();
-        let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| in_file(**a).0 == file).map(|a| in_memory(*a)).collect();
+        let own: Vec<Range<u64>> = run.blocks.iter().filter(|b| split_address(b.start).0 == file).cloned().collect();
+        let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| split_address(**a).0 == file).map(|a| in_memory(*a)).collect();
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
         let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
@@ -204,7 +204,7 @@ impl Trampolines {
 
     /// Records the contents of a stopped thread's ring.
     fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
-        let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
+        let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
         sink.record_sites(recorded.number, &self.rings.take_symbols(recorded.ring)?)
     }
 
@@ -220,7 +220,7 @@ impl Trampolines {
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
         match ptrace::signal_code(thread)? {
             SI_KERNEL => {}
-            TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::GoOn)),
+            TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
             _ => return Ok(None),
         }
         if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.place_at(at) {
@@ -230,7 +230,7 @@ impl Trampolines {
         }
         let Some((to, jump)) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
         ptrace::set_instruction_pointer(thread, to)?;
-        let Some(site) = jump else { return Ok(Some(SinkFlow::GoOn)) };
+        let Some(site) = jump else { return Ok(Some(SinkFlow::Continue)) };
         self.drain(thread, sink)?;
         sink.record(recorded.number, u64::from(site))?;
         let to = subject.step_to_target(thread, |at| self.is_copy(at))?;
@@ -437,10 +437,10 @@ impl Trampolines {
 
 /// Returns true if the instruction at an image address has bytes in `range`.
 fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bool {
-    if at >= range.start || at + LONGEST_INSTRUCTION <= range.start {
+    if at >= range.start || at + MAX_INSTRUCTION_LENGTH <= range.start {
         return range.contains(&at);
     }
-    let mut code = subject.memory.read_some(at, LONGEST_INSTRUCTION as usize);
+    let mut code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
     subject.session.hide_changes(at, &mut code);
     decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
 }

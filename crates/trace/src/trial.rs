@@ -27,7 +27,7 @@ struct First(u64);
 impl Sink for First {
     fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
         self.0 += 1;
-        Ok(SinkFlow::Enough)
+        Ok(SinkFlow::Stop)
     }
 }
 
@@ -69,7 +69,7 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
         first: None,
         stop: &stop,
         limit: None,
-        begun: Some(sender),
+        process_sender: Some(sender),
         note: |_| {},
     };
     let mut seen = First(0);

@@ -24,7 +24,7 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use trodden_binary::Binary;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 
 /// The watched images of a subject, and the means by which they are watched.
 #[derive(Debug)]
@@ -139,9 +139,9 @@ impl<'a> Watch<'a> {
         let mut changed = Vec::new();
         for code in &executable.code {
             // `binary` was read by itself, so its addresses have no library number.
-            let Some(image) = self.images.all().iter().find(|image| image.number == in_file(code.start).0) else { continue };
+            let Some(image) = self.images.all().iter().find(|image| image.number == split_address(code.start).0) else { continue };
             let mut at = code.start;
-            while let Some(expected) = binary.code_at(in_file(at).1).filter(|expected| at < code.end && !expected.is_empty()) {
+            while let Some(expected) = binary.code_at(split_address(at).1).filter(|expected| at < code.end && !expected.is_empty()) {
                 let start = at.wrapping_add(image.bias);
                 let length = expected.len().min((0x1000 - start % 0x1000) as usize);
                 let mut found = memory.read_some(start, length);
@@ -446,7 +446,7 @@ impl<'a> Watch<'a> {
             Watched::Trampolines(trampolines) => trampolines.after_system_call(thread, again)?,
             _ => {}
         }
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 
     /// Returns the code addresses on a stopped thread's stack that lie in watched images, innermost first. The first is the thread's own
@@ -462,10 +462,10 @@ impl<'a> Watch<'a> {
 
 /// Records the hits that uprobes have collected.
 fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
-    let mut flow = SinkFlow::GoOn;
+    let mut flow = SinkFlow::Continue;
     probes.read_hits(|thread, site| {
-        if sink.record(ThreadNumber(thread), site)? == SinkFlow::Enough {
-            flow = SinkFlow::Enough;
+        if sink.record(ThreadNumber(thread), site)? == SinkFlow::Stop {
+            flow = SinkFlow::Stop;
         }
         Ok(())
     })?;

@@ -19,7 +19,7 @@ impl Sink for Streams {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
         self.0[thread.0 as usize].push(what & !(TRANSFER | RESUMED));
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -41,7 +41,7 @@ fn collect(collector: &dyn Collector, command: ProgramStart, sites: &[u64], firs
         first,
         stop: &stop,
         limit: None,
-        begun: None,
+        process_sender: None,
         note: |_| {},
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
@@ -126,7 +126,7 @@ impl Sink for Panics {
     fn record(&mut self, _: ThreadNumber, _: u64) -> std::io::Result<SinkFlow> {
         self.0 += 1;
         assert!(self.0 < 100, "this panic is meant");
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -154,7 +154,7 @@ fn program_survives_a_panicking_collector() {
             first: None,
             stop: &AtomicBool::new(false),
             limit: None,
-            begun: Some(sender),
+            process_sender: Some(sender),
             note: |_| {},
         };
         let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut Panics(0))).join());

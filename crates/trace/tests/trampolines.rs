@@ -20,7 +20,7 @@ impl Sink for Streams {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
         self.0[thread.0 as usize].push(what & !(TRANSFER | RESUMED));
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -59,7 +59,7 @@ fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Ran
         first: None,
         stop: &stop,
         limit: None,
-        begun: None,
+        process_sender: None,
         note: |_| {},
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();

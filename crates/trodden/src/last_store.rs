@@ -35,7 +35,7 @@ pub fn end(done: Result<ExitCode>) -> ExitCode {
     if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
         suggest_last_store();
     }
-    program::end(done)
+    program::finish(done)
 }
 
 /// Prints the location of the last used run store.

@@ -85,7 +85,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
                 }
                 // `--help` and `--version` are errors for clap, too.
                 Err(said) => {
-                    let status = program::said_by_clap(&said)?;
+                    let status = program::print_clap_output(&said)?;
                     if let Some(ContextValue::String(verb)) = said.get(ContextKind::InvalidSubcommand)
                         && LABORATORY_COMMANDS.contains(&verb.as_str())
                     {
@@ -102,7 +102,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 fn own_help(arguments: &[OsString]) -> Result<ExitCode> {
     let words = [OsString::from("trodden"), OsString::from("help"), arguments[1].clone()];
     match cli::command_line().try_get_matches_from(words) {
-        Err(said) => program::said_by_clap(&said),
+        Err(said) => program::print_clap_output(&said),
         Ok(_) => unreachable!("clap reports `help` as an error"),
     }
 }

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use trodden_driver::cc::CARGO_FOLDER_VARIABLE;
 use trodden_driver::rust::ROLE_VARIABLE;
 use trodden_profile::store::{self, RUNS_VARIABLE};
-use trodden_recording::{Surroundings, TEST_VARIABLE};
+use trodden_recording::{RecordingContext, TEST_VARIABLE};
 use trodden_stored::Folders;
 use trodden_unit::cache::CACHE_VARIABLE;
 
 /// Returns the folders, stores and variables of this process.
-pub fn surroundings() -> Surroundings {
+pub fn recording_context() -> RecordingContext {
     // `cargo trodden run` calls this process: the recorded program must not see the variables that were set for rustc.
     let is_called_by_cargo = env::var_os(ROLE_VARIABLE).is_some();
-    Surroundings {
+    RecordingContext {
         directory: env::current_dir().unwrap_or_default(),
         temporary: env::temp_dir(),
         units: context().store().ok(),

@@ -174,7 +174,7 @@ fn the_environment_is_not_stored() {
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{}", file.display());
     }
     // Blocks are compressed: the trace itself is asked as well.
-    let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().about());
+    let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().description());
     assert!(about.contains("./plain") && !about.contains(secret), "{about}");
 }
 

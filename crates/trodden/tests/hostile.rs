@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
-use trodden_trace::{BlockAbout, FunctionAbout, TRACE_FORMAT, TraceAbout, TraceBlock, TraceEnd, TraceFunction};
+use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
 /// Runs trodden with so many megabytes of address space, and returns what it says. It may succeed or refuse; it never panics or dies.
 fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
@@ -47,24 +47,24 @@ fn slices_nested_without_end_take_memory_in_proportion() {
 }
 
 /// A trace of two blocks, as its writer would make it.
-fn about() -> TraceAbout {
-    let block = |address: u64| BlockAbout { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
-    TraceAbout {
+fn about() -> TraceDescription {
+    let block = |address: u64| BlockInfo { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
+    TraceDescription {
         command: vec!["./app".into()],
         image: "app".into(),
         runs: 1,
-        functions: vec![FunctionAbout { name: "main".into(), address: 0x1000 }],
+        functions: vec![FunctionInfo { name: "main".into(), address: 0x1000 }],
         blocks: vec![block(0x1000), block(0x1004)],
         edges: vec![(TraceBlock(0), TraceBlock(1))],
         files: vec!["app.c".into()],
-        ..TraceAbout::default()
+        ..TraceDescription::default()
     }
 }
 
 /// Writes a trace of one piece: the thread, how many symbols it says it has, its index, and the symbols that it has.
-fn write_trace(path: &Path, about: &TraceAbout, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
+fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
-    writer.append_value(TraceBlockKind::About, about).unwrap();
+    writer.append_value(TraceBlockKind::Description, about).unwrap();
     writer.append(TraceBlockKind::Symbols, thread, count, index, &pack(symbols)).unwrap();
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
@@ -102,7 +102,7 @@ fn crafted_traces_are_refused_with_their_place() {
         write_trace(&trace, &about(), piece);
         refused(&place, what);
     }
-    type Change = fn(&mut TraceAbout);
+    type Change = fn(&mut TraceDescription);
     let changes: [(&str, Change); 5] = [
         ("a block of no function", |about| about.blocks[1].function = TraceFunction(7)),
         ("a line of no file", |about| about.blocks[0].lines[0].0 = 3),
@@ -129,7 +129,7 @@ fn refused(place: &Place, what: &str) {
 #[test]
 fn a_small_trace_does_not_fill_the_memory() {
     let place = Place::new();
-    let about = TraceAbout { files: vec![String::new(); 200_000_000 / 8], ..about() };
+    let about = TraceDescription { files: vec![String::new(); 200_000_000 / 8], ..about() };
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
     drop(about);
     assert!(fs::metadata(place.path("t")).unwrap().len() < 1 << 16);

@@ -224,7 +224,7 @@ fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
         let said = String::from_utf8(must(with_choices(&mut place.command(trodden()), arguments)).stderr).unwrap();
         let info: serde_json::Value = serde_json::from_slice(&place.trodden("info again --json").stdout).unwrap();
         let reported: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
-        (reported, info["instead"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())
+        (reported, info["counted_in_full"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())
     };
     for (scheme, why) in [("mspp", "mspp tries every path for every edge, and there are 131072"), ("ball-larus", "")] {
         let (reported, reasons) = made(scheme);

@@ -52,7 +52,7 @@ fn what_a_killed_recorder_left_is_listed_and_removed() {
     let reported = runs(&place, "");
     assert!(reported.contains("killed recordings left 2 files and folders") && reported.contains("/raw-"), "{reported}");
     let json: serde_json::Value = serde_json::from_str(&runs(&place, "--json")).unwrap();
-    assert_eq!(json["left"].as_array().unwrap().len(), 2, "{json}");
+    assert_eq!(json["leftovers"].as_array().unwrap().len(), 2, "{json}");
     assert!(runs(&place, "remove --leftovers").contains("removed 2 files and folders"));
     assert!(raw_folders(&place) == 0 && !place.path(".trodden/profiles/.profile-half").exists());
 }

@@ -192,7 +192,7 @@ fn random_programs_do_what_they_did_after_random_changes() {
         place.tool(clang, &format!("{level} -w -pthread {name} -o plain"));
         must(place.command(trodden()).args([language, level, "-w", "-pthread", name, "-o", "prog"]));
         let mut plan = TransformationPlan::default();
-        let mut dice = random::Dice::new(seed);
+        let mut dice = random::RandomNumbers::new(seed);
         for frame in &place.image("prog").frames {
             let map = frame.map().unwrap();
             map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
@@ -218,7 +218,7 @@ fn size_of_code(place: &Place, program: &str) -> u64 {
 }
 
 /// Some edges of a function copied, some loops split.
-fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Transformation> {
+fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
     let paths: Vec<usize> =
         (0..function.edges.len()).filter(|e| matches!(function.edges[*e].kind, EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();

@@ -72,7 +72,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 
     let found = json(&place, "suite redundant tests --json");
     assert_eq!(
-        (&found["cost"], &found["least_cost"], &found["proven"]),
+        (&found["cost"], &found["cost_lower_bound"], &found["proven"]),
         (&Value::from(3), &Value::from(3), &Value::from(true)),
         "{found:#}"
     );

@@ -52,7 +52,7 @@ fn agrees(folder: &Folder, program: &[&str], status: i32, ways: &[&[&str]]) {
         let recorded = folder.record(way, "one.trace", program);
         assert_eq!(recorded.status.code(), Some(status), "{way:?}: {}", errors(&recorded));
         let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
-        let starts: BTreeSet<u64> = trace.about().blocks.iter().map(|block| block.address).collect();
+        let starts: BTreeSet<u64> = trace.description().blocks.iter().map(|block| block.address).collect();
         let missing: Vec<String> = steps.targets.difference(&starts).map(|at| format!("{at:#x}")).collect();
         assert!(missing.is_empty(), "{way:?}: no block starts at {missing:?}; {}", errors(&recorded));
         let blocks = trace.stream(ThreadNumber(0)).filter_map(|event| match event.unwrap() {

@@ -44,7 +44,7 @@ impl ThreadBlocks {
     pub fn read(thread: &RecordedThread, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
-        let taken = names.paths.as_mut().map(|paths| paths.of_samples(process, thread.number, &records)).transpose()?;
+        let taken = names.paths.as_mut().map(|paths| paths.paths_of(process, thread.number, &records)).transpose()?;
         let mut taken = taken.unwrap_or_else(|| vec![None; records.len()]).into_iter();
         let mut known: HashMap<(u64, u32, Option<TimedPath>), CodeId> = HashMap::new();
         let mut name = |sample: &SampleRecord, taken: Option<TimedPath>| {

@@ -61,7 +61,7 @@ impl Codes {
     pub fn id(&mut self, mut code: CodeLocation) -> CodeId {
         // Reports print names within a line, so control characters are escaped.
         let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
-        names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::line(name));
+        names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::escape_line(name));
         if let Some(id) = self.ids.get(&code) {
             return *id;
         }

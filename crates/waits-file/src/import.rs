@@ -14,9 +14,9 @@ mod otf2;
 mod perf;
 mod scheduler;
 
-pub use chrome::SLICE;
+pub use chrome::SLICE_CALL;
 pub use otf2::read_text as read_otf2_text;
-pub use perf::is_header_alone;
+pub use perf::is_only_header;
 
 use crate::blocks::BlockNames;
 use crate::codes::CodeLocation;
@@ -90,7 +90,7 @@ pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> R
             bail!("--what-if {function}: the trace has no code in a function of that name");
         }
         let answer = pass(&imported, options(asked, Some((codes, 1.0 - percent / 100.0))), false);
-        replayed.answers.push((function.clone(), *percent, answer.outcome.what_if_ns));
+        replayed.predictions.push((function.clone(), *percent, answer.outcome.what_if_ns));
     }
     replayed.names = imported.names;
     Ok(replayed)
@@ -120,7 +120,7 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
         _ if ctf::is_text(&text) => ctf::read(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
         _ if is_scheduler_line(&text) => perf::read(path, &text),
-        _ if perf::is_header_alone(&text) => Ok(Imported::empty_trace("the perf recording has no events")),
+        _ if perf::is_only_header(&text) => Ok(Imported::empty_trace("the perf recording has no events")),
         _ => bail!(
             "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` or \
                 `babeltrace2` with sched_switch events",
@@ -176,7 +176,7 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
         notes: imported.notes.clone(),
         timeline,
         calls,
-        answers: Vec::new(),
+        predictions: Vec::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use trodden_container::{FileKind, MAGIC};
-use trodden_launch::process::{not_run, wait_forwarding};
+use trodden_launch::process::{cannot_run, wait_forwarding};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
@@ -22,7 +22,7 @@ pub struct Recorder {
     /// File of the library, whose name must contain neither blanks nor colons.
     pub library: PathBuf,
     /// Previous value of `LD_PRELOAD`.
-    pub others: Option<OsString>,
+    pub preloaded: Option<OsString>,
 }
 
 /// A program to run and record.
@@ -53,7 +53,7 @@ impl RecordedProgram<'_> {
                     // The folder is empty. A failure to remove it matters less than the reason why the command did not run.
                     let _ = fs::remove_dir(&folder);
                 }
-                return Err(not_run(&self.command[0], error).into());
+                return Err(cannot_run(&self.command[0], error).into());
             }
         };
         let threads = threads_in(&folder)?;
@@ -122,7 +122,7 @@ impl Recorder {
     /// Returns the value for `LD_PRELOAD`, with the recorder first.
     fn preload_list(&self) -> OsString {
         let mut list = self.library.as_os_str().to_owned();
-        if let Some(others) = self.others.as_ref().filter(|l| !l.is_empty()) {
+        if let Some(others) = self.preloaded.as_ref().filter(|l| !l.is_empty()) {
             list.push(":");
             list.push(others);
         }

@@ -35,7 +35,7 @@ pub struct Replayed {
     /// Number of calls.
     pub calls: u64,
     /// Predictions: function, reduction of its time in per cent, and the resulting run time in ns.
-    pub answers: Vec<(String, f64, u64)>,
+    pub predictions: Vec<(String, f64, u64)>,
 }
 
 /// Identity of a location.
@@ -101,7 +101,7 @@ pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dy
         }
         let question = AnalysisOptions { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
         let answer = pass(recording, question, &mut names, false)?.outcome;
-        replayed.answers.push((function.clone(), *percent, answer.what_if_ns));
+        replayed.predictions.push((function.clone(), *percent, answer.what_if_ns));
     }
     if let Some(paths) = &names.paths {
         if paths.is_unused() {
@@ -169,7 +169,7 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
         notes,
         timeline: replay.timeline,
         calls: replay.calls,
-        answers: Vec::new(),
+        predictions: Vec::new(),
     })
 }
 

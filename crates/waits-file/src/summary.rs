@@ -12,7 +12,7 @@ pub struct WaitSummary {
     /// Code that others wait for, because it computes or sleeps.
     pub causes: Vec<Cause>,
     /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
-    pub communication: Vec<Cause>,
+    pub other_causes: Vec<Cause>,
     /// Waiting that source lines cause: file, line, ns.
     pub lines: Vec<(String, u32, u64)>,
     /// Wait sites, longest total wait first.
@@ -26,7 +26,7 @@ pub struct WaitSummary {
     /// Functions with the time of each location, by excess of the slowest location over the mean.
     pub imbalance: Vec<Imbalance>,
     /// Functions with their time on the critical path in ns, longest first.
-    pub critical: Vec<(String, u64)>,
+    pub critical_path: Vec<(String, u64)>,
 }
 
 /// A wait site.
@@ -54,7 +54,7 @@ pub struct ClassSummary {
     /// Steps of the waiting path, with ns.
     pub minus: Vec<(Step, u64)>,
     /// Time of redundant steps that was removed from the longer and the shorter path, ns.
-    pub dropped_ns: (u64, u64),
+    pub removed_ns: (u64, u64),
 }
 
 /// A function in which locations spend different amounts of time.
@@ -64,7 +64,7 @@ pub struct Imbalance {
     /// The location that spends the most time in it.
     pub location: LocationId,
     /// Time of that location, ns.
-    pub most_ns: u64,
+    pub max_ns: u64,
     /// Mean over all locations, ns.
     pub mean_ns: u64,
 }
@@ -89,16 +89,16 @@ impl WaitSummary {
         let mut kinds: Vec<_> = kinds.into_iter().map(|((name, family), (count, ns))| (name, family, count, ns)).collect();
         kinds.sort_by_key(|(name, _, _, ns)| (std::cmp::Reverse(*ns), *name));
         let is_code = |cause: &Cause| matches!(cause.state, LocationState::Computing | LocationState::Blocked);
-        let (causes, communication) = by_function(&replayed).into_iter().partition(is_code);
+        let (causes, other_causes) = by_function(&replayed).into_iter().partition(is_code);
         WaitSummary {
             causes,
-            communication,
+            other_causes,
             lines: lines(&replayed),
             sites: sites.collect(),
             threshold,
             kinds,
             imbalance: imbalance(&replayed),
-            critical: critical(&replayed),
+            critical_path: critical(&replayed),
             replayed,
         }
     }
@@ -122,7 +122,7 @@ impl WaitSummary {
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {
-            return escape::line(label);
+            return escape::escape_line(label);
         }
         let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
         let has_threads = self.replayed.locations.iter().any(|other| other.thread > 0 && other.process == name.process);
@@ -139,7 +139,7 @@ fn class_summary(replayed: &Replayed, class: &Class) -> ClassSummary {
     let explained = explain(&replayed.outcome.steps, class);
     ClassSummary {
         waits: class.clone(),
-        dropped_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
+        removed_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
         plus: explained.plus,
         minus: explained.minus,
     }
@@ -181,10 +181,10 @@ fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {
         .filter_map(|(function, times)| {
             let (location, most_ns) = times.iter().max_by_key(|(location, ns)| (**ns, std::cmp::Reverse(**location)))?;
             let mean_ns = times.values().sum::<u64>() / locations;
-            Some(Imbalance { function: function.into(), location: *location, most_ns: *most_ns, mean_ns })
+            Some(Imbalance { function: function.into(), location: *location, max_ns: *most_ns, mean_ns })
         })
         .collect();
-    found.sort_by_key(|i| (std::cmp::Reverse(i.most_ns - i.mean_ns), i.function.clone()));
+    found.sort_by_key(|i| (std::cmp::Reverse(i.max_ns - i.mean_ns), i.function.clone()));
     found
 }
 

@@ -1,6 +1,6 @@
 //! What each location did when, for the timeline of HTML pages and for exported traces: bars for blocks, calls and waits.
 //!
-//! At most [`MAX_BARS`] bars are kept. If there are more, the shortest are dropped, and [`Timeline::least_ns`] states the limit.
+//! At most [`MAX_BARS`] bars are kept. If there are more, the shortest are dropped, and [`Timeline::min_bar_ns`] states the limit.
 
 use trodden_waits::{CodeId, LocationId, Wait};
 
@@ -41,19 +41,19 @@ pub struct Timeline {
     /// Bars, in order of time for each location.
     pub bars: Vec<Bar>,
     /// Minimum length of a bar, ns. Shorter ones were dropped.
-    pub least_ns: u64,
+    pub min_bar_ns: u64,
 }
 
 impl Timeline {
     /// Adds a bar.
     pub fn add(&mut self, bar: Bar) {
-        if !self.is_enabled || bar.ns == 0 || bar.ns < self.least_ns {
+        if !self.is_enabled || bar.ns == 0 || bar.ns < self.min_bar_ns {
             return;
         }
         self.bars.push(bar);
         while self.bars.len() > MAX_BARS {
-            self.least_ns = (self.least_ns * 2).max(1000);
-            self.bars.retain(|bar| bar.ns >= self.least_ns);
+            self.min_bar_ns = (self.min_bar_ns * 2).max(1000);
+            self.bars.retain(|bar| bar.ns >= self.min_bar_ns);
         }
     }
 

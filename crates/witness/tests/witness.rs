@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{self, Cycles};
-use trodden_testkit::programs::{self, Execution, Features};
+use trodden_testkit::programs::{self, Execution, ProgramFeatures};
 use trodden_witness::ambiguous;
 use trodden_witness::condition::{self, check_pairwise};
 use trodden_witness::distribution;
@@ -80,7 +80,7 @@ fn graph_executions_are_reconstructed_if_the_condition_holds() {
 
 #[test]
 fn program_executions_are_reconstructed_if_the_condition_holds() {
-    for features in [Features::Calls, Features::All] {
+    for features in [ProgramFeatures::Calls, ProgramFeatures::All] {
         let mut random = Random::new(28);
         let mut count = 0;
         for _ in 0..6000 {
@@ -145,7 +145,7 @@ fn executions_found_for_a_violation_are_ambiguous() {
         check_violations(&program, &distribution, &programs::executions(&program, 12, 200), &mut counts);
     }
     assert!(counts.shown * 10 > counts.failed * 6, "{counts:?}");
-    for features in [Features::Calls, Features::All] {
+    for features in [ProgramFeatures::Calls, ProgramFeatures::All] {
         let mut counts = Counts::default();
         for _ in 0..600 {
             let program = programs::program(&mut random, 3, 4, 5, features);
@@ -207,7 +207,7 @@ fn plan_cost(program: &WitnessProgram, weights: &Weights, options: &Distribution
 fn weighted_costs_no_more_than_the_published_strategies() {
     let (mut random, mut compared) = (Random::new(31), 0);
     for number in 0..400 {
-        let features = if number % 2 == 0 { Features::Calls } else { Features::All };
+        let features = if number % 2 == 0 { ProgramFeatures::Calls } else { ProgramFeatures::All };
         let program = programs::program(&mut random, 4, 6, 9, features);
         let weights = Weights::estimate(&program);
         let all: Vec<Witness> = program.function_ids().flat_map(|f| programs::witnesses_of(&program, WitnessKind::Nodes, f)).collect();
@@ -240,8 +240,8 @@ fn strategies_plan_realizable_distributions() {
     for number in 0..600 {
         let program = match number % 3 {
             0 => WitnessProgram::from_graph(graphs::graph(&mut random, 7, 12, Cycles::Some)).unwrap(),
-            1 => programs::program(&mut random, 3, 5, 7, Features::Calls),
-            _ => programs::program(&mut random, 3, 5, 7, Features::All),
+            1 => programs::program(&mut random, 3, 5, 7, ProgramFeatures::Calls),
+            _ => programs::program(&mut random, 3, 5, 7, ProgramFeatures::All),
         };
         let executions = programs::executions(&program, 20, 30);
         check_strategies(&mut random, &program, &executions);

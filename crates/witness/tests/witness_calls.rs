@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use trodden_testkit::Random;
-use trodden_testkit::programs::{self, CallStep, Execution, Features};
+use trodden_testkit::programs::{self, CallStep, Execution, ProgramFeatures};
 use trodden_witness::condition::{check_structure, members};
 use trodden_witness::distribution::plan;
 use trodden_witness::pushdown::Pushdown;
@@ -85,12 +85,12 @@ fn reconstruct_calls(
 
 #[test]
 fn call_traces_are_reconstructed_from_fewer_hits() {
-    for features in [Features::Calls, Features::All] {
+    for features in [ProgramFeatures::Calls, ProgramFeatures::All] {
         let mut random = Random::new(33);
         let (mut checked, mut hits, mut whole_hits) = (0, 0usize, 0usize);
         for _ in 0..1500 {
             let mut program = programs::program(&mut random, 3, 6, 9, features);
-            if features == Features::All {
+            if features == ProgramFeatures::All {
                 program = without_tail_calls(&program);
             }
             let executions = programs::executions(&program, 24, 60);

@@ -14,7 +14,6 @@ use trodden_corpus::{Corpus, Input, steps};
 #[derive(Debug, Deserialize)]
 struct Findings {
     functions: usize,
-    #[serde(rename = "instead")]
     counting_all: usize,
     paths: usize,
     executed: usize,

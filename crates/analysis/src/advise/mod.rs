@@ -1,5 +1,5 @@
 //! Findings about a function that path counts show and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
-//! computations, and pairs of edges that [`Never`] occur together.
+//! computations, and pairs of edges that never occur together ([`NeverTogether`]).
 //!
 //! All are pure functions of a function's map and counts, and analyse executed paths only. As paths end at back edges, correlations across
 //! iterations or across an inner loop are not seen. Savings are estimated in executed instructions, assuming an ideal transformation, and
@@ -18,7 +18,7 @@ mod walks;
 pub use correlated::{BlocksBetween, BranchOutcome, ConditionalOutcomes, Correlated};
 pub use loops::{LoopPattern, LoopPatterns, Split};
 pub use nest::loops as loops_of;
-pub use never::Never;
+pub use never::NeverTogether;
 pub use redundant::{OperationSite, Redundant, Repeated};
 pub use walks::{BlockWalk, Walks};
 
@@ -53,7 +53,7 @@ pub enum AdviceKind {
     Loop,
     /// [`Redundant`]
     Redundant,
-    /// [`Never`]
+    /// [`NeverTogether`]
     Never,
 }
 
@@ -83,7 +83,7 @@ pub enum Advice {
     /// Computations whose result is already available.
     Redundant(Redundant),
     /// Edges that never occur on one path.
-    Never(Never),
+    Never(NeverTogether),
 }
 
 impl AdviceFinding {
@@ -97,7 +97,7 @@ impl AdviceFinding {
         }
     }
 
-    /// Negated decimal logarithm of the probability that the finding is due to chance; 0 for kinds other than [`Never`].
+    /// Negated decimal logarithm of the probability that the finding is due to chance; 0 for kinds other than [`NeverTogether`].
     pub fn surprise(&self) -> f64 {
         match &self.advice {
             Advice::Never(never) => never.surprise,

@@ -23,7 +23,7 @@ const MIN_SHARE_AFTER_FIRST: f64 = 0.05;
 
 /// Two edges that were never taken on one path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Never {
+pub struct NeverTogether {
     /// The first edge.
     pub first: Edge,
     /// The second edge, an outcome of a branch that was executed after the first edge.
@@ -49,7 +49,7 @@ pub fn find(
     nest: &BTreeMap<Node, BTreeSet<Node>>,
     excluded: &[Correlated],
     options: &AdviseOptions,
-) -> Vec<Never> {
+) -> Vec<NeverTogether> {
     let excluded: BTreeSet<Node> = excluded.iter().map(|c| c.later).collect();
     let mut found = Vec::new();
     for (&later, tables) in pairs.tables.iter().filter(|(later, _)| !excluded.contains(later)) {
@@ -60,7 +60,7 @@ pub fn find(
             if second_count < options.min_count || (second_count as f64) < MIN_SECOND_SHARE * executions as f64 {
                 continue;
             }
-            let mut best: Option<Never> = None;
+            let mut best: Option<NeverTogether> = None;
             // The first iteration of a loop often takes other edges than later ones, which does not indicate an untested case.
             for table in tables.iter().filter(|(earlier, _)| !enters_loop(nest, **earlier, later)).map(|(_, table)| table) {
                 for (first, after_first) in table.by_earlier() {
@@ -69,7 +69,7 @@ pub fn find(
                     }
                     let expected = after_first as f64 * second_count as f64 / executions as f64;
                     let surprise = surprise_of_empty_draw(executions, after_first, second_count);
-                    let never = Never {
+                    let never = NeverTogether {
                         first,
                         second,
                         first_count: walks.edges[first.index()],

@@ -24,7 +24,7 @@ pub struct Chain {
     /// The pieces in order.
     pub pieces: Vec<PathPiece>,
     /// Lower bound of the number of executions.
-    pub at_least: u64,
+    pub min_count: u64,
     /// Blocks of all pieces.
     pub blocks: Vec<Node>,
 }
@@ -35,7 +35,7 @@ pub struct Joined {
     /// Matching chains that were certainly executed.
     pub certain: Vec<Chain>,
     /// Whether other matching chains may have been executed.
-    pub is_open: bool,
+    pub is_undecided: bool,
 }
 
 /// Returns true if a function's paths are cut because there are too many, so that a path may consist of several pieces.
@@ -106,7 +106,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
             search.extend(&mut vec![at], at_least);
         }
     }
-    search.found.is_open |= search.left == 0;
+    search.found.is_undecided |= search.left == 0;
     search.found
 }
 
@@ -167,11 +167,11 @@ impl Search<'_> {
             return;
         }
         match u64::try_from(at_least) {
-            Ok(at_least @ 1..) => {
+            Ok(min_count @ 1..) => {
                 let pieces = chain.iter().map(|at| (self.pieces[*at].is_complete(), self.pieces[*at].id)).collect();
-                self.found.certain.push(Chain { pieces, at_least, blocks });
+                self.found.certain.push(Chain { pieces, min_count, blocks });
             }
-            _ => self.found.is_open = true,
+            _ => self.found.is_undecided = true,
         }
     }
 }

@@ -29,13 +29,13 @@ impl<'a> Matcher<'a> {
     }
 
     /// Returns the places of the expression that no block of the function belongs to.
-    pub fn nowhere(&self) -> Vec<&'a BlockSet> {
+    pub fn unmatched_places(&self) -> Vec<&'a BlockSet> {
         let all = self.expression.patterns.iter().flatten().flat_map(places_of);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
     /// Returns true if each pattern has a required place that no block of the function belongs to, so that no path can match.
-    pub fn nowhere_in_all_patterns(&self) -> bool {
+    pub fn cannot_match(&self) -> bool {
         let missing = |place: &BlockSet| !self.places[place].contains(&true);
         let all = |pattern: &Vec<ExpressionSequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
         self.expression.patterns.iter().all(all)

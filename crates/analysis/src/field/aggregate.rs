@@ -21,7 +21,7 @@ const COPIES_MEMORY_DIVISOR: usize = 8;
 
 /// A path, and the sums over its users.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenPath {
+pub struct AggregatedPath {
     /// Its unit.
     pub unit: UnitKey,
     /// Its counter in the unit.
@@ -35,9 +35,9 @@ pub struct SeenPath {
     /// Sum of the squares of the users' executions.
     pub squares: f64,
     /// For distributed copies, the number of reporting users whose copy counts the path.
-    pub watching: Option<u64>,
+    pub counting_users: Option<u64>,
     /// The users with the most executions, and their executions.
-    pub most: Vec<(User, u64)>,
+    pub top_users: Vec<(User, u64)>,
 }
 
 /// The sums over one user's reports of one path.
@@ -75,11 +75,11 @@ pub struct Aggregate {
     /// Number of distinct paths.
     pub paths: u64,
     /// The first paths by users, then executions.
-    pub top: Vec<SeenPath>,
+    pub top: Vec<AggregatedPath>,
     /// For distributed copies, the reporting users.
     pub reporting: Option<ReportingUsers>,
     /// For distributed copies, the number of path entries in reports that belong to none of the copies.
-    pub foreign: u64,
+    pub unmatched: u64,
 }
 
 /// Accumulates reports.
@@ -89,14 +89,14 @@ pub struct Aggregator {
     numbers: HashMap<UnitKey, u32>,
     reports: u64,
     copies: Option<(DistributedCopies, ReportingUsersCounter)>,
-    foreign: u64,
+    unmatched: u64,
 }
 
 impl Aggregator {
     /// Creates an aggregator for reports of one program.
     pub fn new(limits: AggregateLimits) -> Aggregator {
         let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
-        Aggregator { sorter, limits, numbers, reports: 0, copies: None, foreign: 0 }
+        Aggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
     }
 
     /// Creates an aggregator for reports of distributed copies. Each report of an unknown user counts as a user of its own.
@@ -122,7 +122,7 @@ impl Aggregator {
         // Cache for the common case that a row has the same unit as the previous one.
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
-            let Aggregator { sorter, numbers, copies, foreign, reports: number, .. } = self;
+            let Aggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
             // Units of one copy are consecutive, so the copy is recorded once.
             let mut noted = None;
             let more = reports.next(|user, image, unit, path| {
@@ -141,7 +141,7 @@ impl Aggregator {
                         (None, _) => {}
                         (Some((counter, count)), _) => match copies.counter(key, counter) {
                             Some((whole, counter)) => (key, path) = (whole, Some((counter, count))),
-                            None => (path, *foreign) = (None, *foreign + 1),
+                            None => (path, *unmatched) = (None, *unmatched + 1),
                         },
                     }
                 }
@@ -189,24 +189,24 @@ impl Aggregator {
         ranking.close();
         let (reports, paths) = (self.reports, ranking.paths);
         let top = ranking.best.into_values().rev().collect();
-        Ok(Aggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), foreign: self.foreign })
+        Ok(Aggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), unmatched: self.unmatched })
     }
 }
 
 /// Sort key of paths; the greatest comes first in the result.
 type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
 
-fn rank(path: &SeenPath) -> Rank {
+fn rank(path: &AggregatedPath) -> Rank {
     // The share of users, rather than their number, is fair to paths that few copies count.
-    let share = |n: u64| path.watching.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
+    let share = |n: u64| path.counting_users.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
 }
 
 struct Ranking {
     limits: AggregateLimits,
     /// The best paths so far, at most `limits.paths`.
-    best: BTreeMap<Rank, SeenPath>,
-    current: Option<SeenPath>,
+    best: BTreeMap<Rank, AggregatedPath>,
+    current: Option<AggregatedPath>,
     paths: u64,
     copies: Option<(DistributedCopies, ReportingUsers)>,
 }
@@ -216,24 +216,33 @@ impl Ranking {
         if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (one.unit, one.counter)) {
             self.close();
             let (unit, counter) = (one.unit, one.counter);
-            self.current = Some(SeenPath { unit, counter, users: 0, reports: 0, count: 0, squares: 0.0, watching: None, most: Vec::new() });
+            self.current = Some(AggregatedPath {
+                unit,
+                counter,
+                users: 0,
+                reports: 0,
+                count: 0,
+                squares: 0.0,
+                counting_users: None,
+                top_users: Vec::new(),
+            });
         }
         let Some(path) = &mut self.current else { return };
         path.users += 1;
         path.reports = path.reports.saturating_add(one.reports);
         path.count = path.count.saturating_add(one.count);
         path.squares += one.count as f64 * one.count as f64;
-        let place = path.most.partition_point(|m| m.1 >= one.count);
+        let place = path.top_users.partition_point(|m| m.1 >= one.count);
         if place < self.limits.users {
-            path.most.insert(place, (one.user, one.count));
-            path.most.truncate(self.limits.users);
+            path.top_users.insert(place, (one.user, one.count));
+            path.top_users.truncate(self.limits.users);
         }
     }
 
     fn close(&mut self) {
         let Some(mut path) = self.current.take() else { return };
         if let Some((copies, reporting)) = &mut self.copies {
-            path.watching = Some(reporting.users_with_any(&copies.watching(path.unit, path.counter)));
+            path.counting_users = Some(reporting.users_with_any(&copies.watching(path.unit, path.counter)));
         }
         self.paths += 1;
         self.best.insert(rank(&path), path);

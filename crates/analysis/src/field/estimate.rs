@@ -14,7 +14,7 @@ pub struct UserSample {
     /// Number of all users.
     pub all: u64,
     /// Number of users whose copy counts the path, from 1 to `all`.
-    pub watching: u64,
+    pub sampled: u64,
 }
 
 /// An estimate of the number of users who take a path.
@@ -40,9 +40,9 @@ pub struct CountEstimate {
 impl UserSample {
     /// Estimates the number of users who take a path that `saw` users of the sample take.
     pub fn users(&self, saw: u64) -> UsersEstimate {
-        let (all, watching, saw) = (self.all as f64, self.watching as f64, saw as f64);
+        let (all, watching, saw) = (self.all as f64, self.sampled as f64, saw as f64);
         let value = all * saw / watching;
-        if self.watching >= self.all {
+        if self.sampled >= self.all {
             return UsersEstimate { value, low: value, high: value };
         }
         let (share, size) = (saw / watching, watching * (all - 1.0) / (all - watching));
@@ -56,10 +56,10 @@ impl UserSample {
 
     /// Estimates the executions by all users from the sample's sum of executions and sum of squares.
     pub fn count(&self, sum: u64, squares: f64) -> CountEstimate {
-        let (all, watching) = (self.all as f64, self.watching as f64);
+        let (all, watching) = (self.all as f64, self.sampled as f64);
         let mean = sum as f64 / watching;
         let value = all * mean;
-        let error = match self.watching {
+        let error = match self.sampled {
             n if n >= self.all => Some(0.0),
             1 => None,
             _ => {
@@ -92,7 +92,7 @@ mod tests {
         for size in 2..=12 {
             let (mut number, mut sums, mut squares, mut errors, mut users, mut covered) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
             for counts in samples(size) {
-                let sample = UserSample { all: 12, watching: u64::from(size) };
+                let sample = UserSample { all: 12, sampled: u64::from(size) };
                 let of_count = sample.count(counts.iter().sum(), counts.iter().map(|c| (c * c) as f64).sum());
                 let of_users = sample.users(counts.iter().filter(|c| **c > 0).count() as u64);
                 number += 1.0;
@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn sample_of_one_user_has_no_standard_error() {
-        let one = UserSample { all: 10, watching: 1 };
+        let one = UserSample { all: 10, sampled: 1 };
         assert_eq!(one.count(3, 9.0), CountEstimate { value: 30.0, error: None });
         let UsersEstimate { low, high, .. } = one.users(1);
         assert!((1.0..3.0).contains(&low) && high == 10.0, "{low} {high}");
-        assert_eq!(UserSample { all: 1, watching: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
+        assert_eq!(UserSample { all: 1, sampled: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
     }
 }

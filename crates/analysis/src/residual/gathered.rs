@@ -37,7 +37,7 @@ impl FieldProfiles {
         for input in inputs {
             let Some((label, mut profile)) = input.read(one_run, folders)? else { continue };
             across.take(&label.words, &mut profile)?;
-            known.add_of_builds(&profile, folders)?;
+            known.add_from_builds(&profile, folders)?;
             if !all {
                 sightings.add(runs.len(), &mut profile, &known.paths)?;
             }

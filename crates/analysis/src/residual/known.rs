@@ -38,7 +38,7 @@ impl KnownInput {
     }
 
     /// Adds the sets that the builds of a profile knew.
-    pub fn add_of_builds(&mut self, profile: &Profile, folders: &Folders) -> Result<()> {
+    pub fn add_from_builds(&mut self, profile: &Profile, folders: &Folders) -> Result<()> {
         let units = profile.images.iter().flat_map(|i| &i.units);
         let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.known_set()).collect();
         let folder = folders.inputs()?;
@@ -77,11 +77,11 @@ impl KnownInput {
 }
 
 /// Warns if the tests are of another program or of another version of it; `then` says what that means for the result.
-pub fn report_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
+pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
     let (mut same, mut changed) = (false, BTreeSet::new());
     for map in maps {
         for function in map.functions.iter().filter(|f| known.names(&map.source, &f.name)) {
-            match untested::known_of(known, map, function) {
+            match untested::known_paths_of(known, map, function) {
                 Some(_) => same = true,
                 None => drop(changed.insert((&map.source, function.plain_name()))),
             }
@@ -101,7 +101,7 @@ pub fn report_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
 ///
 /// # Errors
 /// The program is not instrumented, a map is missing, or it was not built with `--residual`.
-pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
+pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
     let counters = counters_of(&bytes)?;
@@ -114,7 +114,7 @@ pub fn known_to(program: &Path, known: &KnownPaths, folders: &Folders) -> Result
         let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
         for function in map.functions.iter().filter(|_| map.has_times()) {
-            for (id, _) in untested::known_of(known, &map, function).map_or(&[][..], |k| &k.known) {
+            for (id, _) in untested::known_paths_of(known, &map, function).map_or(&[][..], |k| &k.known) {
                 let at = placed.first + function.first_counter + id;
                 if let Some(byte) = bits.get_mut((at / 8) as usize) {
                     *byte |= 1 << (at % 8);

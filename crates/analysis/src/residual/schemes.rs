@@ -186,7 +186,7 @@ impl Scheme {
     /// Reads the result of the field's run.
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
         let observed = ObservedSegments::load(path_text(profile)?, DEPTH, folders)?;
-        let (tested, _) = observed.asked(DEPTH, false);
+        let (tested, _) = observed.requested(DEPTH, false);
         let untested = observed.named(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
         let executions = untested.iter().map(|(_, count)| count).sum();

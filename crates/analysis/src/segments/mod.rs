@@ -12,7 +12,7 @@ mod untested;
 mod variant;
 
 pub use compared::{ComparedSegments, compare};
-pub use observed::{NamedCounts, NamedPath, ObservedSegments, named};
-pub use select::{asked, tested};
+pub use observed::{NamedCounts, NamedPath, ObservedSegments, to_names};
+pub use select::{requested_segments, tested_contexts};
 pub use untested::{SegmentProfiles, UntestedOfDepth, UntestedSegmentSelection, UntestedSegments, knows_tests};
 pub use variant::check_variant;

@@ -8,7 +8,7 @@ use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, Se
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile, RunStore};
 use trodden_stored::maps::maps_of;
-use trodden_stored::place::{LOG, with_extension};
+use trodden_stored::place::{LOG, files_with_extension};
 use trodden_stored::{Folders, named as stored, streams};
 use trodden_text::words::plural;
 
@@ -74,19 +74,19 @@ impl ObservedSegments {
     pub fn named(&self, depth: usize) -> NamedCounts {
         let mut out = NamedCounts::new();
         for (image, segment, count) in self.of_depth(depth) {
-            *out.entry(named(image, &segment)).or_default() += count;
+            *out.entry(to_names(image, &segment)).or_default() += count;
         }
         out
     }
 
     /// Returns, by name, the segments that programs were built to count, and those of them that no code counts. Suffixes of longer segments
     /// are included unless `alone`.
-    pub fn asked(&self, depth: usize, alone: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
+    pub fn requested(&self, depth: usize, alone: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut asked, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
             let of = |segments: &BTreeSet<Segment>| -> Vec<Vec<NamedPath>> {
                 let deep = segments.iter().filter(|s| s.len() > depth && (!alone || s.len() == depth + 1));
-                deep.map(|s| named(image, &s[s.len() - 1 - depth..])).collect()
+                deep.map(|s| to_names(image, &s[s.len() - 1 - depth..])).collect()
             };
             asked.extend(of(&found.interesting));
             unplaced.extend(of(&found.unplaced));
@@ -96,7 +96,7 @@ impl ObservedSegments {
 }
 
 /// Converts a segment to names.
-pub fn named(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
+pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
     let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
     segment.iter().map(name).collect()
 }
@@ -116,7 +116,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if !with.is_empty() && !without.is_empty() {
         bail!("some runs of `{wanted}` have streams and others do not. Name only runs of one kind");
     }
-    let logs = with.iter().map(|folder| with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
+    let logs = with.iter().map(|folder| files_with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
 }
 

@@ -24,7 +24,7 @@ type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 ///
 /// # Errors
 /// There is no such run, or no segment remains.
-pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
+pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
         "calls" => following_calls(&named::load(rest)?)?,
@@ -56,7 +56,7 @@ pub fn asked(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> 
 
 /// Returns the tested segments as a set that counts everything in their contexts, and in contexts with other functions that the same paths
 /// may call, by name or through a pointer.
-pub fn tested(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
+pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
     let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {

@@ -1,6 +1,6 @@
 //! Untested interprocedural segments in runs of programs made by `trodden instrument --segments tested:RUN`.
 
-use super::observed::{ObservedSegments, named};
+use super::observed::{ObservedSegments, to_names};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use trodden_profile::segments::{Segment, are_counted, map};
@@ -86,7 +86,7 @@ impl<'a> UntestedSegments<'a> {
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {
-            let (mut known, _) = observed.asked(depth, false);
+            let (mut known, _) = observed.requested(depth, false);
             for known_as in wanted.known {
                 let tests = ObservedSegments::load_if_any(known_as, depth, folders).with_context(|| format!("--known {known_as}"))?;
                 known.extend(tests.iter().flat_map(|tests| tests.named(depth).into_keys()));
@@ -96,7 +96,7 @@ impl<'a> UntestedSegments<'a> {
             found.retain(|(image, segment, _)| {
                 let ends_in =
                     |name: &str| segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name));
-                wanted.function.is_none_or(ends_in) && !known.contains(&named(image, segment))
+                wanted.function.is_none_or(ends_in) && !known.contains(&to_names(image, segment))
             });
             depths.push(UntestedOfDepth { depth, found, all });
         }

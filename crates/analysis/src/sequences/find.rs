@@ -1,7 +1,7 @@
 //! Search for a string of events (`trodden find --events`).
 
 use super::numbers::take_top;
-use super::recording::{EventTable, Opened};
+use super::recording::{EventTable, OpenedSequence};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use trodden_sequence::SearchPattern;
@@ -29,7 +29,7 @@ pub struct FoundPosition {
 ///
 /// # Errors
 /// The recording has no such event.
-pub fn find(opened: &Opened, events: &[String], top: usize) -> Result<FoundEvents> {
+pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<FoundEvents> {
     let frames = Frames::new(&opened.grammar, &opened.table);
     let mut occurrences = 0;
     let mut positions = Vec::new();

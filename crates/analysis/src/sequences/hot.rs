@@ -1,7 +1,7 @@
 //! Minimal hot subpaths (`trodden patterns hot`) of the sequence of completed paths. Each path has a cost of one.
 
 use super::numbers::{percent, take_top};
-use super::recording::Opened;
+use super::recording::OpenedSequence;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use trodden_sequence::hot::{HotParameters, minimal_hot_subpaths};
 
 /// Parameters of the search for hot subpaths.
 #[derive(Clone, Copy, Debug)]
-pub struct HotQuestion {
+pub struct HotQuery {
     /// Minimum number of paths in a subpath.
     pub shortest: usize,
     /// Maximum number of paths in a subpath.
@@ -46,7 +46,7 @@ pub struct HotSubpath {
     pub percent: f64,
 }
 
-impl HotQuestion {
+impl HotQuery {
     /// Checks the ranges of the parameters.
     pub fn check(&self) -> Result<()> {
         ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {}: must be above 0 and at most 100 percent", self.threshold);
@@ -56,7 +56,7 @@ impl HotQuestion {
 }
 
 /// Finds the minimal hot subpaths.
-pub fn hot(opened: &Opened, question: HotQuestion) -> Result<HotSubpaths> {
+pub fn hot(opened: &OpenedSequence, question: HotQuery) -> Result<HotSubpaths> {
     question.check()?;
     let paths = opened.path_events();
     let threshold = ((paths as f64 * question.threshold / 100.0).ceil() as u64).max(1);

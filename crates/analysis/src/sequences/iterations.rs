@@ -1,7 +1,7 @@
 //! Paths of k consecutive iterations and their repeating patterns (`trodden patterns iterations`), and paths of the last k branches.
 
 use super::numbers::{percent, take_top};
-use super::recording::{EventTable, Opened};
+use super::recording::{EventTable, OpenedSequence};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const MAX_PERIOD: usize = 8;
 
 /// Parameters of the analysis of iterations.
 #[derive(Clone, Copy)]
-pub struct IterationQuestion {
+pub struct IterationQuery {
     /// Number of consecutive iterations that form a path.
     pub iterations: usize,
     /// Minimum share, in percent, for a pattern to be reported ([`IterationPattern::percent`]).
@@ -23,7 +23,7 @@ pub struct IterationQuestion {
     /// Maximum number of results; 0 for all.
     pub top: usize,
     /// Maximum number of symbols to examine, from the start of the sequence.
-    pub most: u64,
+    pub max_symbols: u64,
 }
 
 /// Paths of consecutive iterations, and their repeating patterns.
@@ -69,7 +69,7 @@ pub struct IterationPattern {
 
 /// Counts paths of consecutive iterations where several copies share the functions of a run. `copies` has the sequences of each copy's
 /// threads. A function in several copies is counted in the first copy only.
-pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuestion) -> Result<IterationDocument> {
+pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuery) -> Result<IterationDocument> {
     let mut profile = IterationProfile::new(question.iterations)?;
     let mut counted_by: BTreeMap<u32, usize> = BTreeMap::new();
     for (copy, threads) in copies.iter().enumerate() {
@@ -90,11 +90,11 @@ pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, questio
 }
 
 /// Counts paths of consecutive iterations, and finds patterns.
-pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<IterationDocument> {
+pub fn iteration_document(opened: &OpenedSequence, job: IterationQuery) -> Result<IterationDocument> {
     let table = &opened.table;
     let mut profile = IterationProfile::new(job.iterations)?;
     // Prefixes are part of a later complete path.
-    let examined = opened.grammar.symbols().take(usize::try_from(job.most).unwrap_or(usize::MAX));
+    let examined = opened.grammar.symbols().take(usize::try_from(job.max_symbols).unwrap_or(usize::MAX));
     for symbol in examined.filter(|symbol| !table.entry(*symbol).is_prefix) {
         profile.push(symbol, table.class(symbol))?;
     }
@@ -102,7 +102,7 @@ pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<Iteratio
 }
 
 /// Builds the results.
-fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuestion) -> Result<IterationDocument> {
+fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuery) -> Result<IterationDocument> {
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
     for (function, forest) in profile.functions() {
@@ -142,7 +142,7 @@ fn advice(period: usize) -> String {
 
 /// Paths of the last k branches.
 #[derive(Serialize)]
-pub struct GeneralDocument {
+pub struct BranchPathDocument {
     /// Maximum number of branches in a path.
     pub branches: usize,
     /// Number of distinct paths.
@@ -165,7 +165,7 @@ pub struct GeneralRow {
 ///
 /// # Errors
 /// `k` is out of range, or the events name no blocks.
-pub fn last_branches(opened: &Opened, k: usize, top: usize, most: u64) -> Result<GeneralDocument> {
+pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, most: u64) -> Result<BranchPathDocument> {
     let mut paths = GeneralPaths::new(k)?;
     let mut edges = Edges::default();
     let mut frames = vec![(paths.start(), None)];
@@ -193,7 +193,7 @@ pub fn last_branches(opened: &Opened, k: usize, top: usize, most: u64) -> Result
         count,
         branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
     };
-    Ok(GeneralDocument { branches: k, distinct, paths: take_top(rows, top).into_iter().map(row).collect() })
+    Ok(BranchPathDocument { branches: k, distinct, paths: take_top(rows, top).into_iter().map(row).collect() })
 }
 
 /// Numbers edges between blocks.

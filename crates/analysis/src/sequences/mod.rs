@@ -13,13 +13,13 @@ mod recording;
 mod segments;
 pub mod text;
 
-pub use diff::{EventRange, SHOWN, SequenceDifference, SequenceDifferences, diff};
+pub use diff::{EventRange, MAX_SHOWN, SequenceDifference, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
-pub use hot::{HotQuestion, HotSubpath, HotSubpaths, hot};
+pub use hot::{HotQuery, HotSubpath, HotSubpaths, hot};
 pub use iterations::{
-    GeneralDocument, GeneralRow, IterationDocument, IterationPath, IterationPattern, IterationQuestion, iterations_of,
+    BranchPathDocument, GeneralRow, IterationDocument, IterationPath, IterationPattern, IterationQuery, iteration_document,
     iterations_of_copies, last_branches,
 };
-pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phases_of};
-pub use recording::{EventEntry, EventTable, Opened, PathEvent, Recording, RecordingWriter, ThreadSequence};
+pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phase_document};
+pub use recording::{EventEntry, EventTable, OpenedSequence, PathEvent, Recording, RecordingWriter, ThreadSequence};
 pub use segments::{CountedSegment, CountedSegments, check_depth, segments};

@@ -1,6 +1,6 @@
 //! Phases (`trodden patterns phases`): intervals that execute the same paths, and for comparison the same basic blocks.
 
-use super::recording::Opened;
+use super::recording::OpenedSequence;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct PhaseDocument {
 #[derive(Serialize)]
 pub struct FoundPhases {
     /// The index of each interval's phase.
-    pub of_interval: Vec<usize>,
+    pub phase_of_interval: Vec<usize>,
     /// Intervals with another phase than the previous interval.
     pub changes: Vec<usize>,
     /// The phases.
@@ -45,7 +45,7 @@ pub struct PhaseRow {
 }
 
 /// Finds at most `most` phases by paths and by blocks. The sequence is split into about 100 intervals.
-pub fn phases_of(opened: &Opened, most: usize) -> Result<PhaseDocument> {
+pub fn phase_document(opened: &OpenedSequence, most: usize) -> Result<PhaseDocument> {
     let interval = opened.path_events().div_ceil(100).max(1);
     let parameters = PhaseParameters { max_phases: most, ..PhaseParameters::default() };
     let table = &opened.table;
@@ -61,12 +61,17 @@ pub fn phases_of(opened: &Opened, most: usize) -> Result<PhaseDocument> {
     Ok(PhaseDocument { interval, by_paths, by_blocks, sources })
 }
 
-fn has_blocks(opened: &Opened) -> bool {
+fn has_blocks(opened: &OpenedSequence) -> bool {
     let mut paths = opened.grammar.terminals().iter().filter(|symbol| opened.table.is_path(**symbol));
     paths.all(|symbol| !opened.table.entry(*symbol).blocks.is_empty())
 }
 
-fn phases(opened: &Opened, interval: u64, parameters: PhaseParameters, features: impl Fn(u64, &mut dyn FnMut(u64, f64))) -> Result<Phases> {
+fn phases(
+    opened: &OpenedSequence,
+    interval: u64,
+    parameters: PhaseParameters,
+    features: impl Fn(u64, &mut dyn FnMut(u64, f64)),
+) -> Result<Phases> {
     let paths = opened.grammar.symbols().filter(|symbol| opened.table.is_path(*symbol));
     Ok(find_phases(&intervals(paths, interval, features)?, parameters)?)
 }
@@ -78,5 +83,5 @@ fn found(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
         representative: phase.representative,
         hot: phase.features.iter().take(MAX_LISTED).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
     });
-    FoundPhases { changes, phases: rows.collect(), of_interval: phases.of_interval }
+    FoundPhases { changes, phases: rows.collect(), phase_of_interval: phases.phase_of_interval }
 }

@@ -233,7 +233,7 @@ impl RecordingWriter {
 }
 
 /// A thread's sequence as one grammar, with its symbol table.
-pub struct Opened {
+pub struct OpenedSequence {
     /// The meaning of symbols.
     pub table: EventTable,
     /// How paths with calls are represented.
@@ -242,7 +242,7 @@ pub struct Opened {
     pub grammar: Grammar,
 }
 
-impl Opened {
+impl OpenedSequence {
     /// Number of paths in the sequence, not counting prefixes.
     pub fn path_events(&self) -> u64 {
         let counts = self.grammar.terminals().iter().zip(self.grammar.terminal_counts());

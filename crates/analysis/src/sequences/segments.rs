@@ -1,7 +1,7 @@
 //! Interprocedural path segments of depth k, most frequent first (`trodden segments --thread`).
 
 use super::numbers::take_top;
-use super::recording::Opened;
+use super::recording::OpenedSequence;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
 }
 
 /// Counts call segments or supergraph paths. Returns the `top` most frequent, or all if `top` is 0.
-pub fn segments(opened: &Opened, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
+pub fn segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
     check_depth(depth, supergraph)?;
     let (counts, unfinished) = if supergraph {
         let paths = supergraph_paths(&opened.grammar, &opened.table, depth)?;

@@ -15,7 +15,7 @@ const SUBGRADIENT_STEPS: (u32, u32) = (300, 25);
 
 /// A weighted set-cover problem.
 #[derive(Clone, Debug, Default)]
-pub struct Problem {
+pub struct CoverProblem {
     /// The elements of each set.
     pub sets: Vec<Vec<u32>>,
     /// The cost of each set; must be positive.
@@ -44,7 +44,7 @@ impl Cover {
 type Rows = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
-pub fn greedy(problem: &Problem) -> Cover {
+pub fn greedy(problem: &CoverProblem) -> Cover {
     let rows = rows(problem);
     let selected = greedy_rows(&rows, &problem.costs);
     let root = Part { rows, costs: &problem.costs };
@@ -53,7 +53,7 @@ pub fn greedy(problem: &Problem) -> Cover {
 }
 
 /// Returns the cheapest cover, or the best one found before `should_continue` returned false. It is called once per search node.
-pub fn exact(problem: &Problem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
+pub fn exact(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = rows(problem);
     let mut selected = reduce(&mut rows, &problem.costs);
     let mut bound = cost(&selected, &problem.costs);
@@ -71,7 +71,7 @@ pub fn exact(problem: &Problem, should_continue: &mut dyn FnMut() -> bool) -> Co
     finish(selected, bound, problem)
 }
 
-fn finish(mut selected: Vec<u32>, bound: u64, problem: &Problem) -> Cover {
+fn finish(mut selected: Vec<u32>, bound: u64, problem: &CoverProblem) -> Cover {
     selected.sort_unstable();
     let cost = cost(&selected, &problem.costs);
     Cover { selected: selected.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
@@ -82,7 +82,7 @@ fn cost(sets: &[u32], costs: &[u64]) -> u64 {
 }
 
 /// Builds the rows of a problem.
-fn rows(problem: &Problem) -> Rows {
+fn rows(problem: &CoverProblem) -> Rows {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
         for element in elements.iter().collect::<BTreeSet<_>>() {

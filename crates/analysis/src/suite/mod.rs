@@ -8,7 +8,7 @@ pub mod cover;
 pub mod order;
 
 use crate::changes::ChangedLines;
-use crate::isolate::IsolatedFunction;
+use crate::isolate::FunctionKey;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use trodden_profile::model::{ProcessEnding, Profile};
@@ -23,7 +23,7 @@ pub struct PathIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SuitePathKey {
     /// Its function.
-    pub function: IsolatedFunction,
+    pub function: FunctionKey,
     /// Its number.
     pub id: u64,
     /// True for a completed path, false for an unfinished one.
@@ -123,19 +123,19 @@ impl Suite {
     }
 
     /// Number of tests that take each path.
-    pub fn takers(&self) -> Vec<u32> {
+    pub fn tests_per_path(&self) -> Vec<u32> {
         let mut takers = vec![0; self.paths.len()];
         self.tests.iter().flat_map(|t| &t.paths).for_each(|p| takers[p.0 as usize] += 1);
         takers
     }
 
     /// The functions with a path that some test takes.
-    pub fn functions(&self) -> BTreeSet<IsolatedFunction> {
+    pub fn functions(&self) -> BTreeSet<FunctionKey> {
         self.paths.iter().map(|p| p.function).collect()
     }
 
     /// Removes the paths of all other functions. Tests that are left without paths remain.
-    pub fn keep(&mut self, functions: &BTreeSet<IsolatedFunction>) {
+    pub fn keep(&mut self, functions: &BTreeSet<FunctionKey>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
         let places: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
@@ -145,14 +145,14 @@ impl Suite {
     }
 
     /// Returns a function's map, and that of its unit.
-    pub fn function(&self, key: IsolatedFunction) -> Option<(&UnitMap, &FunctionMap)> {
+    pub fn function(&self, key: FunctionKey) -> Option<(&UnitMap, &FunctionMap)> {
         let map = self.units.get(&key.0)?;
         Some((map, map.functions.get(key.1)?))
     }
 
     /// Returns the paths that run through changed lines.
     pub fn changed_paths(&self, changes: &mut ChangedLines) -> Result<BTreeSet<PathIndex>, MapError> {
-        let mut of_function: BTreeMap<IsolatedFunction, Vec<usize>> = BTreeMap::new();
+        let mut of_function: BTreeMap<FunctionKey, Vec<usize>> = BTreeMap::new();
         for (at, path) in self.paths.iter().enumerate() {
             of_function.entry(path.function).or_default().push(at);
         }

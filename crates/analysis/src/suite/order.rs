@@ -14,16 +14,16 @@ pub struct OrderedTest {
     /// Its index in the suite.
     pub test: usize,
     /// Number of interesting paths that it takes.
-    pub takes: u64,
+    pub paths: u64,
     /// Number of those that no earlier test of the same pass takes.
-    pub adds: u64,
+    pub new_paths: u64,
     /// The pass, from 0.
     pub pass: u32,
 }
 
 /// What a test is valued by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worth {
+pub enum OrderBy {
     /// The number of new paths.
     Paths,
     /// The number of new paths per unit of run time.
@@ -31,39 +31,39 @@ pub enum Worth {
 }
 
 /// Orders tests by interesting paths; `None` means all paths. Tests that take no interesting path come last, ordered by all their paths.
-pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<OrderedTest> {
+pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by: OrderBy) -> Vec<OrderedTest> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
     let sets_of_interest = sets(interesting);
     let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
-    let mut placed = order_by_additional(tests, first, &sets_of_interest, worth);
-    let rest = order_by_additional(tests, last, &sets(None), worth);
-    placed.extend(rest.into_iter().map(|p| OrderedTest { takes: 0, adds: 0, ..p }));
+    let mut placed = order_by_additional(tests, first, &sets_of_interest, by);
+    let rest = order_by_additional(tests, last, &sets(None), by);
+    placed.extend(rest.into_iter().map(|p| OrderedTest { paths: 0, new_paths: 0, ..p }));
     placed
 }
 
 /// Greedy order by additional paths. The value of a test only decreases while others are placed, so an outdated value is an upper bound,
 /// and is recomputed only when it reaches the top of the heap.
-fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<OrderedTest> {
+fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !left.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
-        let value = |test: usize, adds: u64| match worth {
-            Worth::Paths => u128::from(adds) << 64,
+        let value = |test: usize, adds: u64| match by {
+            OrderBy::Paths => u128::from(adds) << 64,
             // Fixed point, with 64 fractional bits.
-            Worth::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
+            OrderBy::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
         };
         let mut heap: BinaryHeap<(u128, Reverse<usize>, u64)> =
             left.iter().map(|t| (value(*t, sets[*t].len() as u64), Reverse(*t), sets[*t].len() as u64)).collect();
         let before = placed.len();
         while let Some((_, Reverse(test), known)) = heap.pop() {
-            let adds = sets[test].iter().filter(|p| !covered.contains(p)).count() as u64;
-            if adds != known {
-                heap.push((value(test, adds), Reverse(test), adds));
-            } else if adds > 0 {
+            let new_paths = sets[test].iter().filter(|p| !covered.contains(p)).count() as u64;
+            if new_paths != known {
+                heap.push((value(test, new_paths), Reverse(test), new_paths));
+            } else if new_paths > 0 {
                 covered.extend(&sets[test]);
-                placed.push(OrderedTest { test, takes: sets[test].len() as u64, adds, pass });
+                placed.push(OrderedTest { test, paths: sets[test].len() as u64, new_paths, pass });
             } else {
                 break;
             }
@@ -72,7 +72,7 @@ fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<Pa
         left.retain(|t| !done.contains(t));
         if done.is_empty() {
             // Tests without paths keep their order.
-            placed.extend(left.drain(..).map(|test| OrderedTest { test, takes: 0, adds: 0, pass }));
+            placed.extend(left.drain(..).map(|test| OrderedTest { test, paths: 0, new_paths: 0, pass }));
         }
         pass += 1;
     }

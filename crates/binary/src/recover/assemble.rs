@@ -83,7 +83,7 @@ impl Function<'_, '_, '_> {
         calls.sort_by_key(|c| (c.address, c.block));
         self.note_overlaps();
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
-        let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::Amended { target: o.to } }).collect();
+        let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::AddedEdge { target: o.to } }).collect();
         self.doubts.extend(amended);
         let mut ranges = covered_ranges(&blocks);
         self.note_unreached(&ranges);

@@ -48,7 +48,7 @@ impl ProgramGraph {
     ///
     /// The graph is rebuilt with all observations, so blocks and functions may be renumbered. `map` must be the map that the graph was
     /// built with.
-    pub fn amend(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
+    pub fn add_observation(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
         if self.observations.contains(&seen) {
             return Ok(false);
         }

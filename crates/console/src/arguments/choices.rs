@@ -19,7 +19,7 @@ pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item =
 }
 
 /// Returns a parser for a value by its spelling.
-pub fn spelled<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
+pub fn by_spelling<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
     one_of(T::spellings())
 }
 

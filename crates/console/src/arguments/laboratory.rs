@@ -8,7 +8,7 @@ mod tracing;
 
 pub use tracing::{LaboratoryCollector, PlanForm, TraceChoices, WitnessCondition};
 
-use super::choices::{one_of, spelled};
+use super::choices::{by_spelling, one_of};
 use super::compression::METHODS;
 use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
 use super::times::{max_wait, seconds_up_to_an_hour};
@@ -72,7 +72,7 @@ pub struct LaboratoryChoices {
 #[command(next_help_heading = "build, instrument, cc, c++, cargo trodden")]
 pub struct CountingChoices {
     /// Scheme that numbers the paths.
-    #[arg(long, value_parser = spelled::<ExperimentScheme>())]
+    #[arg(long, value_parser = by_spelling::<ExperimentScheme>())]
     pub scheme: Option<ExperimentScheme>,
     /// Cut the paths of functions that have more than N paths.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
@@ -84,22 +84,22 @@ pub struct CountingChoices {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
     pub array_paths: Option<u64>,
     /// Counters of threads: their own, or shared with atomic increments; both are exact.
-    #[arg(long, value_parser = spelled::<Threads>())]
+    #[arg(long, value_parser = by_spelling::<Threads>())]
     pub threads: Option<Threads>,
     /// Place increments on the chords of a spanning tree instead of all edges with a value.
-    #[arg(long, value_parser = spelled::<bool>())]
+    #[arg(long, value_parser = by_spelling::<bool>())]
     pub chords: Option<bool>,
     /// Calls at which arrival is counted, to find paths whose call never returned.
-    #[arg(long, value_parser = spelled::<Reach>())]
+    #[arg(long, value_parser = by_spelling::<Reach>())]
     pub reach: Option<Reach>,
     /// Data to keep of each unit; `trodden instrument` needs the bitcode.
-    #[arg(long, value_parser = spelled::<Keep>())]
+    #[arg(long, value_parser = by_spelling::<Keep>())]
     pub keep: Option<Keep>,
     /// Count nothing; add a sled to each block, for `trace record --collector compiled`.
     #[arg(long)]
     pub witnesses: bool,
     /// With --addresses: let the compiler merge equal block tails, which lose their addresses.
-    #[arg(long, value_parser = spelled::<bool>())]
+    #[arg(long, value_parser = by_spelling::<bool>())]
     pub tail_merging: Option<bool>,
 }
 
@@ -239,7 +239,7 @@ pub struct ReportChoices {
 #[command(next_help_heading = "isolate")]
 pub struct IsolationChoices {
     /// Score that ranks suspicious paths [default: ochiai].
-    #[arg(long, value_parser = spelled::<Score>())]
+    #[arg(long, value_parser = by_spelling::<Score>())]
     pub score: Option<Score>,
 }
 

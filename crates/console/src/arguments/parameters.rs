@@ -1,7 +1,7 @@
 //! Options of counting that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations; files are read
 //! when the settings are resolved.
 
-use super::choices::{Choice, one_of, spelled};
+use super::choices::{Choice, by_spelling, one_of};
 use super::laboratory::CountingChoices;
 use clap::{Args, Command, Parser};
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub struct Parameters {
     /// Add up an event per path: tsc (time) or a hardware event.
     ///
     /// `tsc` works on every machine; the others need hardware that counts them.
-    #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>(), hide_possible_values = true)]
+    #[arg(long, value_name = "EVENT", value_parser = by_spelling::<EventSource>(), hide_possible_values = true)]
     pub events: Option<EventSource>,
     /// Count only paths that are not in these profiles.
     ///
@@ -82,7 +82,7 @@ impl Parameters {
     ///
     /// # Errors
     /// One conflicts with an option given here; the message names it.
-    pub fn choose(&mut self, choices: &CountingChoices) -> Result<(), String> {
+    pub fn add_laboratory_choices(&mut self, choices: &CountingChoices) -> Result<(), String> {
         if choices.witnesses && self.observe().is_some() {
             return Err(
                 "--witnesses counts nothing and conflicts with --addresses, --pgo, --stream and --coverage: omit one of them".into()
@@ -172,8 +172,8 @@ mod tests {
     fn laboratory_choices_become_settings() {
         let choices = CountingChoices { max_paths: Some(9), witnesses: true, ..CountingChoices::default() };
         let mut parameters = Parameters::default();
-        parameters.choose(&choices).unwrap();
+        parameters.add_laboratory_choices(&choices).unwrap();
         assert_eq!(parameters.settings().to_string(), "max-paths=9 observe=trace");
-        assert!(Parameters { stream: true, ..Parameters::default() }.choose(&choices).unwrap_err().contains("--witnesses"));
+        assert!(Parameters { stream: true, ..Parameters::default() }.add_laboratory_choices(&choices).unwrap_err().contains("--witnesses"));
     }
 }

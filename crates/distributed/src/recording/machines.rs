@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use trodden_launch::temporary::{folder_in, take_signals};
-use trodden_launch::{JobEvent, LaunchJob, LaunchStop, LaunchTask};
+use trodden_launch::temporary::{disable_removal_on_signals, folder_in};
+use trodden_launch::{JobEvent, LaunchJob, LaunchTask, StopFlag};
 use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
@@ -111,8 +111,8 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
         JobEvent::Retried(task) => log::warn!("machine {task} returned no results and is retried (see {})", work.log(task).display()),
         JobEvent::Note(text) => log::info!("{text}"),
     };
-    take_signals();
-    let stop = LaunchStop::new()?;
+    disable_removal_on_signals();
+    let stop = StopFlag::new()?;
     if let Err(error) = trodden_launch::run(&work, &others.engine, &stop, &mut report) {
         let logs = (0..machines).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
@@ -126,8 +126,8 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
 }
 
 /// Executes the runs of one machine, and writes what they did to the file `result`.
-pub fn work(folder: &Path, machine: usize, result: &Path) -> Result<()> {
-    trodden_trace::keep_descriptors_from_programs()?;
+pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
+    trodden_trace::close_descriptors_in_programs()?;
     let file =
         File::open(folder.join("spec")).with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
     let mut spec: Spec = serde_json::from_reader(std::io::BufReader::new(file))?;

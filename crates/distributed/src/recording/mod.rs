@@ -6,13 +6,13 @@
 //! The process must have called [`trodden_trace::command::in_tracer`] before.
 
 mod machines;
+mod messages;
 mod one_run;
 mod options;
 mod repeated;
 mod runs;
-mod words;
 
-pub use machines::work;
+pub use machines::run_machine;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
 use crate::code::Code;
@@ -27,21 +27,21 @@ use crate::plan::{Plan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
+use messages::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
 use repeated::{check_repeatable, check_repetition, truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_text::words::{plural, reasons, shell_word};
 use trodden_trace::{
-    Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout,
+    Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunInfo, RunLog, ThreadNumber, TraceDescription,
     TraceEnd, TraceWriter, check_traceable, try_collector,
 };
 use trodden_witness::{DistributionStrategy, Weights};
-use words::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
 
 /// Assumptions about opaque functions, strongest first.
 const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
@@ -66,7 +66,7 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--distribution", plan.distribution.is_some()),
         ("--witness-strategy", plan.strategy != DistributionStrategy::Fine),
         ("--witness-weights", options.weights != WeightsFrom::Static),
-        ("--check", plan.paper),
+        ("--check", plan.checks_paper_conditions),
         ("--calls", plan.calls),
         ("--engine", host.machines.is_some()),
     ];
@@ -157,7 +157,7 @@ impl<'a> Recording<'a> {
         let has_one_run = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
         let subject = RepeatedProgram::new(&options.run, host, has_one_run, folder)?;
         let kind = options.run.collector.unwrap_or_else(|| usual_collector(&options.run, host));
-        kind.collector().suits(&subject.executable, &subject.libraries)?;
+        kind.collector().check_files(&subject.executable, &subject.libraries)?;
         let libraries = subject.libraries.iter().map(|l| &l.executable);
         let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
         let image = files.image()?;
@@ -166,7 +166,7 @@ impl<'a> Recording<'a> {
         match has_one_run {
             true => reject_multi_run_options(options, host)?,
             // The first run uses breakpoints.
-            false => PtraceBreakpoints.suits(&subject.executable, &subject.libraries)?,
+            false => PtraceBreakpoints.check_files(&subject.executable, &subject.libraries)?,
         }
         let _temporary = temporary;
         let is_single = has_one_run;
@@ -306,7 +306,7 @@ impl<'a> Recording<'a> {
             }
         }
         ensure!(
-            self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.most_sites().is_none(),
+            self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.max_sites().is_none(),
             "no assumption about opaque functions explains the runs: pass `--runs 1`, or exclude a function with `--opaque`"
         );
         self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
@@ -314,7 +314,7 @@ impl<'a> Recording<'a> {
 
     /// Performs the runs of a plan, on this machine or others.
     fn runs(&self, plan: &Plan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
-        let machines = plan.machines(self.options.plan.machines.is_some());
+        let machines = plan.runs_by_machine(self.options.plan.machines.is_some());
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
             Some(others) => {
@@ -333,23 +333,23 @@ impl<'a> Recording<'a> {
     /// Finds the step that the graph lacks, by a run that watches every block. `otherwise` is returned if none is found.
     fn explain_contradiction(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
         let sites = code.addresses();
-        let collector = if collector.most_sites().is_none() { collector } else { &PtraceBreakpoints };
+        let collector = if collector.max_sites().is_none() { collector } else { &PtraceBreakpoints };
         let result = self.subject.single_run(collector, &sites, &[], false)?;
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
         Ok(match first_missing_step(model, addresses) {
             Some(MissingStep { position, from: Some(from), to }) => {
-                let shown = |address: u64| format!("{:#x} in {}", in_file(address).1, name(address));
+                let shown = |address: u64| format!("{:#x} in {}", split_address(address).1, name(address));
                 format!("block {position}, {}, follows {}", shown(to), shown(from))
             }
-            Some(MissingStep { to, .. }) => format!("the execution begins with {:#x} in {}", in_file(to).1, name(to)),
+            Some(MissingStep { to, .. }) => format!("the execution begins with {:#x} in {}", split_address(to).1, name(to)),
             None => otherwise,
         })
     }
 
     fn planner<'b>(&'b self, model: &'b Model, code: &'b Code, collector: &dyn Collector, weights: &'b Weights) -> Planner<'b> {
-        Planner { options: &self.options.plan, model, code, weights, most_sites: collector.most_sites(), hash: self.files.hash() }
+        Planner { options: &self.options.plan, model, code, weights, max_sites: collector.max_sites(), hash: self.files.hash() }
     }
 
     /// Execution frequencies of blocks: estimated, measured by a separate run, or taken from a trace.
@@ -374,7 +374,7 @@ impl<'a> Recording<'a> {
 
     fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
         let (blocks, files) = code.blocks_about(&self.files)?;
-        let about = TraceAbout {
+        let about = TraceDescription {
             command: self.options.run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
@@ -394,7 +394,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Writes the end of the trace, and reports what was recorded.
-    fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunAbout>, mut notes: Vec<String>) -> Result<u8> {
+    fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunInfo>, mut notes: Vec<String>) -> Result<u8> {
         let ending = followed.ending;
         notes.extend(merged.ending_note(ending));
         if !followed.changed_code.is_empty() {
@@ -414,7 +414,7 @@ impl<'a> Recording<'a> {
         }
         let blocks = writer.blocks();
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
-        let end = TraceEnd { ending: Some(ending), cut: merged.truncated, notes: notes.clone(), runs };
+        let end = TraceEnd { ending: Some(ending), is_truncated: merged.truncated, notes: notes.clone(), runs };
         writer.finish(&end)?;
         notes.iter().for_each(|note| log::info!("{note}"));
         log::info!(
@@ -438,6 +438,6 @@ fn status(status: Option<i32>) -> u8 {
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
 }
 
-fn run_about(sites: &[u64], result: &RunResult) -> RunAbout {
-    RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
+fn run_about(sites: &[u64], result: &RunResult) -> RunInfo {
+    RunInfo { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }

@@ -2,7 +2,7 @@
 //! reaches code that the graphs lack, single-stepped instructions still reveal that code afterwards; otherwise the code's blocks are
 //! missing, and the trace says so.
 
-use super::words::{list_opaque, missing_blocks, new_targets, stack_switches, unplaced_code};
+use super::messages::{list_opaque, missing_blocks, new_targets, stack_switches, unplaced_code};
 use super::{Assumption, Recording, run_about};
 use crate::code::Code;
 use crate::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
-use trodden_binary::instruction::LONGEST_INSTRUCTION;
+use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
 impl Recording<'_> {
@@ -42,7 +42,7 @@ impl Recording<'_> {
             let followed = &result.outcome.followed;
             has_learned = self.cut_at_early_exits(followed);
             // Interruptions by signals and changes of code are known only now; if there were any, the hits are replayed once more.
-            let is_whole = !has_learned && followed.handled.is_empty() && followed.changed_code.is_empty();
+            let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.changed_code.is_empty();
             let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
             written = replayed.map(|replayed| (writer, replayed));
         }
@@ -102,7 +102,7 @@ impl Recording<'_> {
     fn replayed_code<'c>(&self, code: &'c Code, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
-        let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled.clone());
+        let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
         let changed = followed.map_or_else(Vec::new, |followed| followed.changed_code.clone());
         ReplayedCode { code, unwatched, switching: switching(code, &self.files), interrupted, changed }
     }
@@ -149,7 +149,7 @@ impl Recording<'_> {
                     continue;
                 }
                 let is_inside = known.contains(address);
-                let follows = !leads && from < address && address - from <= LONGEST_INSTRUCTION;
+                let follows = !leads && from < address && address - from <= MAX_INSTRUCTION_LENGTH;
                 if follows || (!leads && is_inside) || self.graphs.is_stub(address) {
                     continue;
                 }
@@ -172,7 +172,7 @@ impl Recording<'_> {
 }
 
 fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
-    let (name, most) = (collector.name(), collector.most_sites().unwrap_or(usize::MAX));
+    let (name, most) = (collector.name(), collector.max_sites().unwrap_or(usize::MAX));
     ensure!(sites <= most, "the collector `{name}` can watch {most} of the {sites} blocks in one run: pass `--collector ptrace`");
     Ok(())
 }

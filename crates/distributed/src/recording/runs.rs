@@ -137,7 +137,7 @@ impl Sink for TargetSink<'_> {
             if what != NOWHERE {
                 self.seen.insert((jump, what));
             }
-            return Ok(SinkFlow::GoOn);
+            return Ok(SinkFlow::Continue);
         }
         let site = self.sites[what as usize];
         if self.jumps.binary_search(&site).is_ok() {
@@ -145,7 +145,7 @@ impl Sink for TargetSink<'_> {
         } else {
             self.note_unwinding(thread, site);
         }
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -154,7 +154,7 @@ struct CountSink(Vec<u64>);
 impl Sink for CountSink {
     fn record(&mut self, _: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         self.0[what as usize] += 1;
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 }
 
@@ -165,7 +165,7 @@ impl<'a> RepeatedProgram<'a> {
     /// The program does not exist or cannot be traced, or the input cannot be read.
     pub fn new(options: &'a RunOptions, host: &'a RecordingHost, is_single: bool, folder: PathBuf) -> Result<Self> {
         let input = if is_single { Input::Inherited } else { shared_input(&host.temporary)? };
-        let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::keep(fresh.clone(), host.temporary.clone())).transpose()?;
+        let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::save(fresh.clone(), host.temporary.clone())).transpose()?;
         let subject = Self::from_parts(options, host.pass_on, find_program(options, host)?, input)?;
         // Passed explicitly, as on other machines: inheriting it could change the order of the variables, which the program can see.
         let environment = host.machines.as_ref().map(|others| others.environment.clone());
@@ -368,7 +368,7 @@ impl<'a> RepeatedProgram<'a> {
             None => {
                 let (mut program, outputs) = self.program()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
-                    _copy = folder.lay_under(&mut program)?;
+                    _copy = folder.provide_copy(&mut program)?;
                 }
                 (RunTarget::Start(Box::new(program)), outputs)
             }
@@ -379,9 +379,10 @@ impl<'a> RepeatedProgram<'a> {
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
         let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
-        let begun = Some(begun);
+        let process_sender = Some(begun);
         let note = |text: &str| log::info!("{text}");
-        let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, begun, note };
+        let run =
+            TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, process_sender, note };
         let (over, is_over) = io::pipe()?;
         std::thread::scope(|scope| {
             for (pipe, which) in outputs {
@@ -396,7 +397,7 @@ impl<'a> RepeatedProgram<'a> {
             }
             // Pinning and ptrace apply to a thread, so the collector gets one of its own.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            active.let_go();
+            active.mark_restored();
             let ended = self.end(collected, &active);
             drop(is_over);
             ended

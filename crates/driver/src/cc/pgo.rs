@@ -7,8 +7,8 @@
 
 use super::arguments::CommandLine;
 use crate::context::DriverContext;
-use crate::experiment::of_environment;
-use crate::other_programs::joined;
+use crate::experiment::from_environment;
+use crate::other_programs::option_with_value;
 use anyhow::{Result, bail};
 use std::ffi::{OsStr, OsString};
 use trodden_unit::experiment::{Observe, Settings};
@@ -100,7 +100,7 @@ impl LlvmCounters {
 /// a profile, of which there would be many.
 pub fn use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
     let Some(file) = profile_to_use(context).filter(|_| line.compiles) else { return Vec::new() };
-    vec![joined("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
+    vec![option_with_value("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
 
 /// Returns the edge profile that the environment names.
@@ -115,7 +115,7 @@ pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
 
 /// Returns the counters that the environment requests.
 pub fn requested(context: &DriverContext) -> Result<Option<LlvmCounters>> {
-    Ok(LlvmCounters::from_settings(&of_environment(context)?))
+    Ok(LlvmCounters::from_settings(&from_environment(context)?))
 }
 
 /// Returns the options to add for rustc.
@@ -131,7 +131,7 @@ pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
         options.extend(counters.rustc_options().iter().map(OsString::from));
         options.extend(counters.llvm_options().into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
-    options.extend(profile_to_use(context).map(|file| joined("-Cprofile-use=", file)));
+    options.extend(profile_to_use(context).map(|file| option_with_value("-Cprofile-use=", file)));
     Ok(options)
 }
 

@@ -4,7 +4,7 @@
 //! not rebuild when only the profile changes. Other commands may call `cargo trodden build` themselves; the environment selects the
 //! counters.
 
-use super::Guided;
+use super::GuidedBuild;
 use crate::assets;
 use crate::build::{self, BuildJob};
 use crate::cargo;
@@ -22,7 +22,7 @@ use trodden_unit::{Image, Settings};
 #[derive(Debug)]
 pub struct ProgramBuilder<'a> {
     context: &'a DriverContext,
-    job: &'a Guided,
+    job: &'a GuidedBuild,
     command: Vec<OsString>,
     /// Details of the cargo build, if the command runs cargo.
     cargo: Option<Cargo>,
@@ -42,7 +42,7 @@ impl ProgramBuilder<'_> {
     ///
     /// # Errors
     /// Fails if it is a cargo command that does not build, or if cargo does not report its target folder.
-    pub fn from_job<'a>(context: &'a DriverContext, job: &'a Guided) -> Result<ProgramBuilder<'a>> {
+    pub fn from_job<'a>(context: &'a DriverContext, job: &'a GuidedBuild) -> Result<ProgramBuilder<'a>> {
         let Some((program, rest)) = job.command.split_first() else { bail!("there is no build command after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
             return Ok(ProgramBuilder { context, job, command: job.command.clone(), cargo: None });

@@ -136,17 +136,17 @@ fn normalize(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use crate::compile_step::SourceLanguage;
-    use crate::recipe::{FileInput, SCHEMA_VERSION, SystemText};
+    use crate::recipe::{FileInput, OsText, SCHEMA_VERSION};
 
     fn recipe(arguments: &[&str]) -> Recipe {
         Recipe {
             schema_version: SCHEMA_VERSION,
             driver: SourceLanguage::C,
-            arguments: arguments.iter().map(|a| SystemText::Text((*a).into())).collect(),
-            directory: SystemText::Text("/home/u/src".into()),
+            arguments: arguments.iter().map(|a| OsText::Text((*a).into())).collect(),
+            directory: OsText::Text("/home/u/src".into()),
             environment: vec![],
             sources: vec![],
-            files: vec![FileInput { path: SystemText::Text("/home/u/lib/x.map".into()), content: String::new() }],
+            files: vec![FileInput { path: OsText::Text("/home/u/lib/x.map".into()), content: String::new() }],
         }
     }
 

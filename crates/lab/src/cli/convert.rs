@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::{Choice, one_of};
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 use trodden_trace::simulation::SourceFormat;
 
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub struct Convert {
     #[arg(long)]
     pub partial: bool,
     /// Recording to write.
-    #[arg(long, short, value_name = "FILE", value_parser = place())]
+    #[arg(long, short, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
 }
 

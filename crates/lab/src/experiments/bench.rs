@@ -139,7 +139,7 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
 /// Measures all programs. Returns `None` after `--prepare`.
 fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     packages::ensure(PackagePurpose::Bench)?;
-    let corpus = Corpus::own();
+    let corpus = Corpus::in_target();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
     let variants = variants(&options.variants)?;

@@ -125,7 +125,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
         Some(trodden) => std::path::absolute(trodden)?,
         None => build_trodden()?.join("trodden"),
     };
-    let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
     if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
         bail!("there is no bug for {unknown}; choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
     }

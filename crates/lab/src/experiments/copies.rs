@@ -88,8 +88,8 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }
     let trodden = build_laboratory()?.with_file_name("trodden");
-    let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT_PROGRAMS)?;
+    let corpus = Corpus::in_target();
+    let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
     let mut results = CopiesResults::from_today(&options.output)?;
     let mut failed = Vec::new();
     table::print_heads(options.analysis);
@@ -243,7 +243,7 @@ impl<'a> Subject<'a> {
             label_hits,
             sequential_hits,
             sequential_label_hits,
-            proven_hits: number(&counted, "proven_hits")?,
+            proven_hits: number(&counted, "lower_bound_hits")?,
             run_again: attempts.iter().filter(|n| **n > 1.0).count(),
             times: None,
         })

@@ -71,8 +71,8 @@ impl Row {
 pub fn run(options: &DeltaOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
-    let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT_PROGRAMS)?;
+    let corpus = Corpus::in_target();
+    let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
     let mut all = Vec::new();
     for program in &programs {
         all.push((program.as_str(), measure(&corpus, program, options, &oracle)?));
@@ -89,7 +89,7 @@ pub fn run(options: &DeltaOptions) -> Result<()> {
 }
 
 fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<Row>> {
-    let stored = steps::own_file("delta", "trodden");
+    let stored = steps::process_file("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
     let output = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));

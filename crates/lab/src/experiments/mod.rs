@@ -43,7 +43,7 @@ pub enum Experiment {
 pub fn run(experiment: &Experiment) -> Result<()> {
     // Baselines are computed from a profile alone; all others build programs.
     if !matches!(experiment, Experiment::Baselines(_)) {
-        trodden_corpus::steps::in_checkout()?;
+        trodden_corpus::steps::require_checkout()?;
     }
     match experiment {
         Experiment::Baselines(options) => baselines::run(options),

@@ -78,7 +78,7 @@ struct Agreement {
 pub fn run(options: &PgoOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
-    let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
     if options.short {
@@ -186,7 +186,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", WORK).env("TRODDEN_CACHE", corpus.folder().join("store"));
-    let messages = steps::errors(&mut command)?;
+    let messages = steps::error_output(&mut command)?;
     let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
 }

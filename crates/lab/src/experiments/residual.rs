@@ -122,8 +122,8 @@ struct Results {
 pub fn run(options: &ResidualOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
-    let corpus = Corpus::own();
-    let programs = corpus.ready(&options.programs, DEFAULT_PROGRAMS)?;
+    let corpus = Corpus::in_target();
+    let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
     let mut results = Results::read_newest(options.output.as_deref())?;
     for program in &programs {
         if options.programs.is_empty() && results.programs.contains_key(program) {

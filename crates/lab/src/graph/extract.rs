@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph, Returns};
-use trodden_binary::{AddressMap, Binary, demangled, recover};
+use trodden_binary::{AddressMap, Binary, demangle, recover};
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Maximum number of similar names in a message.
 const MAX_SIMILAR_NAMES: usize = 5;
 
@@ -54,13 +54,13 @@ fn select_functions<'a>(graph: &'a ProgramGraph, binary: &Binary, names: &[Strin
 }
 
 fn has_name(function: &FunctionGraph, name: &str) -> bool {
-    let readable = demangled(&function.name);
+    let readable = demangle(&function.name);
     function.name == name || readable == name || readable.split('(').next() == Some(name)
 }
 
 /// Returns the end of the error message: similar names, or how to list the functions.
 fn suggest_names(graph: &ProgramGraph, name: &str) -> String {
-    let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangled(&f.name)).collect();
+    let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangle(&f.name)).collect();
     let lower = name.to_lowercase();
     let mut similar: Vec<(usize, &String)> = Vec::new();
     for other in &names {
@@ -146,7 +146,7 @@ fn function_json(function: &FunctionGraph) -> Value {
         "address_taken": function.address_taken,
         "returns": function.returns,
     });
-    let readable = demangled(&function.name);
+    let readable = demangle(&function.name);
     if readable != function.name {
         object["demangled"] = json!(readable);
     }
@@ -195,7 +195,7 @@ fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut Strin
         text,
         "  subgraph \"cluster_{:x}\" {{\n    label=\"{} ({})\";",
         function.entry,
-        escaped(&demangled(&function.name)),
+        escaped(&demangle(&function.name)),
         function.source
     );
     for (place, block) in function.blocks.iter().enumerate() {
@@ -226,7 +226,7 @@ fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut Strin
 fn callee_name(graph: &ProgramGraph, callee: &CodeCallee) -> String {
     match callee {
         CodeCallee::Function(entry) => {
-            graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name))
+            graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangle(&graph.function(f).name))
         }
         CodeCallee::Import(name) => name.clone(),
         CodeCallee::Indirect => "(indirect)".into(),

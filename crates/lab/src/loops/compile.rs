@@ -13,7 +13,7 @@ use trodden_driver::assets;
 use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use trodden_driver::experiment;
 use trodden_driver::other_programs::run;
-use trodden_driver::rebuild::codegen_of;
+use trodden_driver::rebuild::codegen_options;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
 use trodden_launch::temporary::folder_in;
 use trodden_unit::cache::CACHE_VARIABLE;
@@ -45,14 +45,14 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with named blocks is a different unit, and must not enter the store.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().over(Settings::from(&map.experiment)) };
-    let request = experiment::resolve(context(), settings).and_then(|request| experiment::file(context(), &request));
+    let request = experiment::resolve(context(), settings).and_then(|request| experiment::write_request(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: labels(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
 fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
-    let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
+    let codegen = codegen_options(map).with_context(|| format!("unit of {}", map.source))?;
     let mut command = Command::new(Tool::Clang.find(context())?);
     command.args(codegen.arguments()).args([
         "-Qunused-arguments",
@@ -66,7 +66,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
     ]);
     if let Some((request, folder)) = counting {
         command.arg(assets::plugin_option(context())?).env(CACHE_VARIABLE, folder.join("store"));
-        experiment::set(&mut command, request);
+        experiment::pass_request(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;

@@ -35,7 +35,7 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, max_bl
         "{} {}  ({}{line}; block {})",
         painter.paint(TITLE, &format!("{number}.")),
         painter.paint(NAME, &one.function),
-        escape::line(&one.source),
+        escape::escape_line(&one.source),
         one.header
     );
     let _ = writeln!(out, "   {} iterations, {:.1} % of the program's instructions", one.iterations, one.share * 100.0);
@@ -84,7 +84,7 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
 }
 
 fn columns(painter: Painter, line: &LinePair, widest: usize) -> String {
-    let side = |text: &Option<String>| escape::line(text.as_deref().unwrap_or_default());
+    let side = |text: &Option<String>| escape::escape_line(text.as_deref().unwrap_or_default());
     let left = fit(&side(&line.plain), widest);
     let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));
     let right = side(&line.counted);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Metric, OperationMapping, Preset, Replacement, TableParameters};
-use trodden_trace::simulation::processor_of_file;
+use trodden_trace::simulation::read_processor;
 
 /// The contents of an experiment file.
 #[derive(Debug, Deserialize)]
@@ -97,7 +97,7 @@ fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
 
 fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
     let processor = match &experiment.processor {
-        Some(file) => processor_of_file(&folder.join(file))?,
+        Some(file) => read_processor(&folder.join(file))?,
         None => ProcessorParameters::default(),
     };
     let mapping = OperationMapping::preset(Preset::BallLarus, 1);
@@ -134,7 +134,8 @@ fn set(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Re
             configuration.table.replacement = named.context("choose lfu, lru, random, space-saving, rap or decay")?;
         }
         "preset" => {
-            configuration.preset = Preset::named(word()?).context("choose ball-larus, whole-program, extended-loops or extended-calls")?
+            configuration.preset =
+                Preset::from_name(word()?).context("choose ball-larus, whole-program, extended-loops or extended-calls")?
         }
         "extensions" => configuration.extensions = u16::try_from(number()?)?,
         "path-limit" => configuration.detector.length_limit = u8::try_from(number()?)?,

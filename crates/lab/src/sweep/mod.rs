@@ -143,7 +143,7 @@ impl SweepJob<'_> {
             || experiment.model()? == ProcessorModel::Reference;
         let format = match experiment.format.as_deref() {
             None => SourceFormat::Auto,
-            Some(name) => SourceFormat::named(name).with_context(|| format!("unknown format {name:?}"))?,
+            Some(name) => SourceFormat::from_name(name).with_context(|| format!("unknown format {name:?}"))?,
         };
         Ok(SweepJob {
             configurations,

@@ -18,13 +18,13 @@ use trodden_wire::stream::Event;
 
 /// Extension of journals.
 pub const JOURNAL: &str = "journal";
-/// Maximum number of bytes that a compressor needs for each entry it holds ([`Compressor::held`]).
+/// Maximum number of bytes that a compressor needs for each entry it holds ([`Compressor::items_in_memory`]).
 pub const BYTES_PER_ENTRY: usize = 200;
 
 /// Limits at which windows are closed. A frame may exceed them once; then the largest window (or the thread's own) is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Maximum number of entries that all open windows of a file hold together ([`Compressor::held`], [`BYTES_PER_ENTRY`] each).
+    /// Maximum number of entries that all open windows of a file hold together ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`] each).
     pub held: usize,
     /// Maximum size in bytes of one thread's journal.
     pub journal: u64,
@@ -130,7 +130,7 @@ impl Builder {
             return self.close(head.key);
         }
         while self.held() > bounds.held {
-            let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.held()).map(|(key, _)| *key) else { break };
+            let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.items_in_memory()).map(|(key, _)| *key) else { break };
             self.close(largest)?;
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Builder {
 
     /// Number of entries that the open windows hold.
     pub fn held(&self) -> usize {
-        self.open.values().map(|w| w.compressor.held()).sum()
+        self.open.values().map(|w| w.compressor.items_in_memory()).sum()
     }
 
     /// Number of symbols in all windows, closed and open.

@@ -1,13 +1,13 @@
 //! Checks whether a program is deterministic, by running it several times the way copies run.
 
 use super::CopyContext;
-use super::before::CopyInput;
 use super::launching::{CopyRun, Runner, launch, one_at_a_time, program, results, spec};
 use super::outcomes::outcomes;
+use super::preparation::CopyInput;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
-use trodden_driver::recipe::SystemText;
-use trodden_launch::LaunchStop;
+use trodden_driver::recipe::OsText;
+use trodden_launch::StopFlag;
 use trodden_profile::copies::differences;
 
 /// The result of a determinism check.
@@ -27,14 +27,19 @@ impl Determinism {
 }
 
 /// Runs a program several times the way copies run, and once more with randomised addresses.
-pub fn determinism(command: &[OsString], runs: u32, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<Determinism> {
+pub fn check_repeatable(
+    command: &[OsString],
+    runs: u32,
+    context: CopyContext,
+    input: &dyn Fn() -> Result<CopyInput>,
+) -> Result<Determinism> {
     let program = program(&command[0], context)?;
     let input = input()?;
-    trodden_launch::temporary::take_signals();
-    let stop = LaunchStop::new()?;
+    trodden_launch::temporary::disable_removal_on_signals();
+    let stop = StopFlag::new()?;
     let folder = context.around.temporary_folder("trodden-doctor-")?;
     let runs = runs as usize;
-    let mut spec = spec(command, vec![SystemText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
+    let mut spec = spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
     spec.random_addresses = Some(runs);
     let _job = spec.write(folder.path())?;
     // All runs share the working folder.

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::part::Measure;
-use trodden_launch::LaunchStop;
+use trodden_launch::StopFlag;
 use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::PartitionedProgram;
 use trodden_profile::procedures::{add_call_sites, known, with_estimates};
@@ -52,8 +52,8 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     ensure!(!there, "{} is not empty: pass a new folder to --output", folder.display());
     let program = CopiedProgram::read(file, context.around.units.as_ref())?;
     let plan = plan(job, &program)?;
-    trodden_launch::temporary::take_signals();
-    let stop = LaunchStop::new()?;
+    trodden_launch::temporary::disable_removal_on_signals();
+    let stop = StopFlag::new()?;
     let is_new = !folder.exists();
     let made = make_in(job, PathPartition::planned(program, plan), &stop, context);
     if made.is_err() {
@@ -73,7 +73,7 @@ fn clear(folder: &Path) -> io::Result<()> {
 }
 
 /// Fills the folder. Returns the number of copies.
-fn make_in(job: &DistributedOptions, partition: PathPartition, stop: &LaunchStop, context: CopyContext) -> Result<usize> {
+fn make_in(job: &DistributedOptions, partition: PathPartition, stop: &StopFlag, context: CopyContext) -> Result<usize> {
     let (folder, file) = (job.folder, job.program);
     let whole = folder.join(PROGRAM);
     trodden_profile::temporary::create_folders(&whole).with_context(|| format!("cannot create the folder {}", whole.display()))?;

@@ -4,8 +4,8 @@
 //! The interesting paths are divided by [`super::path_sets`]. If the program counts all paths of the functions that the set names, whole
 //! functions are divided.
 
-use super::before::CopyInput;
 use super::path_sets::{self, Owners};
+use super::preparation::CopyInput;
 use super::shared::{self, Partition};
 use super::units::units;
 use super::{CopiesRecorded, CopyContext, CopyJob};
@@ -73,7 +73,7 @@ impl InterestingPartition {
         let settings = path_sets::settings(&units, program, KIND)?;
         let file =
             settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
-        let mut paths = experiment::paths_of(context.driver, InputKind::Interesting, file)?;
+        let mut paths = experiment::stored_paths(context.driver, InputKind::Interesting, file)?;
         // A set may have functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
@@ -105,7 +105,7 @@ impl Partition for InterestingPartition {
                 true => own.retain_functions(|key| self.is_owner(copy, key, 0)),
                 false => own.retain_paths(|key, path| self.is_owner(copy, key, path)),
             }
-            Ok(Settings { interesting: Some(experiment::stored(context.driver, &own)?), ..self.settings.clone() })
+            Ok(Settings { interesting: Some(experiment::store_paths(context.driver, &own)?), ..self.settings.clone() })
         };
         (0..self.copies).map(of).collect()
     }

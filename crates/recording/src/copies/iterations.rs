@@ -6,7 +6,7 @@
 //!
 //! Path counts follow from the streams. The streams are kept, one folder per copy; `trodden patterns iterations` reads them for any k.
 
-use super::before::CopyInput;
+use super::preparation::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
 use super::units::units;
@@ -19,7 +19,7 @@ use std::path::Path;
 use trodden_driver::experiment;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_stored::place::{LOG, move_logs, of_copy, streams_beside, with_extension};
+use trodden_stored::place::{LOG, files_with_extension, folder_of_copy, move_logs, streams_folder_of};
 use trodden_text::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
@@ -95,7 +95,7 @@ impl Partition for IterationPartition {
                 observe: Some(Observe::Stream),
                 scheme: Some(ExperimentScheme::BallLarus),
                 max_paths: Some(self.max_paths),
-                interesting: Some(experiment::stored(context.driver, functions)?),
+                interesting: Some(experiment::store_paths(context.driver, functions)?),
                 ..Settings::default()
             })
         };
@@ -111,12 +111,12 @@ impl Partition for IterationPartition {
     fn keep(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()> {
         let place = match (run, &job.what.destination.output) {
             (Some(run), _) => context.around.run_store()?.streams(run),
-            (None, output) => streams_beside(&output.clone().unwrap_or_default()),
+            (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
         };
         for copy in 0..self.copies.len() {
-            let own = of_copy(&place, copy);
+            let own = folder_of_copy(&place, copy);
             private::create_folder(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-            move_logs(&with_extension(&file(work, "logs", copy), LOG)?, &own)?;
+            move_logs(&files_with_extension(&file(work, "logs", copy), LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
         log::info!("show paths across iterations with `trodden patterns iterations {}`", shell_word(&shown));

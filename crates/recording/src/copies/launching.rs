@@ -1,6 +1,6 @@
 //! Runs copies as a job of an engine.
 
-use super::before::CopyInput;
+use super::preparation::CopyInput;
 use super::spec::{self, CopyOutcome, SCHEMA_VERSION, Spec, file};
 use super::{CopyContext, folders};
 use anyhow::{Context, Result};
@@ -8,9 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use trodden_driver::other_programs::named;
-use trodden_driver::recipe::SystemText;
-use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchStop, LaunchTask, Local};
+use trodden_driver::other_programs::find_program;
+use trodden_driver::recipe::OsText;
+use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchTask, Local, StopFlag};
 use trodden_profile::copies::CopyTimes;
 use trodden_profile::{ProcessEnding, Profile};
 use trodden_text::words::plural;
@@ -24,7 +24,7 @@ pub const PRISTINE: &str = "pristine";
 /// What is needed to launch copies.
 pub struct Runner<'a> {
     pub engine: Engine,
-    pub stop: &'a LaunchStop,
+    pub stop: &'a StopFlag,
     pub context: CopyContext<'a>,
 }
 
@@ -69,15 +69,16 @@ pub fn one_at_a_time(memory: Option<u64>) -> Engine {
 
 /// Finds the file of a program as a shell would.
 pub fn program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
-    let path =
-        named(context.driver, word).filter(|p| p.is_file()).with_context(|| format!("cannot find the program {}", word.display()))?;
+    let path = find_program(context.driver, word)
+        .filter(|p| p.is_file())
+        .with_context(|| format!("cannot find the program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 
 /// Describes what copies of a command have in common. With `own_folders`, the working folder is cloned.
 pub fn spec(
     command: &[OsString],
-    programs: Vec<SystemText>,
+    programs: Vec<OsText>,
     folder: &Path,
     own_folders: bool,
     input: CopyInput,
@@ -87,15 +88,15 @@ pub fn spec(
     let own = |name: &OsStr| [OUTPUT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
     let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !own(name)).collect();
     environment.sort();
-    let environment = environment.into_iter().map(|(n, v)| (SystemText::from(n.as_os_str()), SystemText::from(v.as_os_str()))).collect();
-    let arguments = command.iter().map(|w| SystemText::from(w.as_os_str())).collect();
-    let (schema_version, directory) = (SCHEMA_VERSION, SystemText::from(here.as_os_str()));
+    let environment = environment.into_iter().map(|(n, v)| (OsText::from(n.as_os_str()), OsText::from(v.as_os_str()))).collect();
+    let arguments = command.iter().map(|w| OsText::from(w.as_os_str())).collect();
+    let (schema_version, directory) = (SCHEMA_VERSION, OsText::from(here.as_os_str()));
     let mut spec = Spec { schema_version, command: arguments, directory, environment, programs, ..Spec::default() };
-    spec.input = input.file(folder)?.map(|file| SystemText::from(file.as_os_str()));
+    spec.input = input.file(folder)?.map(|file| OsText::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
         folders::keep(here, &pristine, folder)?;
-        spec.pristine = Some(SystemText::from(pristine.as_os_str()));
+        spec.pristine = Some(OsText::from(pristine.as_os_str()));
     }
     Ok(spec)
 }

@@ -9,9 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_driver::experiment;
-use trodden_driver::variant::Inputs;
+use trodden_driver::variant::LinkInputs;
 use trodden_flow::part::Measure;
-use trodden_launch::LaunchStop;
+use trodden_launch::StopFlag;
 use trodden_partition::tasks::are_too_many;
 use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, bounded, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
@@ -25,7 +25,7 @@ pub const COPY_PREFIX: &str = "copy-";
 /// A program whose counting can be divided.
 pub struct CopiedProgram {
     /// The program in the form that merging needs.
-    pub divided: PartitionedProgram,
+    pub original: PartitionedProgram,
     units: Vec<(Frame, UnitMap)>,
     /// Settings that all copies share.
     settings: Settings,
@@ -41,7 +41,7 @@ impl CopiedProgram {
         let image = Image::read(&bytes)
             .with_context(|| format!("{}: pass the instrumented program itself, not a script that runs it", path.display()))?;
         let mut units = units(path, store)?;
-        let divided = PartitionedProgram {
+        let original = PartitionedProgram {
             identity: image.identity,
             path: fs::canonicalize(path)?.display().to_string(),
             build_id: image.build_id,
@@ -51,7 +51,7 @@ impl CopiedProgram {
         let mut known = HashSet::new();
         units.retain(|(frame, _)| known.insert(frame.unit));
         let settings = settings(&units)?;
-        Ok(CopiedProgram { divided, units, settings })
+        Ok(CopiedProgram { original, units, settings })
     }
 
     /// Whether the program counts unknown paths only.
@@ -60,14 +60,14 @@ impl CopiedProgram {
     }
 
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
-        ensure!(!self.is_residual(), "{} counts unknown paths only: pass a program that counts all to --divide edges", self.divided.path);
+        ensure!(!self.is_residual(), "{} counts unknown paths only: pass a program that counts all to --divide edges", self.original.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = procedures_of_edges(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = trodden_partition::edges::plan(&procedures, &networks, copies);
-        let divided = edges::program_of_edges(&self.divided)?;
-        Ok(PathPartition::planned(CopiedProgram { divided, units: edges, ..self }, plan))
+        let original = edges::program_of_edges(&self.original)?;
+        Ok(PathPartition::planned(CopiedProgram { original, units: edges, ..self }, plan))
     }
 
     /// Divides the counting of paths. `procedures` are the functions of the distinct units.
@@ -86,7 +86,7 @@ impl CopiedProgram {
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
                 "{} counts unknown paths only, which copies share by whole functions: pass --strategy weighted or pbl",
-                self.divided.path
+                self.original.path
             ),
         }
     }
@@ -96,7 +96,7 @@ impl CopiedProgram {
     /// # Errors
     /// Some paths need more probes than that, or the program counts unknown paths only.
     pub fn bounded(&self, procedures: &[Procedure], most: usize, measure: Measure) -> Result<PartitionPlan> {
-        ensure!(!self.is_residual(), "{} counts unknown paths only: leave --max-probes out", self.divided.path);
+        ensure!(!self.is_residual(), "{} counts unknown paths only: leave --max-probes out", self.original.path);
         bounded::plan(procedures, most, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
@@ -173,7 +173,7 @@ impl PathPartition {
         }
         ensure!(!options.count_hits || !program.is_residual(), "only copies that count all paths can count hits: leave out --count-hits");
         let by = || {
-            format!("cannot base the partition of {} on {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"))
+            format!("cannot base the partition of {} on {}", program.original.path, options.weights.as_deref().unwrap_or("the first run"))
         };
         let mut procedures = procedures::known(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = options.strategy;
@@ -202,7 +202,7 @@ impl PathPartition {
 
     /// A partition by a plan for the program's units.
     pub fn planned(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
-        let CopiedProgram { divided: program, units, settings } = program;
+        let CopiedProgram { original: program, units, settings } = program;
         PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
     }
 
@@ -221,14 +221,16 @@ impl PathPartition {
     ///
     /// # Errors
     /// The bitcode or the link recipe is missing, a tool fails, or a signal interrupts the build.
-    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &LaunchStop, context: CopyContext) -> Result<Vec<PathBuf>> {
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &StopFlag, context: CopyContext) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
-        let inputs = Inputs::from_program(context.driver, Path::new(&self.program.path))?;
+        let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = Objects::new(&settings, context)?;
         // The request without parts is for links and the plugin; each unit has its own parts.
-        let request =
-            experiment::file(context.driver, &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?)?;
+        let request = experiment::write_request(
+            context.driver,
+            &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?,
+        )?;
         let copies: Vec<HashMap<Identity, PathBuf>> = self
             .copies
             .iter()

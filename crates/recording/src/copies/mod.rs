@@ -3,10 +3,9 @@
 //! [`weights`] finds frequencies to base the partition on, which may take a first run. [`make`] divides the counting and builds the copies
 //! from shared [`objects`], with their [`heap`]s at one address. An engine of `trodden_launch` runs a [`worker`] for each copy;
 //! [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that divides
-//! whole functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]), [`distribute`] makes copies for users to run, and
-//! [`determinism`] checks a program.
+//! whole functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]), [`distribute`] makes copies for users to
+//! run, and [`determinism`] checks a program.
 
-mod before;
 mod determinism;
 pub mod distribute;
 mod folders;
@@ -18,6 +17,7 @@ pub mod make;
 mod objects;
 mod outcomes;
 mod path_sets;
+mod preparation;
 mod segments;
 mod shared;
 mod spec;
@@ -26,26 +26,26 @@ mod watched;
 mod weights;
 mod worker;
 
-pub use before::CopyInput;
-pub use determinism::{Determinism, determinism};
+pub use determinism::{Determinism, check_repeatable};
+pub use preparation::CopyInput;
 pub use units::units;
 pub use worker::work;
 
-use crate::{RecordedCommand, Surroundings, deliver, run_metadata};
+use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use before::{CopiesFailed, WorkFolder};
 use launching::{CopyRun, PRISTINE, Runner, launch, one_at_a_time, program, results, run_all, spec};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{explain, outcomes, report_differences, report_interrupted, status};
+use preparation::{CopiesFailed, WorkFolder};
 use spec::{CopyOutcome, Spec, file};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use trodden_driver::DriverContext;
-use trodden_driver::recipe::SystemText;
+use trodden_driver::recipe::OsText;
 use trodden_flow::part::Measure;
-use trodden_launch::{Engine, LaunchStop};
+use trodden_launch::{Engine, StopFlag};
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::{CopyMeasurements, counted_hits, differences, different_edges, edges, merge_copies};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
@@ -57,7 +57,7 @@ pub struct CopyContext<'a> {
     /// Compilers, the plugin and the unit cache.
     pub driver: &'a DriverContext,
     /// The surroundings of all recordings.
-    pub around: &'a Surroundings,
+    pub around: &'a RecordingContext,
 }
 
 /// What the counting that copies share consists of.
@@ -97,7 +97,7 @@ pub struct CopyOptions {
     /// Limit on the address space of each local copy, in bytes.
     pub memory: Option<u64>,
     /// Whether each copy runs in a private copy of the working folder.
-    pub own_folders: bool,
+    pub private_folders: bool,
     /// Whether to accept different output.
     pub ignore_output: bool,
     /// Whether to run the original program and one without counting as well, one at a time.
@@ -140,7 +140,7 @@ impl CopiesRecorded {
         measurements: Option<CopyMeasurements>,
         context: CopyContext,
     ) -> CopiesRecorded {
-        let home = job.options.own_folders.then(|| context.around.directory.clone());
+        let home = job.options.private_folders.then(|| context.around.directory.clone());
         CopiesRecorded { work, outcome, differences, measurements, home }
     }
 
@@ -151,7 +151,7 @@ impl CopiesRecorded {
     }
 
     /// Copies what the first copy changed in its private folder to the working folder.
-    pub fn bring_back(&self) -> Result<()> {
+    pub fn copy_changes_back(&self) -> Result<()> {
         let work = self.work.path();
         self.home.as_ref().map_or(Ok(()), |home| folders::bring_back(&file(work, "made", 0), home, &work.join(PRISTINE)))
     }
@@ -183,14 +183,14 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
         }
     }
     let program = CopiedProgram::read(&file, context.around.units.as_ref())?;
-    before::check_destinations(job)?;
+    preparation::check_destinations(job)?;
     let input = input()?;
     // Taken this late so that signals still end the process while it reads input. From here on, `stop` is polled.
-    trodden_launch::temporary::take_signals();
-    let stop = LaunchStop::new()?;
+    trodden_launch::temporary::disable_removal_on_signals();
+    let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.around)?;
     let runner = Runner { engine: job.options.engine.clone(), stop: &stop, context };
-    let spec = spec(&job.what.command, Vec::new(), work.path(), job.options.own_folders, input, context);
+    let spec = spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
     let counted = spec.and_then(|spec| count(job, &runner, program, spec, work.path()));
     let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
@@ -216,7 +216,7 @@ fn count(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec,
     let mut programs: Vec<PathBuf> = partition.make(work, options.baseline, None, runner.stop, runner.context)?;
     heap::align(&programs, Path::new(&partition.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
-    spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
+    spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
     let _job = spec.write(work)?;
     run_copies(job, runner, partition, work).context(CopiesFailed)
 }

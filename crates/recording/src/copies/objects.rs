@@ -12,9 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::DriverContext;
 use trodden_driver::experiment;
-use trodden_driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
-use trodden_driver::store_size::COPIES;
-use trodden_launch::LaunchStop;
+use trodden_driver::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel};
+use trodden_driver::store_size::COPIES_FOLDER;
+use trodden_launch::StopFlag;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
@@ -41,7 +41,15 @@ impl<'a> Objects<'a> {
         let driver = context.driver;
         let compiler = DriverCompiler::new(driver, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
-        Ok(Objects { driver, folder: driver.store()?.root().join(COPIES), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
+        Ok(Objects {
+            driver,
+            folder: driver.store()?.root().join(COPIES_FOLDER),
+            compiler,
+            common,
+            settings,
+            open: BTreeMap::new(),
+            wanted: 0,
+        })
     }
 
     /// Requests the object of a unit with the given parts, or of the whole unit. Returns its future path.
@@ -61,7 +69,7 @@ impl<'a> Objects<'a> {
     ///
     /// # Errors
     /// A unit has no bitcode or does not compile, the cache cannot be written, or a signal interrupts the compilation.
-    pub fn make(self, stop: &LaunchStop) -> Result<()> {
+    pub fn make(self, stop: &StopFlag) -> Result<()> {
         log::info!(
             "compiling {} of {}: the others are shared with another copy or in the cache",
             self.open.len(),
@@ -74,7 +82,7 @@ impl<'a> Objects<'a> {
         let mut open: Vec<_> = self.open.iter().collect();
         // Large units first, so that none is left over when all others are done.
         open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
-        on_all_processors(self.driver, &open, "units", |(path, (frame, parts))| {
+        for_each_in_parallel(self.driver, &open, "units", |(path, (frame, parts))| {
             stop.check()?;
             self.compile(frame, parts.as_deref(), path, scratch.path())
         })
@@ -92,10 +100,10 @@ impl<'a> Objects<'a> {
             settings.origin = Some(frame.unit);
         }
         let request = settings.request(&folder)?.write(&folder)?;
-        let codegen = codegen_of(&map).with_context(|| format!("unit of {}", map.source))?;
+        let codegen = codegen_options(&map).with_context(|| format!("unit of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         command.current_dir(scratch);
-        experiment::set(&mut command, &request);
+        experiment::pass_request(&mut command, &request);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_whole(to, &made)?;

@@ -6,7 +6,7 @@
 //! unique selective labels; other code is not instrumented. The paths that end segments form [`procedures`], which are divided like other
 //! paths; each copy counts its part of the set ([`SegmentSet::part`]). Executions in uninteresting contexts are not counted completely.
 
-use super::before::CopyInput;
+use super::preparation::CopyInput;
 use super::shared::{self, Partition, checked};
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};

@@ -3,9 +3,9 @@
 //! Functions are assigned in order of decreasing weight, each to the copy with the least weight (Graham's LPT). The lightest functions are
 //! counted by all copies: if their counts differ, the copies did not execute the same.
 
-use super::before::{self, CopiesFailed, CopyInput, WorkFolder};
 use super::launching::{Runner, program, run_all, spec};
 use super::outcomes::outcomes;
+use super::preparation::{self, CopiesFailed, CopyInput, WorkFolder};
 use super::spec::CopyOutcome;
 use super::{CopiesRecorded, CopyContext, CopyJob, heap, run_of};
 use crate::deliver;
@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use trodden_driver::experiment;
-use trodden_driver::recipe::SystemText;
+use trodden_driver::recipe::OsText;
 use trodden_driver::variant::{self, Defaults};
-use trodden_launch::LaunchStop;
+use trodden_launch::StopFlag;
 use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
 
@@ -94,20 +94,20 @@ pub fn run<S: Partition>(
     let options = &job.options;
     let program = program(&job.what.command[0], context)?;
     let share = share(&program)?;
-    before::check_destinations(job)?;
+    preparation::check_destinations(job)?;
     let input = input()?;
-    trodden_launch::temporary::take_signals();
-    let stop = LaunchStop::new()?;
+    trodden_launch::temporary::disable_removal_on_signals();
+    let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.around)?;
     let runner = Runner { engine: options.engine.clone(), stop: &stop, context };
-    let spec = spec(&job.what.command, Vec::new(), work.path(), options.own_folders, input, context);
+    let spec = spec(&job.what.command, Vec::new(), work.path(), options.private_folders, input, context);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, S::STREAMS);
         spec.environment.retain(|(name, _)| S::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
         spec.environment.extend(S::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
         let programs = make(&share.settings(context)?, &program, work.path(), context)?;
         heap::align(&programs, &program)?;
-        spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
+        spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
         count(job, &program, (&runner, work.path()), (&share, programs.len())).context(CopiesFailed)
     });
@@ -122,8 +122,13 @@ pub fn run<S: Partition>(
 fn make(settings: &[Settings], program: &Path, work: &Path, context: CopyContext) -> Result<Vec<PathBuf>> {
     let make = |(at, settings): (usize, &Settings)| {
         let output = work.join(format!("copy-{at:04}"));
-        let made =
-            variant::make(context.driver, program, &output, &experiment::resolve(context.driver, settings.clone())?, &Defaults::default())?;
+        let made = variant::create(
+            context.driver,
+            program,
+            &output,
+            &experiment::resolve(context.driver, settings.clone())?,
+            &Defaults::default(),
+        )?;
         ensure!(made.is_some(), "{} has no instrumented units: build it with trodden", program.display());
         Ok(output)
     };

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_driver::recipe::SystemText;
+use trodden_driver::recipe::OsText;
 use trodden_launch::temporary::folder_in;
 use trodden_profile::whole_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
@@ -21,15 +21,15 @@ pub struct Spec {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The command as the user wrote it.
-    pub command: Vec<SystemText>,
+    pub command: Vec<OsText>,
     /// The working folder.
-    pub directory: SystemText,
+    pub directory: OsText,
     /// The complete environment.
-    pub environment: Vec<(SystemText, SystemText)>,
+    pub environment: Vec<(OsText, OsText)>,
     /// The file with the standard input.
-    pub input: Option<SystemText>,
+    pub input: Option<OsText>,
     /// The pristine clone of the working folder, if copies run in private folders.
-    pub pristine: Option<SystemText>,
+    pub pristine: Option<OsText>,
     /// Whether output is not compared.
     pub ignore_output: bool,
     /// Whether the programs count in bursts.
@@ -39,7 +39,7 @@ pub struct Spec {
     /// The number of the copy to run with randomised addresses, to see whether paths depend on them.
     pub random_addresses: Option<usize>,
     /// The programs by copy number.
-    pub programs: Vec<SystemText>,
+    pub programs: Vec<OsText>,
 }
 
 /// The outcome of a copy.

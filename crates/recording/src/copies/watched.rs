@@ -6,8 +6,8 @@
 //! Copies only count. The messages that a single program prints about matches are printed after the counts have been merged: if the copies
 //! printed them, their outputs would differ. Actions that change the execution are refused.
 
-use super::before::CopyInput;
 use super::path_sets::{self, Owners};
+use super::preparation::CopyInput;
 use super::shared::{self, Partition};
 use super::units::units;
 use super::{CopiesRecorded, CopyContext, CopyJob};
@@ -60,7 +60,7 @@ impl WatchPartition {
         let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings(&units, program, KIND)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
-        let others = experiment::paths_of(context.driver, InputKind::Watched, file)?;
+        let others = experiment::stored_paths(context.driver, InputKind::Watched, file)?;
         let (owners, copies) = path_sets::divide(others.unknown(), &path_sets::weights(&units)?, copies);
         path_sets::report(&owners, copies, "watched for");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
@@ -93,7 +93,7 @@ impl Partition for WatchPartition {
         let of = |copy: usize| {
             let mut others = self.others.clone();
             others.learn(|key, path| self.owners[key][&path] != copy);
-            Ok(Settings { watched: Some(experiment::stored(context.driver, &others)?), ..self.settings.clone() })
+            Ok(Settings { watched: Some(experiment::store_paths(context.driver, &others)?), ..self.settings.clone() })
         };
         (0..self.copies).map(of).collect()
     }

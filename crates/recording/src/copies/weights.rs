@@ -1,10 +1,10 @@
 //! Frequencies to base a partition on: a profile that the user names, the latest runs of the build in the run store, or a first run, which
 //! is sampled to be cheap. The copies' profile is exact in any case; only the balance of the work depends on the frequencies.
 
-use super::before::CopiesFailed;
 use super::launching::{Runner, launch, results};
 use super::make::{CopiedProgram, Weights};
 use super::objects::Objects;
+use super::preparation::CopiesFailed;
 use super::spec::Spec;
 use super::{CopyContext, CopyJob};
 use anyhow::{Context, Result};
@@ -13,8 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trodden_driver::experiment;
-use trodden_driver::recipe::SystemText;
-use trodden_driver::variant::Inputs;
+use trodden_driver::recipe::OsText;
+use trodden_driver::variant::LinkInputs;
 use trodden_partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
 use trodden_profile::{Profile, RunEntry, RunStore};
@@ -41,7 +41,7 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent_profile(program.divided.identity, &job.what.command, runner.context)? {
+    if let Some(profile) = recent_profile(program.original.identity, &job.what.command, runner.context)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
@@ -148,14 +148,14 @@ fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runne
     log::info!("the program ended before a sample was taken: running it once more with full counting");
     let own = folder.join(FULL_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-    let (profile, _) = run_first(Path::new(&program.divided.path), false, spec, &own, runner)?;
+    let (profile, _) = run_first(Path::new(&program.original.path), false, spec, &own, runner)?;
     Ok(Some(Weights { profile, same_input: true }))
 }
 
 /// Performs a first run. Returns its profile and duration.
 fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
-    (spec.programs, spec.sampled) = (vec![SystemText::from(file.as_os_str())], sampled);
+    (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
         // If a node presumed lost delivers a second result, it differs, since samples depend on time.
@@ -167,14 +167,14 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
 }
 
 fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
-    let inputs = Inputs::from_program(runner.context.driver, Path::new(&program.divided.path))?;
+    let inputs = LinkInputs::from_program(runner.context.driver, Path::new(&program.original.path))?;
     let (settings, driver) = (program.sampled(), runner.context.driver);
     let mut objects = Objects::new(&settings, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
     objects.make(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
-        .link_with(driver, made, &sampled, &experiment::file(driver, &experiment::resolve(driver, settings.clone())?)?, None)
+        .link_with(driver, made, &sampled, &experiment::write_request(driver, &experiment::resolve(driver, settings.clone())?)?, None)
         .context("cannot link the program for a first run")?;
     Ok(sampled)
 }

@@ -6,7 +6,7 @@ use super::folders;
 use super::spec::{CopyOutcome, Spec, file, write_result, write_whole};
 use crate::bursts::{BurstFiles, BurstThread};
 use crate::streams::record::{STREAM_FILE_NAMES, drain_during, fold};
-use crate::{Bursts, Surroundings, cpu_time, ending, host, one_run, pattern};
+use crate::{Bursts, RecordingContext, cpu_time, ending, host, new_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use std::fs::{self, File};
@@ -20,19 +20,19 @@ use trodden_profile::copies::CopyTimes;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG, move_logs, with_extension};
+use trodden_stored::place::{LOG, files_with_extension, move_logs};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MOST_PATIENCE_MS, STREAM_VARIABLE};
 
 /// Bursts of a first run, which cover a tenth of the time.
-const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), every: Duration::from_millis(2) };
+const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
 
 /// Runs one copy of a job, and writes its result to the file `result`.
 ///
 /// # Errors
 /// The copy cannot be run, or counts are lost. The program's own failure is part of the result instead.
-pub fn work(folder: &Path, copy: usize, result: &Path, around: &Surroundings) -> Result<()> {
+pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext) -> Result<()> {
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
     let place = RunFolders::new(folder, &spec, copy)?;
@@ -53,7 +53,7 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &Surroundings) ->
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = ending(status);
-    let run = Run { ending: Some(ending), ..one_run() };
+    let run = Run { ending: Some(ending), ..new_run() };
     let collected = collect(raw_files(place.raw.path())?, run, around.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
@@ -73,7 +73,7 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &Surroundings) ->
 
 /// Derives raw files from a copy's streams, and keeps the streams.
 fn keep_logs(place: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
-    let logs = with_extension(place.raw.path(), LOG)?;
+    let logs = files_with_extension(place.raw.path(), LOG)?;
     for log in &logs {
         ensure!(fold(log)? == 0, "events of copy {copy} are lost");
     }
@@ -95,7 +95,7 @@ struct RunFolders {
 impl RunFolders {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<RunFolders> {
         // The names have equal lengths, since the size of the environment moves the stack.
-        let temporary = |prefix: &str| temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
+        let temporary = |prefix: &str| temporary::shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(RunFolders { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;

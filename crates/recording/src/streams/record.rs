@@ -8,7 +8,7 @@
 use super::recorder::{MIN_PAUSE, Recorder, longer_pause, note_lost};
 use crate::runs::reasons;
 use crate::{
-    Destination, RecordedCommand, Surroundings, command, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern,
+    Destination, RecordedCommand, RecordingContext, command, deliver, ending, exit_code_with, host, new_run, nothing_counted, pattern,
     run_folder, run_metadata,
 };
 use anyhow::{Context, Result, ensure};
@@ -22,7 +22,7 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{self, LOG, STREAM, move_logs, streams_beside, with_extension};
+use trodden_stored::place::{self, LOG, STREAM, files_with_extension, move_logs, streams_folder_of};
 use trodden_text::words::{count, plural, shell_word};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
@@ -49,14 +49,14 @@ impl StreamOptions {
 }
 
 /// Runs a command with flight recorders, which keep the last paths of each thread. Returns its exit status.
-pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> Result<ExitCode> {
+pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext) -> Result<ExitCode> {
     let store = around.run_store()?;
-    let folder = place::new_last(store.folder())?;
+    let folder = place::create_flight_folder(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
     let mut command = command(arguments, &folder, STREAM_FILE_NAMES, around);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
-    let streams = with_extension(&folder, STREAM)?;
+    let streams = files_with_extension(&folder, STREAM)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
         log::warn!("{} is not a stream: the program that wrote it was built without --stream, and only counted", other.display());
@@ -79,7 +79,7 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &Surroundings) -> 
 }
 
 /// Runs a command and records its whole streams. Returns its exit status.
-pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Surroundings) -> Result<ExitCode> {
+pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, around);
     command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.bounds());
@@ -132,8 +132,8 @@ fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
 }
 
 /// Makes the profile of the logs, and delivers both. Returns whether they are complete.
-fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, around: &Surroundings) -> Result<bool> {
-    let logs = with_extension(folder, LOG)?;
+fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, around: &RecordingContext) -> Result<bool> {
+    let logs = files_with_extension(folder, LOG)?;
     let mut lossy = 0;
     for log in &logs {
         lossy += fold(log)?;
@@ -156,7 +156,7 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, arou
     }
     let place = match (lacking.run, &what.destination.output) {
         (Some(run), _) => around.run_store()?.streams(run),
-        (None, output) => streams_beside(&output.clone().unwrap_or_default()),
+        (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
     move_logs(&logs, &place)?;
     log::info!(
@@ -187,7 +187,7 @@ pub fn fold(path: &Path) -> Result<u64> {
 ///
 /// # Errors
 /// A file cannot be read, the run cannot be stored, or events are lost.
-pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundings) -> Result<()> {
+pub fn collect(given: &[PathBuf], destination: &Destination, around: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
     let folder = run_folder(destination, around)?;
     let mut lossy = 0;
@@ -208,14 +208,14 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &Surroundin
         let is_damaged = drained.damaged_bytes > 0 || drained.damaged > 0;
         lossy += fold(&log)? + drained.lost.threads() + u64::from(is_damaged);
     }
-    let run = Run { host: host(), suite: destination.suite.clone(), ..one_run() };
+    let run = Run { host: host(), suite: destination.suite.clone(), ..new_run() };
     let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, around.units.as_ref());
     let delivered = deliver(&profile, destination, around)?;
     let place = match (delivered.run, &destination.output) {
         (Some(run), _) => around.run_store()?.streams(run),
-        (None, output) => streams_beside(&output.clone().unwrap_or_default()),
+        (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&with_extension(folder.path(), LOG)?, &place)?;
+    move_logs(&files_with_extension(folder.path(), LOG)?, &place)?;
     ensure!(lossy == 0, "events of {} were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check()
 }
@@ -228,7 +228,8 @@ fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             streams.push(path.clone());
             continue;
         }
-        let (raw, found): (Vec<PathBuf>, Vec<PathBuf>) = with_extension(path, STREAM)?.into_iter().partition(|file| is_raw_file(file));
+        let (raw, found): (Vec<PathBuf>, Vec<PathBuf>) =
+            files_with_extension(path, STREAM)?.into_iter().partition(|file| is_raw_file(file));
         streams.extend(found);
         counted.extend(raw);
         // Raw files derived from a log are skipped, since the log has their counts.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG, STREAM, with_extension};
+use trodden_stored::place::{LOG, STREAM, files_with_extension};
 use trodden_wire::LostThreads;
 
 /// Pause between polls while chunks arrive.
@@ -61,7 +61,7 @@ impl<'a> Recorder<'a> {
     pub fn finish(&mut self, folder: &Path) -> Result<Drained> {
         self.start_new_drains(folder)?;
         let mut all = Drained::default();
-        for file in with_extension(folder, STREAM)? {
+        for file in files_with_extension(folder, STREAM)? {
             let found = number(&file).and_then(|number| self.drains.remove(&number));
             let Some((drain, log)) = found else {
                 if !is_stream_file(&file) {
@@ -95,7 +95,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
-        for file in with_extension(folder, STREAM)? {
+        for file in files_with_extension(folder, STREAM)? {
             // The file may just be moved, or not be initialised yet; then it is looked at again.
             let Some(number) = number(&file).filter(|number| !self.drains.contains_key(number)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {

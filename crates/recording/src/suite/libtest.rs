@@ -4,8 +4,8 @@
 //! one, so a call with `--exact` is one test. Cargo runs a binary once for all its tests; they are listed and run one by one here. A
 //! binary that cannot list its tests counts as one test.
 
-use super::{Recorder, SuiteOutcome, TestCommand, TestCounts, all_kept, run_all};
-use crate::Surroundings;
+use super::{Recorder, SuiteOutcome, TestCommand, TestCounts, check_no_lost_counts, run_all};
+use crate::RecordingContext;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_launch::process::not_run;
+use trodden_launch::process::cannot_run;
 use trodden_text::words::plural;
 
 const FORWARDED_OPTIONS: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
@@ -34,12 +34,12 @@ pub struct TestBinary {
 }
 
 /// Runs a test binary, and reports on its tests to `out`.
-pub fn step(job: &TestBinary, around: &Surroundings, out: &mut dyn Write) -> Result<ExitCode> {
+pub fn step(job: &TestBinary, around: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
     let command = &job.command[..];
     let (binary, arguments) = command.split_first().context("no test binary was given")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
-        return Err(not_run(binary, Command::new(binary).args(arguments).exec()).into());
+        return Err(cannot_run(binary, Command::new(binary).args(arguments).exec()).into());
     }
     let recorder = Recorder::new(&job.suite, &job.project, around)?;
     let crate_name = crate_name(Path::new(binary));
@@ -60,13 +60,13 @@ pub fn step(job: &TestBinary, around: &Surroundings, out: &mut dyn Write) -> Res
     let SuiteOutcome { failed, lost, .. } = run_all(&tests, threads(arguments, job.threads.clone()), &recorder)?;
     writeln!(out, "{crate_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
-    all_kept(lost)?;
+    check_no_lost_counts(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
 fn run_single(recorder: &Recorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
-    all_kept(usize::from(counts == TestCounts::Lost))?;
+    check_no_lost_counts(usize::from(counts == TestCounts::Lost))?;
     Ok(trodden_launch::process::exit_code(status))
 }
 
@@ -99,7 +99,7 @@ fn selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Option<Ve
 
 fn list(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
     let output = Command::new(binary).args(arguments).args(more).args(["--list", "--format", "terse"]).output();
-    let output = output.map_err(|e| not_run(binary, e))?;
+    let output = output.map_err(|e| cannot_run(binary, e))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let tests: Option<Vec<&str>> = text.lines().map(|l| l.strip_suffix(": test").or_else(|| l.strip_suffix(": benchmark"))).collect();
     Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))

@@ -5,7 +5,7 @@
 
 pub mod libtest;
 
-use crate::{RunFolder, Surroundings, TEST_VARIABLE, command, ending, run_metadata};
+use crate::{RecordingContext, RunFolder, TEST_VARIABLE, command, ending, run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
-use trodden_launch::process::not_run;
+use trodden_launch::process::cannot_run;
 use trodden_profile::{Run, RunStore, collect, raw_files};
 use trodden_text::words::{plural, shell_word};
 
@@ -131,13 +131,13 @@ pub struct SuiteOutcome {
     /// Names of failed tests.
     pub failed: Vec<String>,
     /// Names of tests that counted nothing.
-    pub without: Vec<String>,
+    pub not_recorded: Vec<String>,
     /// Number of tests whose counts cannot be decoded.
     pub lost: usize,
 }
 
 /// Fails if the counts of any tests are lost. `lost` is their number.
-pub fn all_kept(lost: usize) -> Result<()> {
+pub fn check_no_lost_counts(lost: usize) -> Result<()> {
     ensure!(lost == 0, "the suite is incomplete: the counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
     Ok(())
 }
@@ -151,7 +151,7 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> R
             let (status, counts) = recorder.run(&test.name, &test.arguments)?;
             let mut outcome = outcome.lock().expect("no thread panics with it");
             if counts == TestCounts::None {
-                outcome.without.push(test.name.clone());
+                outcome.not_recorded.push(test.name.clone());
             }
             outcome.lost += usize::from(counts == TestCounts::Lost);
             if !status.success() {
@@ -170,7 +170,7 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> R
 /// Runs tests and stores what they counted.
 pub struct Recorder<'a> {
     store: Mutex<RunStore>,
-    around: &'a Surroundings,
+    around: &'a RecordingContext,
     suite: String,
     folder: PathBuf,
     reported: Mutex<BTreeSet<String>>,
@@ -178,7 +178,7 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Creates a recorder for a suite in the run store of a project.
-    pub fn new(suite: &str, project: &Path, around: &'a Surroundings) -> Result<Recorder<'a>> {
+    pub fn new(suite: &str, project: &Path, around: &'a RecordingContext) -> Result<Recorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
         Ok(Recorder { store: Mutex::new(store), around, suite: suite.into(), folder, reported: Mutex::default() })
@@ -189,7 +189,7 @@ impl<'a> Recorder<'a> {
         let raw = RunFolder::create_in(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = command(arguments, raw.path(), "%m.raw", self.around);
-        let status = command.env(TEST_VARIABLE, name).status().map_err(|e| not_run(&arguments[0], e))?;
+        let status = command.env(TEST_VARIABLE, name).status().map_err(|e| cannot_run(&arguments[0], e))?;
         let run = Run {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),

@@ -5,7 +5,7 @@ use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, chain, file_of};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, Never, OperationSite, Redundant};
+use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
 use trodden_unit::experiment::Spelling;
@@ -128,7 +128,7 @@ impl Evidence<'_> {
         })
     }
 
-    fn never(&self, n: &Never) -> Value {
+    fn never(&self, n: &NeverTogether) -> Value {
         json!({
             "first": self.edge(n.first),
             "second": self.edge(n.second),

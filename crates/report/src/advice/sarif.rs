@@ -19,7 +19,7 @@ const RULES: [(AdviceKind, &str); 4] = [
 ];
 
 /// A loop whose iterations take turns: they repeat a sequence of different paths, as a recorded stream shows.
-pub struct Turns<'a> {
+pub struct AlternatingIterations<'a> {
     /// The name in the stream of the function with the loop.
     pub function: &'a str,
     /// The finding and a suggestion.
@@ -29,10 +29,10 @@ pub struct Turns<'a> {
 }
 
 /// Loops whose iterations take turns as a SARIF log. A function whose source position is unknown appears by name only.
-pub fn iterations(view: &View, found: &[Turns], sources: &SourceCache) -> Value {
+pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
     const RULE: &str = "iterations";
     let rules = json!([{ "id": RULE, "shortDescription": { "text": "Iterations of a loop take turns" } }]);
-    let result = |turns: &Turns| {
+    let result = |turns: &AlternatingIterations| {
         let function = view.functions.iter().find(|f| [&f.name.short, &f.name.full, &f.name.linkage].iter().any(|n| *n == turns.function));
         let unknown = || json!({ "logicalLocations": [{ "fullyQualifiedName": turns.function, "kind": "function" }] });
         let place = function.and_then(|function| sarif::place(function, sources)).unwrap_or_else(unknown);

@@ -8,7 +8,7 @@ use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, ru
 use crate::view::{Function, View, chain, file_of};
 use crate::words::{self, base_name, count, percent, plural, program};
 use std::cell::RefCell;
-use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, Never, Redundant, Repeated};
+use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
 use trodden_unit::experiment::Spelling;
@@ -47,12 +47,12 @@ fn findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String 
 fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
     let run = &view.profile.run;
     let name = program(run, view.profile.images.first().map(|i| i.path.as_str()));
-    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::line(&name))));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::escape_line(&name))));
     let mut row = |name: &str, text: String| {
         out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
     };
     if !run.command.is_empty() {
-        row("command", escape::line(&words::command(&run.command)));
+        row("command", escape::escape_line(&words::command(&run.command)));
     }
     // Empty if the profile was not recorded from a run, but collected by other tools or simulated.
     let summary = run_summary(view);
@@ -77,8 +77,9 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     };
     let kind = page.paint(paint::OTHER, &left(ranked.finding.kind().name(), 10));
     let main = say::main_position(function, &ranked.finding);
-    let file =
-        main.and_then(|p| Some(format!("  {}:{}", escape::line(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
+    let file = main
+        .and_then(|p| Some(format!("  {}:{}", escape::escape_line(base_name(file_of(function.units_map(), p)?)), p.line)))
+        .unwrap_or_default();
     let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(60).max(24)));
     let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
     let note = page.paint(paint::DIM, &format!("{file}{copies}"));
@@ -184,7 +185,7 @@ impl FindingWriter<'_> {
         format!("{}: {share} of {}{from}", repeated.operation, count(r.executions.into()))
     }
 
-    fn never(&self, n: &Never) -> String {
+    fn never(&self, n: &NeverTogether) -> String {
         let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
         let mut out = self.decision(first, n.first, &plural(n.first_count.into(), "time", "times"));
         out.push_str(&self.decision(

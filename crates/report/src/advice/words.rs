@@ -4,7 +4,7 @@ use crate::escape;
 use crate::path_listing;
 use crate::view::{Function, chain, file_of};
 use crate::words::{base_name, percent, plural};
-use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, Never, Redundant};
+use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, NeverTogether, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, Position};
 
@@ -30,7 +30,8 @@ pub fn first_position(function: &Function, block: Node) -> Option<Position> {
 pub fn place(function: &Function, position: Option<Position>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
-    elsewhere.map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::line(base_name(file)), position.line))
+    elsewhere
+        .map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::escape_line(base_name(file)), position.line))
 }
 
 /// The place of a block's branch as text.
@@ -120,7 +121,7 @@ fn redundant(function: &Function, r: &Redundant) -> String {
     format!("in {} {what} computed again, though {} of executions already had {them}", place(function, at, r.block), percent(saved))
 }
 
-fn never(function: &Function, n: &Never) -> String {
+fn never(function: &Function, n: &NeverTogether) -> String {
     let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
     format!(
         "{} {} and {} {} were never taken on one path; if they were independent, they would have been {}",

@@ -84,7 +84,7 @@ fn about_run(view: &View) -> Vec<String> {
         about.push(format!("{} runs merged", words::count(run.runs.into())));
     }
     if run.started_ns > 0 {
-        about.push(words::moment(run.started_ns));
+        about.push(words::utc_time(run.started_ns));
     }
     if run.duration_ns > 0 {
         about.push(words::duration(run.duration_ns));

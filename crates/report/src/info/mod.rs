@@ -4,7 +4,7 @@ mod profile;
 
 pub use profile::ProfileSummary;
 
-use crate::words::{listed, plural};
+use crate::words::{list_names, plural};
 use crate::{Name, escape};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, distinct};
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Maximum length of a list without `--all`.
 const MAX_SHOWN: usize = 12;
 
@@ -40,7 +40,7 @@ pub struct ImageSummary {
     counters: u64,
     skipped: Vec<SkippedFunction>,
     /// Functions all of whose paths are counted, although only interesting paths were requested.
-    instead: Vec<SkippedFunction>,
+    counted_in_full: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
     /// Functions that were compiled without trodden.
     uninstrumented: Vec<String>,
@@ -153,7 +153,7 @@ impl ImageSummary {
         };
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
-        self.instead.extend(map.instead.iter().map(named));
+        self.counted_in_full.extend(map.instead.iter().map(named));
         // Counters of an edge profile are not counters of paths.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
@@ -177,7 +177,7 @@ impl ImageSummary {
     }
 
     fn write(&self, out: &mut String, shown: usize) -> fmt::Result {
-        writeln!(out, "{}", escape::line(&self.path))?;
+        writeln!(out, "{}", escape::escape_line(&self.path))?;
         writeln!(out, "  image      {}", self.image)?;
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
         let copies = match self.bodies - self.functions {
@@ -206,7 +206,7 @@ impl ImageSummary {
         list(out, "Damage", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "Excluded from counting", lines.collect(), shown)?;
-        let lines = self.instead.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
+        let lines = self.counted_in_full.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "All paths counted, not only the interesting ones", lines.collect(), shown)?;
         let lines = self
             .cut
@@ -226,7 +226,7 @@ impl ImageSummary {
         });
         list(out, "Shared libraries", lines.collect(), usize::MAX)?;
         match &self.libraries_unknown {
-            Some(reason) => writeln!(out, "\nShared libraries: unknown ({})", escape::line(reason)),
+            Some(reason) => writeln!(out, "\nShared libraries: unknown ({})", escape::escape_line(reason)),
             None => Ok(()),
         }
     }
@@ -272,7 +272,7 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
 fn places(cuts: &[CutPlace]) -> String {
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
     let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
-    listed(&texts, 3)
+    list_names(&texts, 3)
 }
 
 fn list(out: &mut String, title: &str, lines: Vec<String>, shown: usize) -> fmt::Result {
@@ -281,7 +281,7 @@ fn list(out: &mut String, title: &str, lines: Vec<String>, shown: usize) -> fmt:
     }
     writeln!(out, "\n{title} ({})", lines.len())?;
     for line in lines.iter().take(shown) {
-        writeln!(out, "  {}", escape::line(line))?;
+        writeln!(out, "  {}", escape::escape_line(line))?;
     }
     match lines.len().saturating_sub(shown) {
         0 => Ok(()),

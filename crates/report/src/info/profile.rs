@@ -56,7 +56,7 @@ impl<'a> ProfileSummary<'a> {
 
     fn write(&self, out: &mut String, file: &Path, size: u64) -> fmt::Result {
         let run = self.run;
-        let line = escape::line;
+        let line = escape::escape_line;
         writeln!(out, "{} ({})", line(&file.display().to_string()), plural(size.into(), "byte", "bytes"))?;
         writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { line(&words::command(&run.command)) })?;
         writeln!(out, "  folder     {}", line(&run.directory))?;

@@ -3,7 +3,7 @@
 use super::source_lines::write_sources;
 use crate::words::plural;
 use std::io::{self, Write};
-use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuestion, HotSubpaths, SHOWN, SequenceDifferences};
+use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences};
 
 /// Writes occurrences.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
@@ -15,7 +15,7 @@ pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()
 }
 
 /// Writes hot subpaths.
-pub fn write_hot(out: &mut dyn Write, question: &HotQuestion, document: &HotSubpaths) -> io::Result<()> {
+pub fn write_hot(out: &mut dyn Write, question: &HotQuery, document: &HotSubpaths) -> io::Result<()> {
     writeln!(
         out,
         "{} executed; a subpath of {} to {} is hot if it covers at least {}",
@@ -48,7 +48,7 @@ pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) ->
         let aligned = if row.aligned { "" } else { " (too many units to align)" };
         writeln!(out, "{number}. in {}{aligned}", calls(&row.open_calls))?;
         for (name, side) in [("left ", &row.left), ("right", &row.right)] {
-            let more = if side.end - side.start > SHOWN { " ..." } else { "" };
+            let more = if side.end - side.start > MAX_SHOWN { " ..." } else { "" };
             writeln!(out, "   {name} {}..{}  {}{more}", side.start, side.end, side.events.join("  "))?;
         }
     }

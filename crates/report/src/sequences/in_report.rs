@@ -6,7 +6,7 @@
 use super::phases_page::{escaped, strips};
 use super::source_lines::write_sources;
 use super::{iterations, streams};
-use crate::advice::sarif::Turns;
+use crate::advice::sarif::AlternatingIterations;
 use crate::words::{count, plural};
 use anyhow::Result;
 use serde_json::Value;
@@ -14,10 +14,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use trodden_analysis::sequences::{
-    EventTable, GeneralDocument, IterationPattern, IterationQuestion, Opened, PhaseDocument, iterations_of, last_branches, phases_of,
+    BranchPathDocument, EventTable, IterationPattern, IterationQuery, OpenedSequence, PhaseDocument, iteration_document, last_branches,
+    phase_document,
 };
 use trodden_profile::stream::StreamLog;
-use trodden_stored::place::streams_beside;
+use trodden_stored::place::streams_folder_of;
 use trodden_stored::{Folders, streams as kept};
 use trodden_text::words::reasons;
 
@@ -33,16 +34,16 @@ const MAX_SYMBOLS: u64 = 20_000_000;
 const MAX_PHASES: usize = 10;
 
 /// The sequence of the busiest thread of a run.
-pub struct Sequence {
-    opened: Opened,
+pub struct BusiestThread {
+    opened: OpenedSequence,
     number: usize,
     threads: usize,
 }
 
 /// The sequence of the busiest thread of a run; `None` if the run has no streams or they cannot be read, which is logged.
-pub fn of_profile(wanted: &str, folders: &Folders) -> Option<Sequence> {
+pub fn of_profile(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
     let logs = kept::logs_of_run(wanted)?;
-    let beside = streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
+    let beside = streams_folder_of(Path::new(wanted)).to_string_lossy().into_owned();
     match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
         Err(error) => {
@@ -52,7 +53,7 @@ pub fn of_profile(wanted: &str, folders: &Folders) -> Option<Sequence> {
     }
 }
 
-fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<Sequence>> {
+fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<BusiestThread>> {
     let mut events = Vec::new();
     for log in logs {
         events.extend(StreamLog::open(log)?.threads().iter().map(|thread| thread.events));
@@ -62,12 +63,12 @@ fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<Sequ
     };
     let mut table = EventTable::default();
     let (convention, grammar) = streams::read(wanted, number, &mut table, folders)?;
-    Ok(Some(Sequence { opened: Opened { table, convention, grammar }, number, threads: events.len() }))
+    Ok(Some(BusiestThread { opened: OpenedSequence { table, convention, grammar }, number, threads: events.len() }))
 }
 
-impl Sequence {
-    fn question(&self) -> IterationQuestion {
-        IterationQuestion { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, most: MAX_SYMBOLS }
+impl BusiestThread {
+    fn question(&self) -> IterationQuery {
+        IterationQuery { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
     }
 
     /// All patterns that iterations of loops repeat.
@@ -75,7 +76,7 @@ impl Sequence {
     /// # Errors
     /// None is expected: the parameters are constants within their ranges.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
-        Ok(iterations_of(&self.opened, IterationQuestion { top: 0, ..self.question() })?.patterns)
+        Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.question() })?.patterns)
     }
 
     fn heading(&self) -> String {
@@ -86,13 +87,13 @@ impl Sequence {
         format!("sequence{of}: {}{part}", plural(length.into(), "event", "events"))
     }
 
-    fn branches(&self) -> Option<GeneralDocument> {
+    fn branches(&self) -> Option<BranchPathDocument> {
         last_branches(&self.opened, BRANCHES, MAX_SHOWN, MAX_SYMBOLS).ok()
     }
 
     /// Writes paths across iterations and the last branches as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let found = iterations_of(&self.opened, self.question())?;
+        let found = iteration_document(&self.opened, self.question())?;
         writeln!(out, "\n{}; `trodden patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.branches() {
@@ -107,15 +108,15 @@ impl Sequence {
     /// # Errors
     /// None is expected: the parameters are constants within their ranges.
     pub fn json(&self) -> Result<Value> {
-        let whole = IterationQuestion { top: 0, ..self.question() };
+        let whole = IterationQuery { top: 0, ..self.question() };
         Ok(serde_json::json!({
             "thread": self.number,
             "threads": self.threads,
             "events": self.opened.grammar.len(),
             "events_examined": self.opened.grammar.len().min(MAX_SYMBOLS),
-            "iterations": iterations_of(&self.opened, whole)?,
+            "iterations": iteration_document(&self.opened, whole)?,
             "last_branches": last_branches(&self.opened, BRANCHES, 0, MAX_SYMBOLS).ok(),
-            "phases": phases_of(&self.opened, MAX_PHASES)?,
+            "phases": phase_document(&self.opened, MAX_PHASES)?,
         }))
     }
 
@@ -124,8 +125,8 @@ impl Sequence {
     /// # Errors
     /// None is expected: the parameters are constants within their ranges.
     pub fn page(&self) -> Result<String> {
-        let phases: PhaseDocument = phases_of(&self.opened, MAX_PHASES)?;
-        let found = iterations_of(&self.opened, self.question())?;
+        let phases: PhaseDocument = phase_document(&self.opened, MAX_PHASES)?;
+        let found = iteration_document(&self.opened, self.question())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
              intervals of {} paths</span></summary><div class=\"sequence-body\">{}",
@@ -166,7 +167,7 @@ pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::R
 }
 
 /// The findings about iterations for a SARIF log.
-pub fn turns(patterns: &[IterationPattern]) -> Vec<Turns<'_>> {
+pub fn alternating_iterations(patterns: &[IterationPattern]) -> Vec<AlternatingIterations<'_>> {
     let turns = |pattern: &'_ IterationPattern| -> (String, Value) {
         let times = plural(pattern.count.into(), "time", "times");
         let text = format!(
@@ -181,6 +182,6 @@ pub fn turns(patterns: &[IterationPattern]) -> Vec<Turns<'_>> {
     patterns
         .iter()
         .map(|pattern| (pattern, turns(pattern)))
-        .map(|(p, (text, properties))| Turns { function: &p.function, text, properties })
+        .map(|(p, (text, properties))| AlternatingIterations { function: &p.function, text, properties })
         .collect()
 }

@@ -5,7 +5,7 @@ use crate::words::plural;
 use anyhow::{Result, ensure};
 use std::io::{self, Write};
 use trodden_analysis::sequences::{
-    EventTable, GeneralDocument, IterationDocument, IterationPattern, IterationQuestion, iterations_of_copies,
+    BranchPathDocument, EventTable, IterationDocument, IterationPattern, IterationQuery, iterations_of_copies,
 };
 use trodden_stored::{Folders, streams as kept};
 
@@ -14,7 +14,7 @@ use trodden_stored::{Folders, streams as kept};
 ///
 /// # Errors
 /// The recording cannot be read, or a parameter is out of range.
-pub fn of_copies(wanted: &str, thread: usize, question: IterationQuestion, folders: &Folders) -> Result<Option<IterationDocument>> {
+pub fn of_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
     ensure!(thread == 0, "copies that divide the functions are analysed over all threads: omit --thread");
     let mut table = EventTable::default();
@@ -56,7 +56,7 @@ pub fn joined(iterations: &[Vec<String>]) -> String {
 }
 
 /// Writes paths of the last branches.
-pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
+pub fn write_branches(out: &mut dyn Write, document: &BranchPathDocument) -> io::Result<()> {
     let paths = plural(document.distinct as u128, "path", "different paths");
     writeln!(out, "{paths} of up to {}", plural(document.branches as u128, "branch", "branches"))?;
     for row in &document.paths {

@@ -5,7 +5,7 @@ use crate::input_kind::InputKind;
 use crate::words::plural;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
-use trodden_analysis::sequences::{EventTable, Opened, RecordingWriter, text};
+use trodden_analysis::sequences::{EventTable, OpenedSequence, RecordingWriter, text};
 use trodden_sequence::events::Convention;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits};
 use trodden_stored::Folders;
@@ -24,10 +24,10 @@ pub struct RecordedThread {
 ///
 /// # Errors
 /// The recording cannot be read, or does not have the thread.
-pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Opened> {
+pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<OpenedSequence> {
     let mut table = EventTable::default();
     let (convention, grammar) = open_into(wanted, input, &mut table, folders)?;
-    Ok(Opened { table, convention, grammar })
+    Ok(OpenedSequence { table, convention, grammar })
 }
 
 /// Reads a thread with the symbols of an existing table, so that several recordings can be compared.
@@ -37,7 +37,7 @@ pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Op
 pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
-    if !file.is_file() || InputKind::of_file(file)? == Some(InputKind::StreamLogs) {
+    if !file.is_file() || InputKind::detect_file(file)? == Some(InputKind::StreamLogs) {
         let (convention, grammar) = streams::read(wanted, input.thread, table, folders)?;
         if input.method.is_none() {
             return Ok((convention, grammar));

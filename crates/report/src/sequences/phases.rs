@@ -14,7 +14,7 @@ pub fn write(out: &mut dyn Write, document: &PhaseDocument) -> io::Result<()> {
     for (name, found) in kinds.into_iter().filter_map(|(name, found)| Some((name, found?))) {
         let phases = plural(found.phases.len() as u128, "phase", "phases");
         writeln!(out, "\nby {name}: {phases}, {}", plural(found.changes.len() as u128, "change", "changes"))?;
-        for line in found.of_interval.chunks(LINE_LENGTH) {
+        for line in found.phase_of_interval.chunks(LINE_LENGTH) {
             writeln!(out, "  {}", line.iter().map(|phase| letter(*phase)).collect::<String>())?;
         }
         for (number, phase) in found.phases.iter().enumerate() {

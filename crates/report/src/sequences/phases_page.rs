@@ -43,7 +43,7 @@ pub fn strips(document: &PhaseDocument) -> String {
 }
 
 fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, page: &mut String) {
-    let count = found.of_interval.len().max(1);
+    let count = found.phase_of_interval.len().max(1);
     let _ = write!(
         page,
         "<h2>{title}: {}, {}</h2>\
@@ -52,7 +52,7 @@ fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, p
         plural(found.changes.len() as u128, "change", "changes")
     );
     let mut start = 0;
-    for run in found.of_interval.chunk_by(|a, b| a == b) {
+    for run in found.phase_of_interval.chunk_by(|a, b| a == b) {
         let (end, phase) = (start + run.len(), run[0]);
         let _ = write!(
             page,

@@ -76,7 +76,7 @@ struct EventReport {
 }
 
 /// The parameters of [`LastReport::read`].
-pub struct LastQuestion<'a> {
+pub struct LastReportRequest<'a> {
     /// Stream files, or folders of them.
     pub files: &'a [PathBuf],
     /// Maximum number of events of each thread; 0 for all.
@@ -92,7 +92,7 @@ impl LastReport {
     ///
     /// # Errors
     /// There are no stream files, they cannot be read, or the core file belongs to none of them.
-    pub fn read(job: &LastQuestion, folders: &Folders) -> Result<LastReport> {
+    pub fn read(job: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
         for path in job.files {
             match path.is_dir() {
@@ -131,7 +131,7 @@ impl LastReport {
 }
 
 /// Checks that the core file belongs to one of the processes.
-fn check_core(job: &LastQuestion, core: Option<&Core>, report: &LastReport) -> Result<()> {
+fn check_core(job: &LastReportRequest, core: Option<&Core>, report: &LastReport) -> Result<()> {
     let (Some(core), Some(file)) = (core, job.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
@@ -144,7 +144,7 @@ fn check_core(job: &LastQuestion, core: Option<&Core>, report: &LastReport) -> R
     Ok(())
 }
 
-fn stream_report(stream: &LiveStream, job: &LastQuestion, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
+fn stream_report(stream: &LiveStream, job: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
     let maps = maps(stream.head(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(job.source, &folders.current_text());

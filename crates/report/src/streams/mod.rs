@@ -8,6 +8,6 @@ mod stopped;
 mod unfinished;
 
 pub use event_names::{EventNames, SourceLine};
-pub use last::{LastQuestion, LastReport};
+pub use last::{LastReport, LastReportRequest};
 pub use show::{EventRange, RemainingEvents, write_events};
 pub use statistics::StreamStatistics;

@@ -60,7 +60,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     // The frames that are live at the first event follow from the grammar, without expanding it.
     let grammar = numbered(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
-    let live = Frames::with_effects(&grammar, effect).open_calls(range.from);
+    let live = Frames::from_frame_effects(&grammar, effect).open_calls(range.from);
     let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
         Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
         _ => None,

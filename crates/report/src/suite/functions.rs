@@ -6,12 +6,12 @@ use crate::{Name, select};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use trodden_analysis::changes::lies_at;
-use trodden_analysis::isolate::IsolatedFunction;
+use trodden_analysis::changes::is_at_or_below;
+use trodden_analysis::isolate::FunctionKey;
 use trodden_analysis::suite::Suite;
 
 struct Executed {
-    key: IsolatedFunction,
+    key: FunctionKey,
     name: Name,
     /// The file that declares the function; `None` if it is unknown.
     file: Option<String>,
@@ -25,13 +25,13 @@ pub struct SuiteFunctions<'a> {
     /// Files and folders that declare the functions; all if empty.
     pub files: &'a [PathBuf],
     /// Names and regular expressions of functions to exclude.
-    pub except: &'a [String],
+    pub exclude: &'a [String],
 }
 
 impl SuiteFunctions<'_> {
     /// Returns true if there is any criterion.
-    pub fn is_asked(&self) -> bool {
-        self.function.is_some() || !self.files.is_empty() || !self.except.is_empty()
+    pub fn is_restricted(&self) -> bool {
+        self.function.is_some() || !self.files.is_empty() || !self.exclude.is_empty()
     }
 }
 
@@ -39,8 +39,8 @@ impl SuiteFunctions<'_> {
 ///
 /// # Errors
 /// A name or a file matches no function, or no function is left.
-pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
-    if !of.is_asked() {
+pub fn keep_functions(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
+    if !of.is_restricted() {
         return Ok(());
     }
     let all = executed(suite);
@@ -52,7 +52,7 @@ pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
         let places = of.files.iter().map(|place| declared_at(&all, place)).collect::<Result<Vec<_>>>()?;
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
-    for text in of.except {
+    for text in of.exclude {
         // Not an error: the functions to exclude may have been inlined into others.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
@@ -97,7 +97,7 @@ fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
     // Debug information may have paths through symbolic links, depending on the compiler's working directory.
     let places: Vec<String> =
         [Some(below.clone()), below.canonicalize().ok()].into_iter().flatten().map(|p| p.to_string_lossy().into_owned()).collect();
-    let is_there = |f: &Executed| f.file.as_ref().is_some_and(|file| places.iter().any(|place| lies_at(file, place)));
+    let is_there = |f: &Executed| f.file.as_ref().is_some_and(|file| places.iter().any(|place| is_at_or_below(file, place)));
     let found: BTreeSet<usize> = (0..all.len()).filter(|at| is_there(&all[*at])).collect();
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(

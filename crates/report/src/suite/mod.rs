@@ -2,7 +2,7 @@
 
 mod functions;
 
-pub use functions::{SuiteFunctions, keep};
+pub use functions::{SuiteFunctions, keep_functions};
 
 use crate::escape;
 use crate::words::plural;
@@ -14,7 +14,7 @@ use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 
 /// Version of the JSON schema.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The cost of a set of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +32,10 @@ fn unique_paths(test: &SuiteTest, takers: &[u32]) -> usize {
 
 /// The tests of a suite, as JSON.
 pub fn tests_json(name: &str, suite: &Suite) -> Value {
-    let takers = suite.takers();
+    let takers = suite.tests_per_path();
     let tests = suite.tests.iter().map(|t| {
         let mut test = test(t);
-        test["paths_of_no_other"] = json!(unique_paths(t, &takers));
+        test["unique_paths"] = json!(unique_paths(t, &takers));
         test
     });
     let tests: Vec<Value> = tests.collect();
@@ -44,7 +44,7 @@ pub fn tests_json(name: &str, suite: &Suite) -> Value {
 
 /// The tests of a suite, for a terminal.
 pub fn tests_text(suite: &Suite) -> String {
-    let takers = suite.takers();
+    let takers = suite.tests_per_path();
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
         let alone = unique_paths(test, &takers);
@@ -56,7 +56,7 @@ pub fn tests_text(suite: &Suite) -> String {
         plural(suite.tests.len() as u128, "test takes", "tests take"),
         plural(suite.paths.len() as u128, "path", "paths")
     );
-    escape::lines(&out)
+    escape::escape_lines(&out)
 }
 
 /// The result of a search for redundant tests.
@@ -82,7 +82,7 @@ impl RedundantTests<'_> {
 
     /// The number of tests with a path that no other test takes.
     fn needed(&self) -> usize {
-        let takers = self.suite.takers();
+        let takers = self.suite.tests_per_path();
         self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
     }
 
@@ -96,10 +96,10 @@ impl RedundantTests<'_> {
             "tests": self.suite.tests.len(),
             "paths": self.suite.paths.len(),
             "cost_unit": match self.by { SuiteCost::Tests => "tests", SuiteCost::Time => "microseconds" },
-            "needed_in_any_case": self.needed(),
+            "essential_tests": self.needed(),
             "greedy_cost": self.greedy.cost,
             "cost": self.best.cost,
-            "least_cost": self.best.bound,
+            "cost_lower_bound": self.best.bound,
             "proven": self.best.is_proven(),
             "kept": kept,
             "redundant": self.redundant().map(test).collect::<Vec<_>>(),
@@ -147,29 +147,29 @@ impl RedundantTests<'_> {
 }
 
 /// A test order.
-pub struct Ordered<'a> {
+pub struct TestOrder<'a> {
     /// The suite.
     pub suite: &'a Suite,
     /// The suite's name.
     pub name: &'a str,
     /// The tests in order.
-    pub placed: &'a [OrderedTest],
+    pub tests: &'a [OrderedTest],
     /// The paths that a change touches; `None` if no change was given.
-    pub wanted: Option<&'a BTreeSet<PathIndex>>,
+    pub changed_paths: Option<&'a BTreeSet<PathIndex>>,
     /// Average percentage of paths covered (APC) by this order; `None` if there are no paths to cover.
     pub average: Option<f64>,
     /// Average percentage of paths covered by the order in which tests were recorded.
     pub average_recorded: Option<f64>,
 }
 
-impl Ordered<'_> {
+impl TestOrder<'_> {
     /// The result as JSON.
     pub fn json(&self) -> Value {
         let place = |(at, p): (usize, &OrderedTest)| {
             let mut test = test(&self.suite.tests[p.test]);
             test["rank"] = json!(at + 1);
-            test["takes"] = json!(p.takes);
-            test["adds"] = json!(p.adds);
+            test["takes"] = json!(p.paths);
+            test["adds"] = json!(p.new_paths);
             test
         };
         json!({
@@ -177,18 +177,18 @@ impl Ordered<'_> {
             "kind": "test-order",
             "suite": self.name,
             "paths": self.suite.paths.len(),
-            "changed_paths": self.wanted.map(BTreeSet::len),
+            "changed_paths": self.changed_paths.map(BTreeSet::len),
             "average_percentage_covered": self.average,
             "average_percentage_covered_as_recorded": self.average_recorded,
-            "tests": self.placed.iter().enumerate().map(place).collect::<Vec<_>>(),
+            "tests": self.tests.iter().enumerate().map(place).collect::<Vec<_>>(),
         })
     }
 
     /// The result as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        if let Some(wanted) = self.wanted {
-            let takers = self.placed.iter().filter(|p| p.takes > 0).count();
+        if let Some(wanted) = self.changed_paths {
+            let takers = self.tests.iter().filter(|p| p.paths > 0).count();
             let _ = writeln!(
                 out,
                 "{} of {} execute changed lines; {} them",
@@ -201,13 +201,13 @@ impl Ordered<'_> {
             (Some(now), Some(recorded)) => {
                 writeln!(out, "average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n")
             }
-            _ if self.wanted.is_some() => writeln!(out, "no test executes the change: this is the order without it\n"),
+            _ if self.changed_paths.is_some() => writeln!(out, "no test executes the change: this is the order without it\n"),
             _ => writeln!(out, "there are no paths to cover\n"),
         };
         let _ = writeln!(out, "{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds");
-        for (at, p) in self.placed.iter().enumerate() {
+        for (at, p) in self.tests.iter().enumerate() {
             let test = &self.suite.tests[p.test];
-            let _ = writeln!(out, "{:>5} {:>8} {:>8} {}  {}", at + 1, p.adds, p.takes, seconds(test), shown(test));
+            let _ = writeln!(out, "{:>5} {:>8} {:>8} {}  {}", at + 1, p.new_paths, p.paths, seconds(test), shown(test));
         }
         out
     }

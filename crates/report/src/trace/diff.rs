@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{self, Write};
 use trodden_distributed::differences::TraceDifferences;
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// The differences as JSON.
 pub fn json(found: &TraceDifferences) -> Value {
@@ -16,16 +16,16 @@ pub fn json(found: &TraceDifferences) -> Value {
 /// Writes the differences as text. `top` is the maximum number that the comparison was limited to.
 pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::Result<()> {
     for (number, difference) in (1..).zip(&found.differences) {
-        let behind = difference.behind.as_deref().unwrap_or("the beginning");
-        writeln!(out, "{number}. thread {}, in {}", difference.thread, escape::line(&difference.calls.join(" > ")))?;
-        writeln!(out, "   after {}", escape::line(behind))?;
+        let last = difference.last_common_block.as_deref().unwrap_or("the beginning");
+        writeln!(out, "{number}. thread {}, in {}", difference.thread, escape::escape_line(&difference.calls.join(" > ")))?;
+        writeln!(out, "   after {}", escape::escape_line(last))?;
         for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
             let blocks = plural(u128::from(after.blocks), "block", "blocks");
             writeln!(out, "   {name} #{}: {}; {blocks} to the end of this call", after.block_number, after.first)?;
             let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
             let called: Vec<String> = called.collect();
             if !called.is_empty() {
-                writeln!(out, "         calls {}", escape::line(&called.join(", ")))?;
+                writeln!(out, "         calls {}", escape::escape_line(&called.join(", ")))?;
             }
         }
     }

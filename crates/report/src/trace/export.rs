@@ -8,19 +8,19 @@ use crate::escape;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::Write;
-use trodden_distributed::calls::{CallStep, LeftOut, walk};
-use trodden_distributed::place::address;
+use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
+use trodden_distributed::place::format_address;
 use trodden_trace::{TraceFile, TraceFunction};
 
 /// Maximum depth of a folded stack. Deeper frames are attributed to the frame at this depth, since the size is quadratic in the depth.
 const MAX_FOLDED: usize = 1000;
 
 /// Writes folded stacks.
-pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
+pub fn folded(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in left_out.threads(trace) {
         let (mut stack, mut since) = (Vec::new(), 0);
-        walk(trace, thread, left_out, |step, _| {
+        walk_calls(trace, thread, left_out, |step, _| {
             if let CallStep::Block(_) = step {
                 since += 1;
                 return Ok(());
@@ -38,21 +38,21 @@ pub fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Res
     }
     for (stack, blocks) in &counts {
         // Semicolons separate frames; they do not occur in C++ names.
-        let names: Vec<String> = stack.iter().map(|f| escape::line(trace.name(*f))).collect();
+        let names: Vec<String> = stack.iter().map(|f| escape::escape_line(trace.name(*f))).collect();
         writeln!(out, "{} {blocks}", names.join(";"))?;
     }
     Ok(())
 }
 
 /// Writes the address of each executed block on a line of its own.
-pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
+pub fn addresses(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let threads: Vec<_> = left_out.threads(trace).collect();
     for thread in &threads {
         if threads.len() > 1 {
             writeln!(out, "# thread {}", thread.0)?;
         }
-        walk(trace, *thread, left_out, |step, _| match step {
-            CallStep::Block(block) => Ok(writeln!(out, "{}", escape::line(&address(trace, trace.block(block).address)))?),
+        walk_calls(trace, *thread, left_out, |step, _| match step {
+            CallStep::Block(block) => Ok(writeln!(out, "{}", escape::escape_line(&format_address(trace, trace.block(block).address)))?),
             CallStep::Open(_) | CallStep::Close => Ok(()),
         })?;
     }
@@ -60,7 +60,7 @@ pub fn addresses(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> 
 }
 
 /// Writes Chrome trace events.
-pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Result<()> {
+pub fn chrome(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {
         let separator = if std::mem::take(&mut first) { "\n" } else { ",\n" };
@@ -71,7 +71,7 @@ pub fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut dyn Write) -> Res
     write!(out, r#"{{"displayTimeUnit":"ms","otherData":{{"unit":"one microsecond is one block"}},"traceEvents":["#)?;
     for thread in left_out.threads(trace) {
         let mut open = Vec::new();
-        walk(trace, thread, left_out, |step, time| match step {
+        walk_calls(trace, thread, left_out, |step, time| match step {
             CallStep::Open(function) => {
                 open.push(function);
                 event(out, "B", trace.name(function), thread.0, time)

@@ -23,7 +23,7 @@ pub fn write(out: &mut impl Write, all: &Occurrences, is_nth: bool) -> io::Resul
             f.block,
             f.place,
             f.nth,
-            escape::line(&f.calls.join(" > "))
+            escape::escape_line(&f.calls.join(" > "))
         )?;
     }
     let are_all = found.len() as u64 == *seen || is_nth;

@@ -11,8 +11,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_binary::instruction;
-use trodden_binary::linked::in_file;
-use trodden_distributed::calls::{CallStep, LeftOut, walk};
+use trodden_binary::linked::split_address;
+use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
 use trodden_distributed::files::Files;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
@@ -35,16 +35,16 @@ const OPENS: i64 = -1;
 const CLOSES: i64 = -2;
 
 /// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
-pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, sources: &Sources) -> Result<String> {
+pub fn page(trace: &TraceFile, left_out: &TraceFilter, files: &Result<Files>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, left_out)?;
     let shortest = lengths.shortest(MAX_CALLS);
     let with_steps = lengths.steps <= MAX_STEPS;
-    let mut executed = vec![0u64; trace.about().blocks.len()];
+    let mut executed = vec![0u64; trace.description().blocks.len()];
     let mut shown = Vec::new();
     for thread in threads {
         let mut calls = Calls { shortest, with_steps, ..Calls::default() };
-        walk(trace, thread, left_out, |step, number| {
+        walk_calls(trace, thread, left_out, |step, number| {
             if let CallStep::Block(block) = step {
                 executed[block.0 as usize] += 1;
             }
@@ -53,11 +53,12 @@ pub fn page(trace: &TraceFile, left_out: &LeftOut, files: &Result<Files>, source
         })?;
         shown.push(json!({ "thread": thread.0, "calls": calls.columns(), "steps": calls.steps, "counts": calls.counts() }));
     }
-    let about = trace.about();
+    let about = trace.description();
     let (code, code_note) = machine_code(trace, files, &executed);
     let notes: Vec<&str> = trace.end().notes.iter().map(String::as_str).chain(code_note.as_deref()).collect();
     let data = json!({
-        "command": about.command, "image": about.image, "runs": about.runs, "collector": about.collector, "cut": trace.end().cut,
+        "command": about.command, "image": about.image, "runs": about.runs, "collector": about.collector,
+        "truncated": trace.end().is_truncated,
         "shortest": shortest, "with_steps": with_steps, "notes": notes, "threads": shown,
         "functions": functions(trace, &executed), "blocks": blocks(trace, &executed, &code),
         "files": about.files, "source": source(trace, sources, &executed),
@@ -78,11 +79,11 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn new(trace: &TraceFile, threads: &[ThreadNumber], left_out: &LeftOut) -> Result<Self> {
+    fn new(trace: &TraceFile, threads: &[ThreadNumber], left_out: &TraceFilter) -> Result<Self> {
         let mut lengths = Self { by_bits: [0; 65], steps: 0 };
         for thread in threads {
             let mut open = Vec::new();
-            walk(trace, *thread, left_out, |step, number| {
+            walk_calls(trace, *thread, left_out, |step, number| {
                 lengths.steps += 1;
                 match step {
                     CallStep::Open(_) => open.push(number),
@@ -197,8 +198,8 @@ impl Calls {
 
 /// Determines for each function whether any of its blocks was executed.
 fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
-    let mut of = vec![false; trace.about().functions.len()];
-    let blocks = trace.about().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);
+    let mut of = vec![false; trace.description().functions.len()];
+    let blocks = trace.description().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);
     blocks.for_each(|(b, _)| of[b.function.0 as usize] = true);
     of
 }
@@ -206,16 +207,16 @@ fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
 /// Names and entry addresses of the executed functions; null for the others.
 fn functions(trace: &TraceFile, executed: &[u64]) -> Value {
     let is_executed = is_executed(trace, executed);
-    let all = trace.about().functions.iter().zip(is_executed);
-    all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", in_file(f.address).1)]) } else { Value::Null }).collect()
+    let all = trace.description().functions.iter().zip(is_executed);
+    all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", split_address(f.address).1)]) } else { Value::Null }).collect()
 }
 
 /// The blocks of the executed functions as function, address, lines, machine code; null for the others.
 fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
     let is_executed = is_executed(trace, executed);
-    let all = (0u32..).zip(&trace.about().blocks);
+    let all = (0u32..).zip(&trace.description().blocks);
     all.map(|(number, b)| match is_executed[b.function.0 as usize] {
-        true => json!([b.function.0, format!("{:#x}", in_file(b.address).1), b.lines, code.get(&number)]),
+        true => json!([b.function.0, format!("{:#x}", split_address(b.address).1), b.lines, code.get(&number)]),
         false => Value::Null,
     })
     .collect()
@@ -223,7 +224,7 @@ fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>
 
 /// The instructions of blocks by number, and a note if some or all are missing.
 fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
-    let about = trace.about();
+    let about = trace.description();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
     let files = match files {
         Ok(files) => files,
@@ -266,7 +267,7 @@ fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<Stri
     let mut texts = Vec::new();
     while at < end {
         let Some(decoded) = binary.code_at(at).and_then(|code| instruction::decode(code, at)) else { break };
-        texts.push(format!("{at:x}  {}", instruction::text(&decoded)));
+        texts.push(format!("{at:x}  {}", instruction::format_intel(&decoded)));
         at += decoded.len() as u64;
     }
     texts
@@ -274,7 +275,7 @@ fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<Stri
 
 /// The source lines of the executed functions with their context, by file; null for a file that cannot be read.
 fn source(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
-    let about = trace.about();
+    let about = trace.description();
     let is_executed = is_executed(trace, executed);
     let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for block in about.blocks.iter().filter(|b| is_executed[b.function.0 as usize]) {

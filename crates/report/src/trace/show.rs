@@ -5,11 +5,11 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
-use trodden_distributed::calls::LeftOut;
-use trodden_distributed::place::{TraceLocation, address_in_file, described, follow};
+use trodden_distributed::calls::TraceFilter;
+use trodden_distributed::place::{TraceLocation, address_in_file, describe_block, follow_event};
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Default maximum depth of calls that are shown.
 pub const DEPTH: usize = 40;
 
@@ -45,7 +45,7 @@ pub struct TraceShowOptions {
 /// # Errors
 /// The trace cannot be read, does not have the thread or place, or the output cannot be written.
 pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
-    let threads: Vec<ThreadNumber> = LeftOut::new(trace, &[], options.thread)?.threads(trace).collect();
+    let threads: Vec<ThreadNumber> = TraceFilter::new(trace, &[], options.thread)?.threads(trace).collect();
     let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
     let to = options.to.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
     let numbers = |place: &Option<TraceLocation>| place.as_ref().and_then(TraceLocation::number);
@@ -82,7 +82,7 @@ impl Blocks<'_> {
         let mut seen = 0;
         for event in self.trace.stream(thread) {
             let event = event?;
-            let is_call = follow(&mut frames, event, self.trace);
+            let is_call = follow_event(&mut frames, event, self.trace);
             match (span.step(event, is_call, self.trace), event) {
                 (Position::Inside, TraceEvent::Block(block)) => {
                     let (number, depth) = (span.blocks - 1, frames.open.len().saturating_sub(1));
@@ -111,7 +111,7 @@ fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
             writeln!(out, "# thread {}", thread.0)?;
         }
         let more = blocks.for_each(*thread, |number, depth, block| {
-            Ok(writeln!(out, "#{number:<8} {:indent$}{}", "", described(blocks.trace, block), indent = 2 * depth)?)
+            Ok(writeln!(out, "#{number:<8} {:indent$}{}", "", describe_block(blocks.trace, block), indent = 2 * depth)?)
         })?;
         remaining = remaining.or(more);
     }
@@ -135,9 +135,9 @@ struct ShownBlock<'a> {
 
 /// Writes the blocks of threads as a JSON document, block by block since there may be millions.
 fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
-    let (trace, about) = (blocks.trace, blocks.trace.about());
+    let (trace, about) = (blocks.trace, blocks.trace.description());
     let command = serde_json::to_string(&about.command)?;
-    write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"cut":{},"threads":["#, trace.end().cut)?;
+    write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"command":{command},"truncated":{},"threads":["#, trace.end().is_truncated)?;
     let mut remaining = None;
     for (number, thread) in threads.iter().enumerate() {
         let separator = if number > 0 { "," } else { "" };
@@ -238,7 +238,7 @@ impl Tree {
         let mut stack: Vec<usize> = Vec::new();
         for event in trace.stream(thread) {
             let event = event?;
-            let is_call = follow(&mut frames, event, trace);
+            let is_call = follow_event(&mut frames, event, trace);
             stack.truncate(frames.open.len());
             match span.step(event, is_call, trace) {
                 Position::After => break,
@@ -311,8 +311,8 @@ fn tree(
     let shown: Vec<(u32, ShownCall)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
     if options.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
-        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
-            "runs": trace.end().runs, "opaque": trace.about().opaque, "threads": threads });
+        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.description().command,
+            "truncated": trace.end().is_truncated, "runs": trace.end().runs, "opaque": trace.description().opaque, "threads": threads });
         serde_json::to_writer_pretty(&mut *out, &document)?;
         writeln!(out)?;
         return Ok(());
@@ -328,6 +328,6 @@ fn tree(
 }
 
 fn line(out: &mut impl Write, shown: &ShownCall, depth: usize) -> io::Result<()> {
-    writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::line(shown.function), indent = 2 * depth)?;
+    writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::escape_line(shown.function), indent = 2 * depth)?;
     shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
 }

@@ -19,7 +19,7 @@ pub fn value(summary: &WaitSummary) -> Value {
     for (number, bar) in summary.replayed.timeline.bars.iter().enumerate() {
         events.extend(slice(summary, bar, number));
     }
-    json!({"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"shortest_slice_ns": summary.replayed.timeline.least_ns}})
+    json!({"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"shortest_slice_ns": summary.replayed.timeline.min_bar_ns}})
 }
 
 fn microseconds(ns: u64) -> f64 {

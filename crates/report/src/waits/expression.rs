@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use trodden_waits::redundancy::reduce;
 use trodden_waits::{ExpandedWait, Expression, LocationState, Part, Representative, Step, StepId};
-use trodden_waits_file::import::SLICE;
+use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
 
 /// Maximum number of terms printed of a path.
@@ -144,7 +144,7 @@ impl<'a> Names<'a> {
     /// The name of a step without its location.
     fn step(&self, step: &Step) -> String {
         let code = self.summary.code(step.code);
-        let function = escape::line(code.function());
+        let function = escape::escape_line(code.function());
         match (step.state, code.call) {
             (LocationState::Computing, _) => function,
             (LocationState::Communicating, Some(call)) => call.to_owned(),
@@ -200,7 +200,7 @@ impl<'a> Names<'a> {
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
     // A slice of an imported trace is not a call: its name is that of the function.
-    code.call.filter(|call| *call != SLICE).map_or_else(|| escape::line(code.function()), str::to_owned)
+    code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
 /// A path as a sum: 0 if it is empty, in brackets if it has several terms or starts with a minus. Terms beyond the maximum are counted.

@@ -26,16 +26,16 @@ pub fn value(summary: &WaitSummary) -> Value {
         "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold,
             "classes": count})).collect::<Vec<_>>(),
         "causes": causes(summary, &summary.causes),
-        "communication": causes(summary, &summary.communication),
+        "communication": causes(summary, &summary.other_causes),
         "waits": summary.sites.iter().map(|site| wait(summary, site)).collect::<Vec<_>>(),
         "kinds": summary.kinds.iter().map(|(kind, family, occurrences, ns)| json!({
             "kind": kind, "family": family, "occurrences": occurrences, "wait_ns": ns,
         })).collect::<Vec<_>>(),
-        "critical_path": summary.critical.iter().map(|(name, ns)| json!({"code": name, "ns": ns})).collect::<Vec<_>>(),
+        "critical_path": summary.critical_path.iter().map(|(name, ns)| json!({"code": name, "ns": ns})).collect::<Vec<_>>(),
         "imbalance": summary.imbalance.iter().map(|i| with_location(summary, i.location, json!({
-            "function": i.function, "most_ns": i.most_ns, "mean_ns": i.mean_ns,
+            "function": i.function, "most_ns": i.max_ns, "mean_ns": i.mean_ns,
         }))).collect::<Vec<_>>(),
-        "what_if": replayed.answers.iter().map(|(function, percent, ns)| json!({
+        "what_if": replayed.predictions.iter().map(|(function, percent, ns)| json!({
             "function": function, "percent_less": percent, "run_ns": ns,
         })).collect::<Vec<_>>(),
         "locations": (0..replayed.locations.len() as u32).map(|index| location(summary, LocationId(index))).collect::<Vec<_>>(),
@@ -102,7 +102,7 @@ fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
         "longest": {"location_index": longest.location.0, "enter_ns": longest.enter_ns, "minus_ns": longest.since_ns},
         "plus": path(summary, &class.plus),
         "minus": path(summary, &class.minus),
-        "left_out_ns": {"plus": class.dropped_ns.0, "minus": class.dropped_ns.1},
+        "left_out_ns": {"plus": class.removed_ns.0, "minus": class.removed_ns.1},
     })
 }
 

@@ -38,7 +38,7 @@ fn timeline(summary: &WaitSummary) -> Value {
         let releaser = if let Activity::Waiting(releaser) = bar.activity { Some(releaser.0) } else { None };
         json!([bar.location.0, bar.from_ns, bar.ns, kind, name, code.function(), releaser])
     });
-    json!({"bars": bars.collect::<Vec<_>>(), "least_ns": summary.replayed.timeline.least_ns})
+    json!({"bars": bars.collect::<Vec<_>>(), "min_bar_ns": summary.replayed.timeline.min_bar_ns})
 }
 
 /// The lines that cause waits with their context, by file.

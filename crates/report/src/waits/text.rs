@@ -64,9 +64,9 @@ fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result
         writeln!(out, "\nCauses: the code that others wait for, summed over all waits")?;
         write_causes(out, summary, &summary.causes, top)?;
     }
-    if !summary.communication.is_empty() {
+    if !summary.other_causes.is_empty() {
         writeln!(out, "\nNot caused by code: slow calls, code without a processor, start-up")?;
-        write_causes(out, summary, &summary.communication, top.min(4))?;
+        write_causes(out, summary, &summary.other_causes, top.min(4))?;
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
     )?;
     write_path(out, summary, "executed", &class.plus, class)?;
     write_path(out, summary, "instead of", &class.minus, class)?;
-    let (plus, minus) = class.dropped_ns;
+    let (plus, minus) = class.removed_ns;
     if plus + minus > 0 {
         writeln!(out, "      (not shown: code that both executed, {} and {})", time(plus), time(minus))?;
     }
@@ -196,24 +196,24 @@ fn step_name(summary: &WaitSummary, step: &Step) -> String {
 fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let run_ns = summary.replayed.outcome.run_ns;
     writeln!(out, "\nCritical path, which determines the run time")?;
-    for (name, ns) in summary.critical.iter().take(top.min(5)) {
+    for (name, ns) in summary.critical_path.iter().take(top.min(5)) {
         writeln!(out, "  {:>10}  {:5.1} %  {name}", time(*ns), percent(*ns, run_ns))?;
     }
     if summary.replayed.locations.len() > 1 {
         writeln!(out, "\nImbalance: the longest time of a location compared with the mean")?;
-        for found in summary.imbalance.iter().filter(|i| i.most_ns > i.mean_ns).take(top.min(5)) {
+        for found in summary.imbalance.iter().filter(|i| i.max_ns > i.mean_ns).take(top.min(5)) {
             let location = summary.location_name(found.location);
             writeln!(
                 out,
                 "  {:>10}  {} on {location}: {}, mean of all {}",
-                time(found.most_ns - found.mean_ns),
+                time(found.max_ns - found.mean_ns),
                 found.function,
-                time(found.most_ns),
+                time(found.max_ns),
                 time(found.mean_ns)
             )?;
         }
     }
-    for (function, percent_less, ns) in &summary.replayed.answers {
+    for (function, percent_less, ns) in &summary.replayed.predictions {
         writeln!(out, "\nIf {function} took {percent_less} % less, the run would take {} instead of {}", time(*ns), time(run_ns))?;
     }
     Ok(())
@@ -249,7 +249,7 @@ fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     notes.extend(summary.replayed.names.symbols.notes.iter().cloned());
     if !notes.is_empty() {
         writeln!(out, "\nNotes")?;
-        notes.iter().try_for_each(|note| writeln!(out, "  {}", escape::line(note)))?;
+        notes.iter().try_for_each(|note| writeln!(out, "  {}", escape::escape_line(note)))?;
     }
     Ok(())
 }

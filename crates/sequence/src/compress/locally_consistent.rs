@@ -101,7 +101,7 @@ impl Compressor for LocallyConsistent {
         self.push_item(0, item);
     }
 
-    fn held(&self) -> usize {
+    fn items_in_memory(&self) -> usize {
         self.rules.items.len() + self.rules.starts.len() + self.rules.terminals.list.len()
     }
 

@@ -82,9 +82,9 @@ impl Compressor for Phrases {
         }
     }
 
-    fn held(&self) -> usize {
+    fn items_in_memory(&self) -> usize {
         // A symbol of a phrase takes at most half the memory of an item of Sequitur.
-        self.upper.held() + self.symbols.len() / 2 + self.ends.len()
+        self.upper.items_in_memory() + self.symbols.len() / 2 + self.ends.len()
     }
 
     fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {

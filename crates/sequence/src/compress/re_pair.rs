@@ -26,7 +26,7 @@ impl Compressor for RePair {
         self.symbols.push(number);
     }
 
-    fn held(&self) -> usize {
+    fn items_in_memory(&self) -> usize {
         self.symbols.len() + self.terminals.list.len()
     }
 

@@ -76,7 +76,7 @@ impl Compressor for Sequitur {
         }
     }
 
-    fn held(&self) -> usize {
+    fn items_in_memory(&self) -> usize {
         self.values.len() - self.free_nodes.len() + self.terminals.list.len()
     }
 

@@ -1,7 +1,7 @@
 //! Windows: a long sequence as several grammars, each closed before it exceeds the memory limit.
 //!
-//! A window is closed at [`WindowLimits::symbols`] symbols, or when its compressor holds [`WindowLimits::held`] items. So memory is bounded
-//! for any sequence, and a sequence that compresses well has few windows. Concatenated, the windows are the sequence.
+//! A window is closed at [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. So memory is
+//! bounded for any sequence, and a sequence that compresses well has few windows. Concatenated, the windows are the sequence.
 
 use super::Compressor;
 use crate::grammar::Window;
@@ -11,18 +11,18 @@ use crate::{CompressionMethod, SequenceError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
     /// Maximum number of symbols.
-    pub symbols: u64,
-    /// Maximum number of items in the compressor's memory ([`Compressor::held`]).
-    pub held: usize,
+    pub max_symbols: u64,
+    /// Maximum number of items in the compressor's memory ([`Compressor::items_in_memory`]).
+    pub max_held: usize,
 }
 
-/// Upper bound for [`WindowLimits::held`].
+/// Upper bound for [`WindowLimits::max_held`].
 const MAX_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
     /// At most 2^32 symbols and about 100 MB.
     fn default() -> Self {
-        WindowLimits { symbols: 1 << 32, held: 1 << 20 }
+        WindowLimits { max_symbols: 1 << 32, max_held: 1 << 20 }
     }
 }
 
@@ -43,11 +43,11 @@ impl WindowWriter {
     /// # Errors
     /// A limit is zero or too large.
     pub fn new(method: CompressionMethod, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
-        if limits.symbols == 0 {
-            return Err(SequenceError::parameter("symbols of a window", limits.symbols, "at least 1"));
+        if limits.max_symbols == 0 {
+            return Err(SequenceError::parameter("symbols of a window", limits.max_symbols, "at least 1"));
         }
-        if limits.held == 0 || limits.held > MAX_HELD {
-            return Err(SequenceError::parameter("items held by a window", limits.held, "1 to 2^28"));
+        if limits.max_held == 0 || limits.max_held > MAX_HELD {
+            return Err(SequenceError::parameter("items held by a window", limits.max_held, "1 to 2^28"));
         }
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
     }
@@ -59,7 +59,7 @@ impl WindowWriter {
     pub fn push(&mut self, symbol: u64) -> Result<Option<Window>, SequenceError> {
         self.compressor.push(symbol);
         self.symbols += 1;
-        if self.symbols < self.limits.symbols && self.compressor.held() < self.limits.held {
+        if self.symbols < self.limits.max_symbols && self.compressor.items_in_memory() < self.limits.max_held {
             return Ok(None);
         }
         self.close()

@@ -55,7 +55,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Computes the summaries from effects, for symbols that may close any number of frames.
-    pub fn with_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
+    pub fn from_frame_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
         let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
         Frames::from_effects(grammar, Vec::new(), effects)
     }

@@ -123,7 +123,7 @@ fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
 fn windows_are_bounded_and_can_be_read_one_by_one() {
     for (seed, method) in (0..60).flat_map(|seed| CompressionMethod::ALL.map(|method| (seed, method))) {
         let symbols = sequence(seed, 3000);
-        let limits = WindowLimits { symbols: 700, held: 150 };
+        let limits = WindowLimits { max_symbols: 700, max_held: 150 };
         let mut writer = WindowWriter::new(method, limits).unwrap();
         let mut windows = Vec::new();
         for symbol in &symbols {
@@ -137,7 +137,7 @@ fn windows_are_bounded_and_can_be_read_one_by_one() {
         while offset < bytes.len() {
             let (window, size) = read_window(&bytes[offset..]).unwrap();
             assert_eq!((window.first, window.method), (read.len() as u64, method));
-            assert!(window.grammar.len() <= 700 && window.grammar.statistics().items <= 2 * limits.held + 256);
+            assert!(window.grammar.len() <= 700 && window.grammar.statistics().items <= 2 * limits.max_held + 256);
             read.extend(window.grammar.symbols());
             offset += size;
         }

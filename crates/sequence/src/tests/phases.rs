@@ -53,7 +53,7 @@ fn uniform_execution_is_one_phase() {
     assert_eq!(by_paths(&symbols).phases.len(), 1);
     assert_eq!(find_phases(&[], PhaseParameters::default()).unwrap().phases.len(), 0);
     let one = [IntervalVector(vec![(1, 2.0)])];
-    assert_eq!(find_phases(&one, PhaseParameters::default()).unwrap().of_interval, [0]);
+    assert_eq!(find_phases(&one, PhaseParameters::default()).unwrap().phase_of_interval, [0]);
     assert!(intervals([1].into_iter(), 0, |_, _| {}).is_err());
     assert!(find_phases(&one, PhaseParameters { max_phases: 0, ..PhaseParameters::default() }).is_err());
 }

@@ -12,7 +12,7 @@ mod walk;
 
 use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
 use crate::probe_graphs::ProbeGraphs;
-pub use programs::marked_programs;
+pub use programs::programs_with_addresses;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub struct BranchImport {
     /// The profile; its `sampling` is set.
     pub profile: Profile,
     /// Functions without known addresses, each with the reason.
-    pub without: Vec<String>,
+    pub functions_without_addresses: Vec<String>,
     /// Functions with block sequences that their graphs forbid or that fit several paths, each with the number of such sequences.
     pub uncertain: Vec<(String, u64)>,
 }
@@ -88,12 +88,13 @@ pub fn import(
                 and the file must have the name under which it ran",
             counts.records
         );
-        return Err(BinaryError::Addresses { image: programs.first().cloned().unwrap_or_default(), what }.into());
+        return Err(BinaryError::NoBlockAddresses { image: programs.first().cloned().unwrap_or_default(), what }.into());
     }
-    let without = images.iter().flat_map(|i| i.without.iter().map(|w| format!("{}: {w}", i.path.display()))).collect();
+    let functions_without_addresses =
+        images.iter().flat_map(|i| i.unplaced_functions.iter().map(|w| format!("{}: {w}", i.path.display()))).collect();
     let uncertain = tally.uncertain.iter().map(|(&(image, function), times)| (images[image].map(function).plain_name().to_owned(), *times));
     let uncertain = uncertain.collect();
-    Ok(BranchImport { profile: profile(images, tally, counts, source, run), without, uncertain })
+    Ok(BranchImport { profile: profile(images, tally, counts, source, run), functions_without_addresses, uncertain })
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,7 +13,7 @@ use trodden_unit::UnitCache;
 ///
 /// # Errors
 /// The text cannot be read, or there is no such program; the error is then that of the first mapped file.
-pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitCache>) -> Result<Vec<PathBuf>, ImportError> {
+pub fn programs_with_addresses(text: impl BufRead, name: &Path, store: Option<&UnitCache>) -> Result<Vec<PathBuf>, ImportError> {
     let (mut seen, mut found, mut reason) = (BTreeSet::new(), Vec::new(), None);
     for line in text.split(b'\n') {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
@@ -29,7 +29,7 @@ pub fn marked_programs(text: impl BufRead, name: &Path, store: Option<&UnitCache
         }
     }
     if found.is_empty() {
-        let none = || BinaryError::Addresses { image: name.to_owned(), what: "none of the mapped files exists any more".into() };
+        let none = || BinaryError::NoBlockAddresses { image: name.to_owned(), what: "none of the mapped files exists any more".into() };
         return Err(reason.unwrap_or_else(none).into());
     }
     Ok(found)
@@ -41,11 +41,11 @@ mod tests {
 
     #[test]
     fn missing_program_is_reported_with_the_reason() {
-        let none = marked_programs(&b"1/1\n"[..], Path::new("text"), None).unwrap_err().to_string();
+        let none = programs_with_addresses(&b"1/1\n"[..], Path::new("text"), None).unwrap_err().to_string();
         assert!(none.contains("none of the mapped files"), "{none}");
         let mapping = "a 1 PERF_RECORD_MMAP2 1/1: [0x400000(0x1000) @ 0 00:00 0 0]: r-xp";
         let mapped = format!("{mapping} {}/Cargo.toml\n", env!("CARGO_MANIFEST_DIR"));
-        let other = marked_programs(mapped.as_bytes(), Path::new("text"), None).unwrap_err().to_string();
+        let other = programs_with_addresses(mapped.as_bytes(), Path::new("text"), None).unwrap_err().to_string();
         assert!(other.contains("Cargo.toml"), "{other}");
     }
 }

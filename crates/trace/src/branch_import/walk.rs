@@ -11,8 +11,8 @@
 use super::frame::{BranchFrame, FramePath, FrameUpdate, weight};
 use super::tally::Tally;
 use crate::probe_graphs::ProbeGraphs;
-use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION};
-use trodden_binary::{BinaryError, CodeRange, Connection, ProbeAt, ProbedImage};
+use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH};
+use trodden_binary::{BinaryError, CodeRange, Connection, PlacedProbe, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +143,12 @@ impl ThreadWalk {
     ) -> Result<(), BinaryError> {
         let kind = state.images[image].branch(address);
         if to == AddressPlace::Outside {
-            self.leave_top_frame(address, address + LONGEST_INSTRUCTION);
+            self.leave_top_frame(address, address + MAX_INSTRUCTION_LENGTH);
             return Ok(());
         }
         match kind {
             Some(BranchInstruction::Call(_) | BranchInstruction::IndirectCall) => {
-                self.leave_top_frame(address + 1, address + LONGEST_INSTRUCTION);
+                self.leave_top_frame(address + 1, address + MAX_INSTRUCTION_LENGTH);
                 match to {
                     AddressPlace::Code(i, r, target) if state.images[i].ranges[r].start == target => {
                         self.enter_function(state, i, r, target)
@@ -208,7 +208,7 @@ impl ThreadWalk {
             let Some((block, _)) = self.frames[at].last_block.filter(|_| is_own(&self.frames[at])) else { continue };
             let flow = state.graphs.of((image, function))?;
             let is_connected = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
-            let fits = next.is_some_and(is_connected) || flow.restarted(next).is_some();
+            let fits = next.is_some_and(is_connected) || flow.continuation_of_second_return(next).is_some();
             if fits {
                 landing = Some(at);
                 break;
@@ -243,7 +243,10 @@ impl ThreadWalk {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
         let flow = state.graphs.of((image, function))?;
-        let Some((block, sum)) = flow.restarted(next).and_then(|block| Some((block, flow.restart(block)?))) else { return Ok(()) };
+        let Some((block, sum)) = flow.continuation_of_second_return(next).and_then(|block| Some((block, flow.restart_number(block)?)))
+        else {
+            return Ok(());
+        };
         let frame = self.frames.last().expect("control landed in it").clone();
         self.leave_unfinished(state, frame);
         let path = Some(FramePath { sum, first_stretch: self.stretch + 1, reached: Vec::new(), blocks: 0 });
@@ -258,7 +261,7 @@ impl ThreadWalk {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;
         let images = state.images;
-        let probes = images[image].probes_in(first, last);
+        let probes = images[image].probes_between(first, last);
         let skipped = if jumped { self.skipped_blocks(state, probes, first)? } else { 0 };
         for probe in probes.iter().skip(skipped).filter(|m| m.function == function) {
             self.handle_probe(state, probe)?;
@@ -267,7 +270,7 @@ impl ThreadWalk {
     }
 
     /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them the jump has skipped.
-    fn skipped_blocks(&self, state: &mut ImportState, probes: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
+    fn skipped_blocks(&self, state: &mut ImportState, probes: &[PlacedProbe], address: u64) -> Result<usize, BinaryError> {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.last_block else { return Ok(if top.is_fresh { 0 } else { here - 1 }) };
@@ -280,7 +283,7 @@ impl ThreadWalk {
         }
     }
 
-    fn handle_probe(&mut self, state: &mut ImportState, at: &ProbeAt) -> Result<(), BinaryError> {
+    fn handle_probe(&mut self, state: &mut ImportState, at: &PlacedProbe) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let top = self.frames.last().expect("control is in it");
         let block = at.probe.block;
@@ -325,6 +328,6 @@ impl ThreadWalk {
 /// Returns the next block that starts at or after an address in the function's code range.
 fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
     let range = image.ranges[range];
-    let probes = image.probes_in(address, range.end);
+    let probes = image.probes_between(address, range.end);
     probes.iter().find(|m| m.function == range.function && m.probe.event == ProbeEvent::Begin).map(|m| m.probe.block)
 }

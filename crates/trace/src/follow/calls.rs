@@ -18,9 +18,9 @@ impl Following<'_, '_> {
     /// Handles a stop of a recorded thread at a system call.
     pub(super) fn handle_system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         match ptrace::system_call(thread)? {
-            CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::GoOn),
+            CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::Continue),
             CallStop::Exit { result } => self.leave_call(thread, number, result),
-            CallStop::NotAtCall => self.resume(thread, 0).map(|()| SinkFlow::GoOn),
+            CallStop::NotAtCall => self.resume(thread, 0).map(|()| SinkFlow::Continue),
         }
     }
 
@@ -93,7 +93,7 @@ impl Following<'_, '_> {
         if self.failure.is_some() {
             // The collection is ending, and nothing more is watched.
             self.resume(thread, 0)?;
-            return Ok(SinkFlow::Enough);
+            return Ok(SinkFlow::Stop);
         }
         self.handle_mapping(thread, &call, result)?;
         let registers = ptrace::registers(thread)?;

@@ -16,7 +16,7 @@
 //! after the trap when the handler returns; if the handler never returns, the hit still counts.
 
 mod calls;
-mod let_go;
+mod detach;
 mod own_code;
 mod restrictions;
 mod signals;
@@ -83,7 +83,7 @@ pub struct Followed {
     pub faults: BTreeSet<u64>,
     /// The members of `faults` and `interruptions` in the order of their occurrence, each with its thread's number.
     #[serde(default)]
-    pub handled: Vec<(u32, u64)>,
+    pub handled_signals: Vec<(u32, u64)>,
     /// File addresses of instructions before which the handler of another signal ran.
     #[serde(default)]
     pub interruptions: BTreeSet<u64>,
@@ -116,7 +116,7 @@ pub fn follow(
             break;
         }
         match subject.session.next_event() {
-            Ok(Some((thread, what))) => is_finished |= state.handle(thread, what) == SinkFlow::Enough,
+            Ok(Some((thread, what))) => is_finished |= state.handle(thread, what) == SinkFlow::Stop,
             Ok(None) => break,
             // `stop` may have been set.
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
@@ -139,7 +139,7 @@ pub fn follow(
 /// Ignores the error that a thread was killed between its stop and a request to it: its end is reported next.
 fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     match error {
-        CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::GoOn),
+        CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::Continue),
         other => Err(other),
     }
 }
@@ -190,7 +190,7 @@ impl<'a, 'w> Following<'a, 'w> {
             stacks: BTreeMap::new(),
             faults: BTreeSet::new(),
             interruptions: BTreeSet::new(),
-            handled: Vec::new(),
+            handled_signals: Vec::new(),
             unrestored: Vec::new(),
         };
         Following {
@@ -228,7 +228,7 @@ impl Following<'_, '_> {
         }
         for (thread, number) in numbers {
             let begun = self.watch.begin_thread(self.subject, thread, number, self.sink);
-            if let Err(error) = begun.map(|()| SinkFlow::GoOn).or_else(unless_killed) {
+            if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(unless_killed) {
                 self.failure = Some(error);
                 // All are still stopped, and are detached in this state.
                 return;
@@ -249,7 +249,7 @@ impl Following<'_, '_> {
             Err(error) => {
                 self.failure.get_or_insert(error);
                 self.unhandled.insert(thread, what);
-                SinkFlow::Enough
+                SinkFlow::Stop
             }
         }
     }
@@ -265,7 +265,7 @@ impl Following<'_, '_> {
             if !matches!(what, PtraceStop::Ended(_)) {
                 self.early_stops.insert(thread, what);
             }
-            return Ok(SinkFlow::GoOn);
+            return Ok(SinkFlow::Continue);
         };
         let role = task.role;
         match (what, role) {
@@ -309,7 +309,7 @@ impl Following<'_, '_> {
             (PtraceStop::Signal(signal), Role::Unrecorded) => self.resume(thread, signal)?,
             _ => self.resume(thread, 0)?,
         }
-        Ok(SinkFlow::GoOn)
+        Ok(SinkFlow::Continue)
     }
 
     fn resume(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
@@ -412,7 +412,7 @@ impl Following<'_, '_> {
         if let (true, Some((place, flags))) = (copied, self.pending_clone_flags.get(&parent)) {
             Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
         }
-        if copied && let Err(error) = self.clean_child(child).map(|()| SinkFlow::GoOn).or_else(unless_killed) {
+        if copied && let Err(error) = self.clean_child(child).map(|()| SinkFlow::Continue).or_else(unless_killed) {
             self.followed.unrestored.push(format!("the copy of the code in its child {child} ({error})"));
             self.failure.get_or_insert(error);
         }

@@ -75,7 +75,7 @@ impl Following<'_, '_> {
             // Otherwise the thread is in the middle of a system call.
             let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
             let moved = self.watch.move_out_of_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
-            moved.map(|()| SinkFlow::GoOn).or_else(unless_killed)?;
+            moved.map(|()| SinkFlow::Continue).or_else(unless_killed)?;
             if let Some(information) = information {
                 unless_gone(ptrace::set_signal_information(*other, &information))?;
             }

@@ -21,7 +21,7 @@ impl Following<'_, '_> {
             Trap::Foreign => {
                 self.before_delivery(thread, signal)?;
                 self.resume(thread, signal)?;
-                Ok(SinkFlow::GoOn)
+                Ok(SinkFlow::Continue)
             }
         }
     }
@@ -60,11 +60,11 @@ impl Following<'_, '_> {
         if disposition == Disposition::Caught {
             let at = ptrace::instruction_pointer(thread)?;
             let places = if synchronous { &mut self.followed.faults } else { &mut self.followed.interruptions };
-            if self.followed.handled.len() < MAX_PLACES && self.watch.is_code(at) {
+            if self.followed.handled_signals.len() < MAX_PLACES && self.watch.is_code(at) {
                 let place = self.watch.in_file(at);
                 places.insert(place);
                 if let Some(Role::Recorded(number)) = self.tasks.get(&thread).map(|task| task.role) {
-                    self.followed.handled.push((number.0, place));
+                    self.followed.handled_signals.push((number.0, place));
                 }
             }
         }

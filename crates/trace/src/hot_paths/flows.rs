@@ -161,7 +161,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
         // An indirect jump may lead anywhere, so a block on the way should have no code of its own.
         Connection::Inferred(_) => {
             let FragmentStart::At(address) = next.start else { return Ok(None) };
-            let probes = images[from.function.0].probes_in(address, address).iter().filter(|m| m.function == from.function.1);
+            let probes = images[from.function.0].probes_between(address, address).iter().filter(|m| m.function == from.function.1);
             let mut found = probes.filter_map(|probe| actions_through(graph, block, probe.probe.block, to));
             match (found.next(), found.next()) {
                 (Some(one), None) => Some(Link::certain(one)),

@@ -8,7 +8,7 @@ use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_binary::{Connection, NumberStep, ProbeAt, ProbeGraph, ProbedFunction};
+use trodden_binary::{Connection, NumberStep, PlacedProbe, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 use trodden_profile::Losses;
 use trodden_unit::probes::ProbeEvent;
@@ -104,7 +104,7 @@ pub fn fragments(
         let is_entry = address == here.start;
         let builder = current.get_or_insert_with(|| FragmentBuilder::new(function, address, is_entry, path.count));
         let graph = graphs.of(function)?;
-        let probes: Vec<&ProbeAt> = images[image].probes_in(address, end).iter().filter(|m| m.function == function.1).collect();
+        let probes: Vec<&PlacedProbe> = images[image].probes_between(address, end).iter().filter(|m| m.function == function.1).collect();
         for probe in probes.iter().skip(builder.skipped_blocks(graph, &probes, address, number > 0)) {
             builder.handle_probe(graph, probe, losses);
         }
@@ -181,7 +181,7 @@ impl FragmentBuilder {
     }
 
     /// If several blocks start at the target of a jump, all but the last are empty. Returns how many of them were skipped.
-    fn skipped_blocks(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
+    fn skipped_blocks(&self, graph: &mut ProbeGraph, probes: &[&PlacedProbe], address: u64, is_jumped_to: bool) -> usize {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         match self.at {
             _ if here <= 1 || !is_jumped_to && self.at.is_some() => 0,
@@ -200,7 +200,7 @@ impl FragmentBuilder {
         }
     }
 
-    fn handle_probe(&mut self, graph: &mut ProbeGraph, probe: &ProbeAt, losses: &mut Losses) {
+    fn handle_probe(&mut self, graph: &mut ProbeGraph, probe: &PlacedProbe, losses: &mut Losses) {
         let block = probe.probe.block;
         match probe.probe.event {
             ProbeEvent::Reach | ProbeEvent::End => {
@@ -287,7 +287,7 @@ pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberActi
 
 /// The actions if several paths connect two blocks: the current path is lost, but the next one may begin.
 pub fn lost_path_actions(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
-    std::iter::once(NumberAction::Lose).chain(graph.begins_behind(from, to).map(NumberAction::Begin)).collect()
+    std::iter::once(NumberAction::Lose).chain(graph.start_after_common_cut(from, to).map(NumberAction::Begin)).collect()
 }
 
 /// Appends the action of an edge. Returns true if it ends the path by leaving the function.

@@ -2,7 +2,7 @@
 //!
 //! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect branches and
 //! after a number of branches; a path of a unit ends where its numbering cuts the graph. So a detector's path may contain several of
-//! the unit's paths, or a part of one. [`fragment`] splits the detector's paths by function, [`rests`] assigns blocks to
+//! the unit's paths, or a part of one. [`fragment`] splits the detector's paths by function, [`remainders`] assigns blocks to
 //! fragments in which none starts, [`flows`] estimates how often each fragment followed each other one, and [`join`] assembles paths.
 //! Paths within one fragment are counted exactly, joined paths in proportion to the counts of what follows: exact if only one follows.
 
@@ -10,13 +10,13 @@ mod apportion;
 mod flows;
 mod fragment;
 mod join;
-mod rests;
+mod remainders;
 
 use crate::branch_import::{ImportError, by_unit, image_profiles};
 use crate::probe_graphs::ProbeGraphs;
 use fragment::{Fragment, fragments};
 use join::{Joined, join};
-use rests::place_remainders;
+use remainders::place_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
 
@@ -87,7 +87,7 @@ pub fn import_hot_paths(
     if found.is_empty() {
         let what = "none of the paths lies in it. Is it the program that ran?".to_owned();
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
-        return Err(trodden_binary::BinaryError::Addresses { image, what }.into());
+        return Err(trodden_binary::BinaryError::NoBlockAddresses { image, what }.into());
     }
     let found = place_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;

@@ -102,7 +102,7 @@ pub fn read_all(
 ///
 /// # Errors
 /// The file cannot be read, or a parameter is out of range.
-pub fn processor_of_file(file: &Path) -> Result<ProcessorParameters> {
+pub fn read_processor(file: &Path) -> Result<ProcessorParameters> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
 }
@@ -111,7 +111,7 @@ pub fn processor_of_file(file: &Path) -> Result<ProcessorParameters> {
 ///
 /// # Errors
 /// The file cannot be read, or is malformed.
-pub fn mapping_of_file(file: &Path) -> Result<OperationMapping> {
+pub fn read_mapping(file: &Path) -> Result<OperationMapping> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     OperationMapping::from_toml(&text).with_context(|| file.display().to_string())
 }

@@ -78,7 +78,7 @@ impl SourceFormat {
     }
 
     /// Returns the format with this name.
-    pub fn named(name: &str) -> Option<SourceFormat> {
+    pub fn from_name(name: &str) -> Option<SourceFormat> {
         Self::NAMED.into_iter().find(|(_, known)| *known == name).map(|(format, _)| format)
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
-use trodden_binary::{AddressSpace, Binary, MappedFile, SourceLocations, demangled};
+use trodden_binary::{AddressSpace, Binary, MappedFile, SourceLocations, demangle};
 use trodden_hardware::Address;
 
 /// The files that the program has mapped.
@@ -45,7 +45,7 @@ impl Places {
     }
 
     /// The memory of the program.
-    pub fn space(&self) -> Memory<'_> {
+    pub fn memory(&self) -> Memory<'_> {
         let mut space = AddressSpace::new(&self.binaries);
         for mapping in &self.mappings {
             // Mappings are matched by name here, so this cannot fail.
@@ -80,7 +80,7 @@ impl Memory<'_> {
         let lines = self.places.lines[file].get_or_init(|| SourceLocations::read(binary).ok().flatten());
         Some(SourcePlace {
             file: binary.path().display().to_string(),
-            function: symbol.map(|s| demangled(&s.name)),
+            function: symbol.map(|s| demangle(&s.name)),
             offset: at - symbol.map_or(0, |s| s.address),
             line: lines.as_ref().and_then(|l| l.line(at)),
         })

@@ -119,13 +119,13 @@ fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<Prob
         bail!("no program that ran has block addresses. Build it with `trodden build --addresses`:\n{}", why.join("\n"));
     }
     for image in &images {
-        image.without.iter().for_each(|what| log::warn!("no addresses: {}: {what}", image.path.display()));
+        image.unplaced_functions.iter().for_each(|what| log::warn!("no addresses: {}: {what}", image.path.display()));
     }
     Ok(images)
 }
 
 fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places) -> Vec<HotPath> {
-    let memory = places.space();
+    let memory = places.memory();
     let hot = |(path, count): (PathDescriptor, u64)| {
         let walk = walk(&memory, detector, &path);
         HotPath { runs: runs(&walk), exit: walk.exit, count }

@@ -6,7 +6,7 @@
 
 use super::places::Memory;
 use crate::hot_paths::HotPathExit;
-use trodden_binary::instruction::{BranchInstruction, branch, decode, text};
+use trodden_binary::instruction::{BranchInstruction, branch, decode, format_intel};
 use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
 
 /// Maximum number of instructions of a walk, which is more than any path has.
@@ -57,7 +57,7 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
             return walk;
         }
         let outcome = (walker.used > used).then(|| walker.outcomes[used]);
-        walk.steps.push(InstructionStep { address: Address(address), text: text(&instruction), outcome, is_jumped_to });
+        walk.steps.push(InstructionStep { address: Address(address), text: format_intel(&instruction), outcome, is_jumped_to });
         match next {
             Next::At(next) => {
                 is_jumped_to = next != fall_through;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_console::arguments::Parameters;
 use trodden_console::arguments::laboratory::{GuidedChoices, VariantChoices};
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 
 /// `trodden build`
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub struct Pgo {
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
     /// Optimised program [default: its name with `.fast`, in the current folder].
-    #[arg(short, long, value_name = "FILE", value_parser = place())]
+    #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: Option<PathBuf>,
     /// Program to optimise, if the build makes several.
     #[arg(long, value_name = "FILE")]
@@ -89,7 +89,7 @@ pub struct Instrument {
     /// Program or shared library.
     pub program: PathBuf,
     /// File for the variant.
-    #[arg(short, long, value_name = "FILE", value_parser = place())]
+    #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
     /// Sets of paths to count, as of [`INTERESTING_HELP`].
     #[arg(long, value_name = "SET", help = INTERESTING_HELP)]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::CoverageChoices;
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 use trodden_stored::named::LAST;
 
 /// `trodden coverage`
@@ -146,7 +146,7 @@ pub struct CoverageShow {
     #[command(flatten)]
     pub covered: Covered,
     /// Write HTML pages into this folder.
-    #[arg(long, value_name = "FOLDER", value_parser = place())]
+    #[arg(long, value_name = "FOLDER", value_parser = output_path())]
     pub html: Option<PathBuf>,
     /// Only functions whose name matches this regular expression.
     #[arg(long, short, value_name = "REGEX")]

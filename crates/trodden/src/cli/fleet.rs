@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::DivisionChoices;
 use trodden_console::arguments::partition::copies;
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 use trodden_partition::PartitionStrategy;
 
 /// `trodden fleet`
@@ -54,7 +54,7 @@ pub struct FleetCopies {
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
     /// New folder for the copies.
-    #[arg(short, long, value_name = "FOLDER", value_parser = place())]
+    #[arg(short, long, value_name = "FOLDER", value_parser = output_path())]
     pub output: PathBuf,
     /// File that copies write to (%m: build, %p: PID).
     ///
@@ -87,7 +87,7 @@ pub struct Pack {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub user: String,
     /// File for the report.
-    #[arg(short, long, value_name = "FILE", value_parser = place())]
+    #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
 }
 
@@ -107,7 +107,7 @@ pub struct Aggregate {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
     /// Write a row per path and user: CSV, or Parquet if the name ends in .parquet.
-    #[arg(long, value_name = "FILE", value_parser = place())]
+    #[arg(long, value_name = "FILE", value_parser = output_path())]
     pub rows: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]

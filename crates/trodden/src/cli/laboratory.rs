@@ -12,9 +12,9 @@ impl Command {
     /// A choice conflicts with an option of the command.
     pub fn take_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
-            Command::Build(job) => job.parameters.choose(&choices.counting).map_err(Error::msg)?,
+            Command::Build(job) => job.parameters.add_laboratory_choices(&choices.counting).map_err(Error::msg)?,
             Command::Instrument(job) => {
-                job.parameters.choose(&choices.counting).map_err(Error::msg)?;
+                job.parameters.add_laboratory_choices(&choices.counting).map_err(Error::msg)?;
                 job.choices = choices.variant.clone();
             }
             Command::Pgo(job) => job.choices = choices.guided.clone(),

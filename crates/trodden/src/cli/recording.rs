@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use trodden_console::arguments::laboratory::StreamChoices;
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 use trodden_console::arguments::times::duration;
 use trodden_recording::RecordedCommand;
 use trodden_recording::streams::record::StreamOptions;
@@ -22,7 +22,7 @@ pub struct Destination {
     #[arg(long, value_name = "SUITE")]
     pub suite: Option<String>,
     /// Write the profile to this file as well.
-    #[arg(short, long, value_name = "FILE", value_parser = place())]
+    #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: Option<PathBuf>,
     /// Do not put the run into the run store (needs --output).
     #[arg(long, requires = "output")]
@@ -120,8 +120,8 @@ impl Bursts {
 
     /// Converts to the type of the library, with defaults.
     pub fn to_recording(self) -> trodden_recording::Bursts {
-        let (burst, every) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
-        trodden_recording::Bursts { burst, every }
+        let (burst, period) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
+        trodden_recording::Bursts { burst, period }
     }
 }
 

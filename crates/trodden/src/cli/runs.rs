@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 
 /// `trodden runs`
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ Examples:
   trodden merge -o nightly.trodden nightly")]
 pub struct Merge {
     /// File for the merged profile.
-    #[arg(short, long, value_name = "FILE", value_parser = place())]
+    #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
     /// Keep different builds separate instead of leaving later ones out.
     #[arg(long)]

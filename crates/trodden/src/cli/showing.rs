@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
-use trodden_console::arguments::choices::spelled;
+use trodden_console::arguments::choices::by_spelling;
 use trodden_console::arguments::laboratory::{CoverageChoices, ReportChoices};
 use trodden_report::Measure;
 use trodden_stored::named::LAST;
@@ -33,7 +33,7 @@ pub struct Report {
     /// Profiles: quantity that percentages refer to.
     ///
     /// The default is `instructions`.
-    #[arg(long, value_parser = spelled::<Measure>())]
+    #[arg(long, value_parser = by_spelling::<Measure>())]
     pub measure: Option<Measure>,
     /// Maximum paths or causes, 0 for all [default: 10; JSON: all].
     #[arg(long, value_name = "N")]
@@ -170,7 +170,7 @@ pub struct Export {
     #[arg(skip)]
     pub choices: CoverageChoices,
     /// folded, pprof, json, html: quantity [default: instructions].
-    #[arg(long, value_parser = spelled::<Measure>())]
+    #[arg(long, value_parser = by_spelling::<Measure>())]
     pub measure: Option<Measure>,
     /// known: write a file for TRODDEN_KNOWN of this residual program.
     ///
@@ -204,7 +204,7 @@ pub struct Advise {
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind (repeatable).
-    #[arg(long, value_parser = spelled::<AdviceKind>())]
+    #[arg(long, value_parser = by_spelling::<AdviceKind>())]
     pub kind: Vec<AdviceKind>,
     /// Maximum number of findings, 0 for all [default: 10; JSON, SARIF: all].
     #[arg(long, value_name = "N")]

@@ -4,7 +4,7 @@ use super::coverage::CoveredFiles;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_analysis::suite::order::Worth;
+use trodden_analysis::suite::order::OrderBy;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_report::suite::SuiteCost;
 
@@ -174,8 +174,8 @@ pub struct Order {
     #[command(flatten)]
     pub functions: SuiteFunctions,
     /// Value to order by.
-    #[arg(long, value_parser = one_of(WORTHS), default_value = "paths")]
-    pub by: Worth,
+    #[arg(long, value_parser = one_of(ORDERS), default_value = "paths")]
+    pub by: OrderBy,
     /// Put tests of changed lines first: since COMMIT, or in DIFF.
     ///
     /// DIFF is a file with a unified diff, or `-` for standard input.
@@ -193,4 +193,4 @@ pub struct Order {
 }
 
 /// Values that tests are ordered by.
-const WORTHS: [Choice<Worth>; 2] = [(Worth::Paths, "paths", "New paths"), (Worth::PathsPerTime, "rate", "New paths per second")];
+const ORDERS: [Choice<OrderBy>; 2] = [(OrderBy::Paths, "paths", "New paths"), (OrderBy::PathsPerTime, "rate", "New paths per second")];

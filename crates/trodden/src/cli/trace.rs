@@ -8,7 +8,7 @@ use std::time::Duration;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_console::arguments::engines::{EngineChoice, engine};
 use trodden_console::arguments::laboratory::TraceChoices;
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 use trodden_console::arguments::times::duration;
 use trodden_trace::CollectorKind;
 
@@ -76,7 +76,7 @@ pub struct TraceRecord {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
     /// File for the trace.
-    #[arg(short, long, value_name = "FILE", default_value = "out.trace", value_parser = place())]
+    #[arg(short, long, value_name = "FILE", default_value = "out.trace", value_parser = output_path())]
     pub output: PathBuf,
     /// Trace a running process until it ends or Ctrl-C is pressed.
     #[arg(long, alias = "attach", value_name = "PID", conflicts_with = "command")]

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::WaitChoices;
-use trodden_console::arguments::places::place;
+use trodden_console::arguments::places::output_path;
 
 /// `trodden waits`
 #[derive(Debug, Subcommand)]
@@ -25,7 +25,7 @@ MPI library (Open MPI or MPICH).")]
 #[derive(Debug, Args)]
 pub struct WaitsRecord {
     /// Folder for the recording (%p: PID, %h: host).
-    #[arg(short, long, value_name = "FOLDER", default_value = "trodden.waits", value_parser = place())]
+    #[arg(short, long, value_name = "FOLDER", default_value = "trodden.waits", value_parser = output_path())]
     pub output: PathBuf,
     /// Options of `trodden-lab with`.
     #[arg(skip)]

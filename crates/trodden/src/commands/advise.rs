@@ -3,7 +3,7 @@
 use crate::cli::{Advise, Color};
 use crate::commands::remarks;
 use crate::context::context;
-use crate::notes::{listed, note};
+use crate::notes::{list_names, note};
 use crate::output;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
@@ -28,16 +28,16 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
-        true => properties::of(context(), units(&wanted.functions(&view)?))?,
+        true => properties::collect(context(), units(&wanted.functions(&view)?))?,
         false => KnownProperties::default(),
     };
-    let advice = wanted.advise(&view, &|function| known.of(function.unit.unit, function.map))?;
+    let advice = wanted.advise(&view, &|function| known.get(function.unit.unit, function.map))?;
     // Only a recorded sequence has the order of iterations.
     let patterns = if wanted.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
         let mut log = sarif::advice(&advice, &sources);
         if !patterns.is_empty() {
-            append(&mut log, sarif::iterations(&view, &in_report::turns(&patterns), &sources));
+            append(&mut log, sarif::iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
         }
         output::write_report(file, &output::json_text(&log)?, "the findings are")?;
     } else if job.json {
@@ -62,8 +62,8 @@ fn units<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Ident
 /// Prints which functions were not searched for redundant results, and why.
 fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
-    if let (false, Some(reason)) = (names.is_empty(), known.missing()) {
-        note(format_args!("redundant results were not searched for in {}: {reason}", listed(&names, 1)));
+    if let (false, Some(reason)) = (names.is_empty(), known.missing_reason()) {
+        note(format_args!("redundant results were not searched for in {}: {reason}", list_names(&names, 1)));
     }
 }
 
@@ -80,7 +80,7 @@ fn wanted(job: &Advise) -> Result<AdviceSelection> {
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),
-        top: output::most(job.top, job.json || job.sarif.is_some()),
+        top: output::max_results(job.top, job.json || job.sarif.is_some()),
         ..AdviceSelection::default()
     })
 }

@@ -17,7 +17,7 @@ pub fn run(job: &Cache) -> Result<ExitCode> {
         if let Some(removed) = part.removed {
             writeln!(out, "  {:8} {} removed", part.folder, summary(removed))?;
         }
-        writeln!(out, "  {:8} {}  ({})", part.folder, summary(part.kept), part.what)?;
+        writeln!(out, "  {:8} {}  ({})", part.folder, summary(part.kept), part.description)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -33,8 +33,8 @@ Examples:
 /// Runs the command, or acts as rustc's wrapper or linker: cargo and rustc call the same program.
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
-        Some(rust::WRAPPER) => return rust::wrap(context(), arguments, &mut io::stdout()),
-        Some(rust::LINKER) => return rust::link(context(), arguments),
+        Some(rust::WRAPPER_ROLE) => return rust::run_rustc(context(), arguments, &mut io::stdout()),
+        Some(rust::LINKER_ROLE) => return rust::run_linker(context(), arguments),
         _ => {}
     }
     if arguments.first().is_some_and(|a| a == "trodden") {

@@ -4,7 +4,7 @@ use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
-use crate::surroundings::{folders, surroundings};
+use crate::surroundings::{folders, recording_context};
 use anyhow::{Context, Result, bail};
 use std::env;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use trodden_analysis::copies::{CopyChoices, Costs};
-use trodden_analysis::segments::asked;
+use trodden_analysis::segments::requested_segments;
 use trodden_console::arguments::engines::EngineParameters;
 use trodden_flow::part::Measure;
 use trodden_launch::RESULT_VARIABLE;
@@ -33,10 +33,10 @@ const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 /// Records a run by several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
     let job = CopyJob { what: record.recorded_command(), options: options(&record.copies)? };
-    let context = CopyContext { driver: context(), around: &surroundings() };
+    let context = CopyContext { driver: context(), around: &recording_context() };
     let done = copies::run(&job, context, &standard_input)?;
     print_output(&done.output()?)?;
-    done.bring_back()?;
+    done.copy_changes_back()?;
     if let Some(measurements) = &done.measurements {
         show_costs(&record.copies, measurements, &done.differences)?;
     }
@@ -62,7 +62,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         Division::Paths => SharedCounting::Paths,
         Division::Edges => SharedCounting::Edges,
         Division::Iterations => SharedCounting::Iterations,
-        Division::Segments(set) => SharedCounting::Segments(asked(given.depth.unwrap_or(1) as usize, &[], set, &folders())?),
+        Division::Segments(set) => SharedCounting::Segments(requested_segments(given.depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
     if let (SharedCounting::Iterations | SharedCounting::Segments(_), Some((_, option))) =
         (&shared, others.iter().find(|(is_given, _)| *is_given))
@@ -89,7 +89,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         no_first_run: choices.no_first_run,
         engine: given.engine.engine(&parameters)?,
         memory: parameters.memory,
-        own_folders: given.own_folders,
+        private_folders: given.own_folders,
         ignore_output: given.ignore_output,
         baseline: choices.baseline,
         count_hits: choices.count_hits,
@@ -177,8 +177,8 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
 /// Runs a program several times as copies would run, and once more with its memory at other addresses. Returns status 0 if it behaved the
 /// same in all runs, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
-    let context = CopyContext { driver: context(), around: &surroundings() };
-    let found = copies::determinism(command, runs, context, &standard_input)?;
+    let context = CopyContext { driver: context(), around: &recording_context() };
+    let found = copies::check_repeatable(command, runs, context, &standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
     let mut out = output::text();
@@ -204,6 +204,6 @@ pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }
-    copies::work(folder, copy, Path::new(&result), &surroundings())?;
+    copies::work(folder, copy, Path::new(&result), &recording_context())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use crate::output::{json_text, print_found};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{View, difference};
 use trodden_stored::named;
 
@@ -15,7 +15,7 @@ const DIFFERENT: u8 = 1;
 
 /// Compares two files, and prints the differences.
 pub fn run(job: &Diff) -> Result<ExitCode> {
-    let (before, after) = (InputKind::of(&job.before)?, InputKind::of(&job.after)?);
+    let (before, after) = (InputKind::detect(&job.before)?, InputKind::detect(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);
     if before != InputKind::Trace && job.sequence || is_stream(before) && is_stream(after) {
         return sequences::diff(job, (before, after));
@@ -31,15 +31,15 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
     match before {
         InputKind::Profile => profiles(job),
         InputKind::Trace => trace::diff(job),
-        other => Err(other.refused(&job.before, "diff")),
+        other => Err(other.not_accepted_error(&job.before, "diff")),
     }
 }
 
 fn profiles(job: &Diff) -> Result<ExitCode> {
-    InputKind::Profile.refuse_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
+    InputKind::Profile.reject_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     let min_change = job.min_change.unwrap_or(0.0);
     ensure!((0.0..=100.0).contains(&min_change), "--min-change must be between 0 and 100 percentage points");
-    let names = (name_of(&job.before)?, name_of(&job.after)?);
+    let names = (utf8_name(&job.before)?, utf8_name(&job.after)?);
     let (before, after) = (named::load(names.0)?, named::load(names.1)?);
     let options = DiffOptions {
         across_builds: job.across_builds,

@@ -5,7 +5,7 @@ use crate::context::context;
 use crate::last_store;
 use crate::notes::reasons;
 use crate::output;
-use crate::surroundings::surroundings;
+use crate::surroundings::recording_context;
 use crate::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -228,7 +228,7 @@ fn trial() -> Result<String> {
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;
-    let profile = record::trial(&program, place.path(), &surroundings()).context("the program cannot be recorded")?;
+    let profile = record::trial(&program, place.path(), &recording_context()).context("the program cannot be recorded")?;
     let counts = profile
         .functions()
         .find(|(_, _, f)| f.plain_name() == "odd")

@@ -12,11 +12,11 @@ use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use trodden_analysis::residual::known_to;
+use trodden_analysis::residual::known_file;
 use trodden_coverage::{Files, is_mapped};
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::source_files::{locate, sources};
 use trodden_report::view::MappedLines;
 use trodden_report::{Measure, Selection, SourceCache, View, events, folded, json, lcov, pprof};
@@ -24,20 +24,20 @@ use trodden_stored::named;
 
 /// Writes the export.
 pub fn run(job: &Export) -> Result<ExitCode> {
-    let kind = InputKind::of(&job.file)?;
+    let kind = InputKind::detect(&job.file)?;
     let formats: &[Format] = match kind {
         InputKind::Profile => &PROFILE_FORMATS,
         InputKind::Trace => &[Format::Folded, Format::Html, Format::Chrome, Format::Addresses],
         InputKind::Waits => &[Format::Chrome],
-        other => return Err(other.refused(&job.file, "export")),
+        other => return Err(other.not_accepted_error(&job.file, "export")),
     };
     let names = || formats.iter().map(|format| word(*format)).collect::<Vec<_>>().join(", ");
     ensure!(formats.contains(&job.format), "cannot export {} as `{}`: use one of {}", kind.phrase(), word(job.format), names());
     if kind != InputKind::Trace {
-        kind.refuse_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
+        kind.reject_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     }
     if kind != InputKind::Profile {
-        kind.refuse_options(&[
+        kind.reject_options(&[
             ("--function", job.function.is_some()),
             ("--include", !job.include.is_empty()),
             ("--exclude", !job.exclude.is_empty()),
@@ -98,7 +98,7 @@ fn refuse_terminal(job: &Export) -> Result<()> {
 fn of_profile(job: &Export) -> Result<ExitCode> {
     refuse_options_of_other_formats(job)?;
     refuse_terminal(job)?;
-    let profile = named::load(name_of(&job.file)?)?;
+    let profile = named::load(utf8_name(&job.file)?)?;
     let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -119,7 +119,7 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
-            Some(program) => known_to(program, &profile.known_paths()?, &folders())?,
+            Some(program) => known_file(program, &profile.known_paths()?, &folders())?,
             None => profile.known_paths()?.to_bytes(),
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),

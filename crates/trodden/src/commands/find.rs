@@ -3,14 +3,14 @@
 
 use crate::cli::{Color, Find};
 use crate::commands::{remarks, sequences, trace};
-use crate::notes::{listed, note};
+use crate::notes::{list_names, note};
 use crate::output;
 use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
 use trodden_report::found::{FoundAnswer, FoundPaths};
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::source_files;
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
@@ -27,34 +27,34 @@ const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab wi
 
 /// Finds the matches of an expression.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
-    match InputKind::of(&job.file)? {
+    match InputKind::detect(&job.file)? {
         InputKind::Trace => trace::find(job),
         kind if job.events => sequences::find(job, kind),
         InputKind::Profile => in_profile(job, color),
         kind @ (InputKind::StreamLogs | InputKind::EventText) => {
             bail!("{} is {}: add --events to find a sequence of events in it", job.file.display(), kind.phrase())
         }
-        other => Err(other.refused(&job.file, "find")),
+        other => Err(other.not_accepted_error(&job.file, "find")),
     }
 }
 
 fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
-    InputKind::Profile.refuse_options(&[("--thread", job.thread.is_some())])?;
+    InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
     let expression: Expression = job.expression.parse()?;
-    let profile = named::load(name_of(&job.file)?)?;
+    let profile = named::load(utf8_name(&job.file)?)?;
     let view = View::from_profile(&profile);
     let provider = source_files::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
-    let top = output::most(job.top, job.json);
-    let text = || Ok(found.text(&sources, &output::text_options(color, output::STEPS), top));
+    let top = output::max_results(job.top, job.json);
+    let text = || Ok(found.text(&sources, &output::text_options(color, output::DEFAULT_STEPS), top));
     output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
     let undecided = found.open();
     if !undecided.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!("paths of {} are cut, and {what} whose pieces were counted separately. {REMEDY}", first_of(&undecided)));
     }
-    let incomplete = found.lacking();
+    let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
             "some executions of {} were not counted and may match: record a build that counts all paths",
@@ -71,5 +71,5 @@ fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
 }
 
 fn first_of(names: &[&str]) -> String {
-    listed(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), 1)
+    list_names(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), 1)
 }

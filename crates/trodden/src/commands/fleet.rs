@@ -6,7 +6,7 @@ use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
 use crate::surroundings::source_folders;
-use crate::surroundings::{folders, surroundings};
+use crate::surroundings::{folders, recording_context};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,7 @@ use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::{Builds, Merger, Profile, Run, raw_files};
 use trodden_recording::copies::CopyContext;
 use trodden_recording::copies::distribute::{self, DistributedOptions};
-use trodden_recording::one_run;
+use trodden_recording::new_run;
 use trodden_report::field_rows::Rows;
 use trodden_report::select::limit;
 use trodden_report::source_files;
@@ -60,7 +60,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
         profitable: job.division.profitable.into(),
         max_probes: job.division.max_probes.map(|max| max as usize),
     };
-    distribute::make(&options, CopyContext { driver: context(), around: &surroundings() })?;
+    distribute::make(&options, CopyContext { driver: context(), around: &recording_context() })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -73,7 +73,7 @@ fn pack(job: &Pack) -> Result<ExitCode> {
             "the counts are not of the copy {}: pass the copy that wrote them to --copy",
             job.copy.as_deref().unwrap_or(Path::new("")).display()
         );
-        report.add_copy(image, unit);
+        report.add_empty_unit(image, unit);
     }
     let mut bytes = Vec::new();
     report.write_to(&mut bytes)?;
@@ -99,8 +99,8 @@ fn untested_counts(job: &Pack) -> Result<Profile> {
     let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
     let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted, &folders)? };
     for input in inputs {
-        let Some((label, mut profile)) = input.read(&one_run(), &folders)? else { continue };
-        known.add_of_builds(&profile, &folders)?;
+        let Some((label, mut profile)) = input.read(&new_run(), &folders)? else { continue };
+        known.add_from_builds(&profile, &folders)?;
         sightings.add(0, &mut profile, &known.paths)?;
         of_copies |= profile.images.iter().any(is_copy);
         merger.add(&label.words, profile)?;
@@ -129,7 +129,7 @@ fn read_copies(folder: &Path) -> Result<DistributedCopies> {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::most(job.top, job.json)), users: SHOWN_USERS };
+    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::max_results(job.top, job.json)), users: SHOWN_USERS };
     let distributed = job.copies.as_deref().map(read_copies).transpose()?;
     let mut units = BTreeMap::new();
     let copies = distributed.as_ref().map(|distributed| {
@@ -154,7 +154,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     anyhow::ensure!(aggregator.reports() > 0, "these files contain no report of untested paths: make reports with `trodden fleet pack`");
     let sums = match &job.rows {
         Some(file) => {
-            let mut rows = Rows::create(file, output::BEGUN)?;
+            let mut rows = Rows::create(file, output::TEMPORARY_PREFIX)?;
             let sums =
                 aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
             rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
@@ -167,8 +167,8 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         .map(|(functions, reporting)| Tomography::new(job.population, functions, reporting))
         .transpose()?;
     show(job, color, &sums, tomography.as_ref(), &mut maps)?;
-    if sums.foreign > 0 {
-        warn(format_args!("left out {} that belong to none of the copies", plural(sums.foreign as u128, "path", "paths")));
+    if sums.unmatched > 0 {
+        warn(format_args!("left out {} that belong to none of the copies", plural(sums.unmatched as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -203,7 +203,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = source_files::sources(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
-    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::STEPS)));
+    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::DEFAULT_STEPS)));
     output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
         let root = maps.store().root().display().to_string();

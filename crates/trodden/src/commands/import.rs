@@ -2,7 +2,7 @@
 
 use super::trace;
 use crate::cli::Import;
-use crate::surroundings::surroundings;
+use crate::surroundings::recording_context;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::Run;
 use trodden_recording::streams::record as streams;
-use trodden_recording::{Destination, import, one_run, record};
+use trodden_recording::{Destination, import, new_run, record};
 use trodden_report::input_kind::InputKind;
 
 /// File name that stands for standard input.
@@ -20,16 +20,16 @@ const STANDARD_INPUT: &str = "-";
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
     let kind = kind_of_all(job)?;
-    let (around, destination) = (surroundings(), job.destination.to_recording());
+    let (around, destination) = (recording_context(), job.destination.to_recording());
     if kind != InputKind::Branches {
-        kind.refuse_options(&[("--program", !job.program.is_empty())])?;
+        kind.reject_options(&[("--program", !job.program.is_empty())])?;
     }
     match kind {
         InputKind::RawFiles => record::collect_files(&job.files, &destination, &around)?,
         InputKind::StreamFiles => streams::collect(&job.files, &destination, &around)?,
         InputKind::Trace => trace::import(only(job, "trace")?, &destination)?,
         InputKind::Branches => branches(job, only(job, "text of `perf script`")?, &destination)?,
-        other => return Err(other.refused(&job.files[0], "import")),
+        other => return Err(other.not_accepted_error(&job.files[0], "import")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -52,12 +52,12 @@ fn kind_of_all(job: &Import) -> Result<InputKind> {
 }
 
 fn kind_of(job: &Import, file: &Path) -> Result<InputKind> {
-    let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::of_import(file)? };
+    let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::detect_import(file)? };
     match found {
         // With --program, an unrecognised file must be text of `perf script`; its parser reports what is wrong with it.
         None | Some(InputKind::Waits) if !job.program.is_empty() && file.is_file() => Ok(InputKind::Branches),
         Some(kind) => Ok(kind),
-        None => Err(InputKind::unknown(file)),
+        None => Err(InputKind::unknown_kind_error(file)),
     }
 }
 
@@ -78,7 +78,7 @@ fn branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> 
             (Box::new(BufReader::new(opened)), file)
         }
     };
-    let around = surroundings();
-    let run = Run { suite: destination.suite.clone(), ..one_run() };
+    let around = recording_context();
+    let run = Run { suite: destination.suite.clone(), ..new_run() };
     import::store(import::profile_of(text, name, &job.program, run, &around)?, name, destination, &around)
 }

@@ -15,7 +15,7 @@ use trodden_analysis::libraries;
 use trodden_profile::store::{self, RUNS_VARIABLE};
 use trodden_profile::{Profile, RunStore};
 use trodden_report::info::{ImageSummary, ProfileSummary};
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::streams::StreamStatistics;
 use trodden_report::words::plural;
 use trodden_stored::named;
@@ -30,16 +30,16 @@ pub fn run(info: &Info) -> Result<ExitCode> {
         print_found(info.json, || json_text(&found), || Ok(found.text()))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let kind = InputKind::of(file)?;
+    let kind = InputKind::detect(file)?;
     match kind {
         InputKind::Program => return program(info, file),
-        InputKind::Profile | InputKind::StreamLogs => kind.refuse_options(&[("--all", info.all)])?,
-        other => return Err(other.refused(file, "info")),
+        InputKind::Profile | InputKind::StreamLogs => kind.reject_options(&[("--all", info.all)])?,
+        other => return Err(other.not_accepted_error(file, "info")),
     }
     if kind == InputKind::Profile {
-        return profile(info, name_of(file)?);
+        return profile(info, utf8_name(file)?);
     }
-    let report = StreamStatistics::read(name_of(file)?, &folders())?;
+    let report = StreamStatistics::read(utf8_name(file)?, &folders())?;
     print_found(info.json, || json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }

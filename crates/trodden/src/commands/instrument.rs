@@ -12,10 +12,10 @@ use anyhow::{Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_analysis::residual::{FIELD_FOLDER, report_known};
+use trodden_analysis::residual::{FIELD_FOLDER, warn_if_tests_differ};
 use trodden_analysis::segments;
 use trodden_driver::experiment;
-use trodden_driver::variant::{self, Defaults, WRITES_NOTHING};
+use trodden_driver::variant::{self, Defaults, OUTPUT_HINT};
 use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
@@ -36,7 +36,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let request = request(job)?;
     let defaults = defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
-    let Some(made) = variant::make(context(), program, output, &request, &defaults)? else {
+    let Some(made) = variant::create(context(), program, output, &request, &defaults)? else {
         if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
             note(format_args!("{} counts nothing and has a sled for a witness in each block", output.display()));
             return Ok(ExitCode::SUCCESS);
@@ -48,9 +48,9 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
     if let Some(known) = request.experiment.known_set() {
-        let known = experiment::paths_of(context(), InputKind::Known, known)?;
+        let known = experiment::stored_paths(context(), InputKind::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
-        report_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
+        warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
     }
     note(format_args!(
         "{}: image {}, {}, {}",
@@ -63,8 +63,8 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         Some(pattern) => {
             note(format_args!("the variant writes to {pattern} unless TRODDEN_OUTPUT is set; `trodden untested` reads that file"))
         }
-        None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {WRITES_NOTHING}")),
-        None if job.watch.is_some() => note(WRITES_NOTHING),
+        None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {OUTPUT_HINT}")),
+        None if job.watch.is_some() => note(OUTPUT_HINT),
         None => {}
     }
     Ok(ExitCode::SUCCESS)
@@ -84,17 +84,17 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
         let (path_count, function_count) =
             (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
         note(format_args!("{path_count} of {function_count} {} interesting", if interesting == 1 { "is" } else { "are" }));
-        settings.interesting = Some(experiment::stored(context(), &paths)?);
+        settings.interesting = Some(experiment::store_paths(context(), &paths)?);
     }
     if let Some(expression) = &job.watch {
-        settings.watched = Some(experiment::stored(context(), &watch::unmatched_paths(expression, &job.program)?)?);
+        settings.watched = Some(experiment::store_paths(context(), &watch::unmatched_paths(expression, &job.program)?)?);
     }
     let set = match job.segments.as_deref().map(|set| (set, set.strip_prefix("tested:"))) {
         Some((_, Some(tests))) => {
             ensure!(job.only.is_empty(), "--only selects segments of a run, which --segments tested:RUN does not list: omit one of them");
-            Some(segments::tested(tests, job.depth as usize, &folders())?)
+            Some(segments::tested_contexts(tests, job.depth as usize, &folders())?)
         }
-        Some((set, None)) => Some(segments::asked(job.depth as usize, &job.only, set, &folders())?),
+        Some((set, None)) => Some(segments::requested_segments(job.depth as usize, &job.only, set, &folders())?),
         None => None,
     };
     if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_GROWTH))) {

@@ -32,11 +32,11 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         &view,
         &SuspectSelection {
             by: job.choices.score.unwrap_or(Score::Ochiai),
-            top: output::most(job.top, job.json),
+            top: output::max_results(job.top, job.json),
             function: job.function.as_deref(),
         },
     )?;
-    let text = || Ok(suspects.text(&sources, &output::text_options(color, output::STEPS)));
+    let text = || Ok(suspects.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)));
     output::print_found(job.json, || output::json_text(&suspects.json()), text)?;
     remarks::note_inexact(&profile);
     remarks::report_missing(&view, &sources);

@@ -29,7 +29,7 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     for (file, reason) in &merged.refused {
         warn(format_args!("left out: {}", with_file_name(file, &reason.to_string())));
     }
-    merged.damaged.iter().flat_map(|(file, lost)| named::losses(file, lost)).for_each(warn);
+    merged.damaged.iter().flat_map(|(file, lost)| named::describe_losses(file, lost)).for_each(warn);
     let profile = merged.profile.context("none of the given profiles could be merged")?;
     profile.write(&job.output)?;
     let merged_profiles = plural(merged.files as u128, "profile", "profiles");

@@ -4,13 +4,13 @@
 use crate::cli::Pgo;
 use crate::context::context;
 use crate::notes::note;
-use crate::surroundings::surroundings;
+use crate::surroundings::recording_context;
 use anyhow::{Result, ensure};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
-use trodden_driver::guided::{self, Guided, Training, hot_paths};
+use trodden_driver::guided::{self, GuidedBuild, Training, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_unit::{Transformation, TransformationPlan};
 
@@ -23,7 +23,7 @@ const DEFAULT_MIN_SHARE: f64 = 0.05;
 /// A build, a training or a tool fails, or the build makes several programs and `--program` does not name one.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
     check_outputs(job)?;
-    let guided = Guided {
+    let guided = GuidedBuild {
         command: job.command.clone(),
         clean: job.clean.clone(),
         program: job.program.clone(),
@@ -32,7 +32,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
         output: job.output.clone(),
     };
     let functions = RefCell::new(Vec::new());
-    let edges = |program: &Path| record::train(&job.train, program, &surroundings());
+    let edges = |program: &Path| record::train(&job.train, program, &recording_context());
     let paths = |program: &Path| -> Result<TransformationPlan> {
         let found = transformed_functions(job, program)?;
         let plan = plan(&found);
@@ -40,7 +40,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
         Ok(plan)
     };
     let training = Training { edges: &edges, paths: if job.choices.edges { None } else { Some(&paths) } };
-    let made = guided::make(context(), &guided, &training)?;
+    let made = guided::run(context(), &guided, &training)?;
     report(&made.output, &functions.take());
     if let Some(kept) = &job.choices.keep_profile {
         crate::output::write_file(kept, &made.profile)?;
@@ -64,12 +64,12 @@ fn check_outputs(job: &Pgo) -> Result<()> {
 /// Runs the second training, and selects transformations by its paths.
 fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
     let options = TransformationOptions {
-        least_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SHARE) / 100.0,
+        min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SHARE) / 100.0,
         ..TransformationOptions::default()
     };
     let profile = match &job.choices.hot_paths {
         Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
-        None => record::train(&job.train, program, &surroundings())?,
+        None => record::train(&job.train, program, &recording_context())?,
     };
     Ok(transformed(&profile, &options)?)
 }

@@ -3,12 +3,12 @@
 use crate::cli::{Branches, Division, Record};
 use crate::commands::copies;
 use crate::context::context;
-use crate::surroundings::surroundings;
+use crate::surroundings::recording_context;
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 use trodden_console::arguments::engines::EngineChoice;
 use trodden_console::arguments::laboratory::{CopyChoices, DivisionChoices, StreamChoices};
-use trodden_driver::other_programs::named;
+use trodden_driver::other_programs::find_program;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::branches::{self, BranchRecording};
 use trodden_recording::streams::record as streams;
@@ -20,7 +20,7 @@ pub fn run(job: &Record) -> Result<ExitCode> {
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
     refuse_options_without_effect(job)?;
-    let (what, around) = (job.recorded_command(), surroundings());
+    let (what, around) = (job.recorded_command(), recording_context());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.to_recording());
         sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &around)?;
@@ -81,7 +81,7 @@ fn stores_each_program(job: &Record) -> bool {
 
 /// Finds perf, and returns what it has to record.
 fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
-    let perf = named(context(), "perf".as_ref())
+    let perf = find_program(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     Ok(BranchRecording { kind: branches.kind, perf, event: branches.event.clone() })
 }

@@ -4,13 +4,13 @@ use super::coverage::view_of;
 use super::remarks::report_missing;
 use super::{trace, waits};
 use crate::cli::{Color, Report};
-use crate::output::{json_text, most, print, print_text, text_options, write_report};
+use crate::output::{json_text, max_results, print, print_text, text_options, write_report};
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::sequences::in_report;
 use trodden_report::source_files::sources;
 use trodden_report::{Measure, Selection, SourceCache, View, events, html, json, text};
@@ -21,21 +21,21 @@ const DEFAULT_STEPS: usize = 40;
 
 /// Prints the report, or writes the page.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
-    let kind = InputKind::of(&job.file)?;
+    let kind = InputKind::detect(&job.file)?;
     if kind != InputKind::Waits {
-        kind.refuse_options(&[("--explain", job.choices.explain)])?;
+        kind.reject_options(&[("--explain", job.choices.explain)])?;
     }
     match kind {
         InputKind::Profile => of_profile(job, color),
         InputKind::Trace => trace::report(job),
         InputKind::Waits => waits::report(job),
-        other => Err(other.refused(&job.file, "report")),
+        other => Err(other.not_accepted_error(&job.file, "report")),
     }
 }
 
 fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
-    InputKind::Profile.refuse_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
-    let name = name_of(&job.file)?;
+    InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
+    let name = utf8_name(&job.file)?;
     let (profile, lost) = named::recover(name)?;
     // Only the page shows whole source files, which need the counts of all lines.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
@@ -74,7 +74,7 @@ fn selection(job: &Report) -> Selection {
     Selection {
         function: job.function.clone(),
         measure: job.measure.unwrap_or(Measure::Instructions),
-        top: most(job.top, job.json),
+        top: max_results(job.top, job.json),
         min_share: 0.0,
     }
 }

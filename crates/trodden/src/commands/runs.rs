@@ -15,7 +15,7 @@ use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
 
 /// Version of the JSON output.
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 /// Lists runs, removes them, or puts them into a suite.
 pub fn run(job: &Runs) -> Result<ExitCode> {
@@ -23,9 +23,9 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
-            let left: Vec<Value> = store.left()?.iter().map(|file| json!({"path": file.path, "bytes": file.bytes})).collect();
+            let leftovers: Vec<Value> = store.left()?.iter().map(|file| json!({"path": file.path, "bytes": file.bytes})).collect();
             let unreadable: Vec<Value> = store.unreadable()?.iter().map(|u| json!({"path": u.path, "why": u.why})).collect();
-            let all = json!({"schema_version": SCHEMA_VERSION, "runs": runs, "left": left, "unreadable": unreadable});
+            let all = json!({"schema_version": SCHEMA_VERSION, "runs": runs, "leftovers": leftovers, "unreadable": unreadable});
             print(&json_text(&all)?)?
         }
         None => {

@@ -8,10 +8,10 @@ use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_analysis::segments::{ObservedSegments, named};
+use trodden_analysis::segments::{ObservedSegments, to_names};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, map};
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::segments::{SegmentList, Segments as Shown};
 use trodden_report::{Name, SourceCache, View, counted_segments, source_files};
 use trodden_stored::Folders;
@@ -21,14 +21,14 @@ const FOUND: u8 = 1;
 
 /// Prints segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
-    let kind = InputKind::of(&job.file)?;
+    let kind = InputKind::detect(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
         return sequences::segments(job, kind);
     }
-    ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.refused(&job.file, "segments"));
+    ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.not_accepted_error(&job.file, "segments"));
     let (depth, is_untested) = (job.depth as usize, job.untested || !job.known.is_empty());
     let folders = folders();
-    let observed = ObservedSegments::load(name_of(&job.file)?, depth, &folders)?;
+    let observed = ObservedSegments::load(utf8_name(&job.file)?, depth, &folders)?;
     let mut found = observed.of_depth(depth);
     let all = Shown::totals(&found);
     if is_untested {
@@ -39,7 +39,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         ensure!(!found.is_empty() || is_untested, "no segment ends in a function named `{name}`");
     }
     let is_text = !job.json && job.sarif.is_none();
-    let top = trodden_report::select::limit(output::most(job.top, !is_text));
+    let top = trodden_report::select::limit(output::max_results(job.top, !is_text));
     let view = View::from_profile(&observed.profile);
     let provider = source_files::sources(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -54,7 +54,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         }
         output::print(&output::json_text(&document)?)?;
     } else {
-        output::print_text(&shown.text(&sources, &output::text_options(color, output::STEPS)))?;
+        output::print_text(&shown.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)))?;
     }
     if is_text && observed.is_counted {
         counted_segments::compactness(&observed).iter().for_each(note);
@@ -74,11 +74,11 @@ fn keep_untested(
     job: &Segments,
     (depth, folders): (usize, &Folders),
 ) -> Result<()> {
-    let (mut known, _) = observed.asked(depth, false);
+    let (mut known, _) = observed.requested(depth, false);
     ensure!(observed.is_counted || !job.known.is_empty(), "the program does not know what is tested: name the tests with --known");
     for name in &job.known {
         known.extend(ObservedSegments::load(name, depth, folders)?.named(depth).into_keys());
     }
-    found.retain(|(image, segment, _)| !known.contains(&named(image, segment)));
+    found.retain(|(image, segment, _)| !known.contains(&to_names(image, segment)));
     Ok(())
 }

@@ -8,12 +8,12 @@ use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_analysis::sequences::{self, EventTable, HotQuestion, IterationQuestion, Opened};
-use trodden_report::input_kind::{InputKind, name_of};
+use trodden_analysis::sequences::{self, EventTable, HotQuery, IterationQuery, OpenedSequence};
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::sequences::{self as shown, RecordedThread, iterations, phases, phases_page};
-use trodden_stored::place::streams_beside;
+use trodden_stored::place::streams_folder_of;
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Default number of paths in a hot subpath.
 const HOT_LENGTH: Length = Length { min: 2, max: 50 };
 /// Default minimum share of a hot subpath, in percent.
@@ -27,7 +27,7 @@ const PHASES: usize = 10;
 
 /// Runs `trodden patterns`.
 pub fn patterns(job: &Patterns) -> Result<ExitCode> {
-    let kind = InputKind::of(&job.file)?;
+    let kind = InputKind::detect(&job.file)?;
     let given = [
         ("--length", job.length.is_some(), job.kind != PatternKind::Phases),
         ("--threshold", job.threshold.is_some(), job.kind != PatternKind::Phases),
@@ -46,8 +46,8 @@ pub fn patterns(job: &Patterns) -> Result<ExitCode> {
 
 fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
     let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
-    let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::most(job.top, job.json));
-    let question = HotQuestion { shortest: min, longest: max, threshold, top };
+    let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
+    let question = HotQuery { shortest: min, longest: max, threshold, top };
     question.check()?;
     let found = sequences::hot(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
     print(job.json, &found, |out| shown::write_hot(out, &question, &found))
@@ -56,12 +56,12 @@ fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
 fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
     ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
-    let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::most(job.top, job.json));
-    let question = IterationQuestion { iterations: length.max, share, top, most: u64::MAX };
+    let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
+    let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
     let recording = recording(&job.file, kind, "patterns")?;
     let found = match iterations::of_copies(&recording, job.thread, question, &folders())? {
         Some(found) => found,
-        None => sequences::iterations_of(&open(&recording, job.thread)?, question)?,
+        None => sequences::iteration_document(&open(&recording, job.thread)?, question)?,
     };
     print(job.json, &found, |out| {
         iterations::write(out, &found)?;
@@ -73,7 +73,7 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(PHASES);
     ensure!(top > 0, "--top must be at least 1 for phases");
     let recording = recording(&job.file, kind, "patterns")?;
-    let found = sequences::phases_of(&open(&recording, job.thread)?, top)?;
+    let found = sequences::phase_document(&open(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {
         let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
         return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");
@@ -88,7 +88,7 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
 pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
     let events = events(&job.expression)?;
     let opened = open(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
-    let found = sequences::find(&opened, &events, output::most(job.top, job.json))?;
+    let found = sequences::find(&opened, &events, output::max_results(job.top, job.json))?;
     print(job.json, &found, |out| shown::write_found(out, &found))?;
     Ok(if job.fail && found.occurrences > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -115,7 +115,7 @@ fn events(text: &str) -> Result<Vec<String>> {
 
 /// Runs `trodden diff --sequence`: prints where two streams differ. Returns status 1 if they do and `--fail` is given.
 pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitCode> {
-    InputKind::StreamLogs.refuse_options(&[
+    InputKind::StreamLogs.reject_options(&[
         ("--across-builds", job.across_builds),
         ("--min-change", job.min_change.is_some()),
         ("--counts", job.counts),
@@ -142,7 +142,7 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
         bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }
     let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
-    let found = sequences::segments(&opened, job.depth as usize, false, output::most(job.top, job.json))?;
+    let found = sequences::segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
     print(job.json, &found, |out| shown::write_segments(out, &found))?;
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -154,22 +154,22 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
 pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> {
     match kind {
         InputKind::Profile if file.is_file() => {
-            let logs = streams_beside(file);
+            let logs = streams_folder_of(file);
             ensure!(
                 logs.is_dir(),
                 "{} is a profile without a stream: record one with `trodden record --whole-program -o FILE -- PROGRAM` (built with \
                  --stream)",
                 file.display()
             );
-            Ok(name_of(&logs)?.to_owned())
+            Ok(utf8_name(&logs)?.to_owned())
         }
-        InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => Ok(name_of(file)?.to_owned()),
-        other => Err(other.refused(file, command)),
+        InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => Ok(utf8_name(file)?.to_owned()),
+        other => Err(other.not_accepted_error(file, command)),
     }
 }
 
 /// Opens the stream of a thread.
-fn open(recording: &str, thread: usize) -> Result<Opened> {
+fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
     shown::open(recording, of_thread(thread), &folders())
 }
 

@@ -10,7 +10,7 @@ use trodden_stored::streams::newest_recording;
 /// Shows a run, a trace or flight recordings; by default the newest recording.
 pub fn run(job: &Show) -> Result<ExitCode> {
     let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
-    let kinds = files.iter().map(|file| InputKind::of(file)).collect::<Result<Vec<_>>>()?;
+    let kinds = files.iter().map(|file| InputKind::detect(file)).collect::<Result<Vec<_>>>()?;
     if kinds.iter().all(|kind| *kind == InputKind::StreamFiles) {
         return stream::last(job, &files);
     }
@@ -23,6 +23,6 @@ pub fn run(job: &Show) -> Result<ExitCode> {
     match kinds[0] {
         InputKind::Trace => trace::show(job, &files[0]),
         InputKind::Profile | InputKind::StreamLogs | InputKind::EventText => stream::show(job, &files[0], kinds[0]),
-        other => Err(other.refused(&files[0], "show")),
+        other => Err(other.not_accepted_error(&files[0], "show")),
     }
 }

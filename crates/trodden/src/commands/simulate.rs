@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use trodden_console::arguments::simulate::{SimulateModel, SimulateOptions};
 use trodden_driver::assets::OwnLibrary;
-use trodden_driver::other_programs::named;
+use trodden_driver::other_programs::find_program;
 use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{
@@ -20,17 +20,17 @@ use trodden_hardware::{
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
-use trodden_recording::one_run;
+use trodden_recording::new_run;
 use trodden_report::simulation::{SimulationReport, SimulationView};
 use trodden_trace::simulation::{
-    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, mapping_of_file, open_file, processor_of_file,
-    qemu_version, simulate, table_profile,
+    EmulatedProgram, OpenedSource, Places, ProfileKind, WrittenFile, check_mapping, open_file, qemu_version, read_mapping, read_processor,
+    simulate, table_profile,
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
 /// QEMU plugin that records branches and instructions.
 const PLUGIN: OwnLibrary =
-    OwnLibrary { what: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
+    OwnLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
 /// Simulates the profiler, and writes the report. Returns the program's exit status.
 ///
@@ -117,7 +117,7 @@ fn write_profile(
     (places, notes): (&Places, &SourceNotes),
 ) -> Result<()> {
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let (run, store) = (Run { command, ..one_run() }, context().store().ok());
+    let (run, store) = (Run { command, ..new_run() }, context().store().ok());
     let code = (places, notes.mappings.as_slice());
     let profile =
         table_profile(model.profile_of.unwrap_or(ProfileKind::Table), &parameters.detector, &lane.profiler, code, store.as_ref(), run)?;
@@ -142,7 +142,7 @@ fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<Ope
 
 fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: impl FnOnce(EmulatedProgram) -> Result<T>) -> Result<T> {
     let name = &command[0];
-    let file = named(context(), name).filter(|path| is_program(path));
+    let file = find_program(context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
     let (plugin, folder) = (plugin()?, temporary::folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
@@ -151,10 +151,10 @@ fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: imp
 
 /// Returns the path of the plugin.
 fn plugin() -> Result<PathBuf> {
-    if let Some(named) = PLUGIN.named(context())? {
+    if let Some(named) = PLUGIN.from_variable(context())? {
         return Ok(named);
     }
-    PLUGIN.beside(context())?.map_err(|places| {
+    PLUGIN.find_installed(context())?.map_err(|places| {
         let [one, other] = places.each_ref().map(|place| place.display());
         anyhow!(
             "the QEMU plugin is neither {one} nor {other}: build it with `cargo build --release -p {}`, or set {} to its path",
@@ -166,7 +166,7 @@ fn plugin() -> Result<PathBuf> {
 
 fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerParameters> {
     let mapping = match &model.mapping {
-        Some(file) => mapping_of_file(file)?,
+        Some(file) => read_mapping(file)?,
         None => {
             let is_extended = matches!(model.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
             if model.extensions.is_some() && !is_extended {
@@ -207,7 +207,7 @@ fn processor(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(Pro
     if job.event.contains(&ProcessorEvent::CyclePower) && model.model == ProcessorModel::Fast {
         bail!("--event power-cycle needs the cycle-by-cycle model: add --model reference");
     }
-    let mut parameters = model.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_of_file)?;
+    let mut parameters = model.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), read_processor)?;
     if let Some(entries) = model.branch_queue {
         parameters.branch_queue = entries;
     }

@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
-use trodden_report::streams::{EventRange, LastQuestion, LastReport, write_events};
+use trodden_report::streams::{EventRange, LastReport, LastReportRequest, write_events};
 use trodden_report::words::count;
 
 /// Default number of events shown of a run.
@@ -20,13 +20,13 @@ const DEFAULT_FLIGHT_EVENTS: u64 = 20;
 
 /// Prints the paths and calls of a thread of a run.
 pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
-    InputKind::StreamLogs.refuse_options(&[
+    InputKind::StreamLogs.reject_options(&[
         ("--to", job.to.is_some()),
         ("--calls", job.calls),
         ("--depth", job.depth.is_some()),
         ("--core", job.core.is_some()),
     ])?;
-    ensure!(kind != InputKind::EventText, kind.refused(file, "show"));
+    ensure!(kind != InputKind::EventText, kind.not_accepted_error(file, "show"));
     let number = |text: &str| text.trim_start_matches('#').parse::<u64>().ok();
     let from = job.from.as_deref().map(|text| number(text).with_context(|| format!("--from `{text}` is not the number of an event")));
     let from = from.transpose()?.unwrap_or(0);
@@ -47,7 +47,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
 
 /// Prints the last events of each thread from files of flight recorders.
 pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
-    InputKind::StreamFiles.refuse_options(&[
+    InputKind::StreamFiles.reject_options(&[
         ("--thread", job.thread.is_some()),
         ("--from", job.from.is_some()),
         ("--to", job.to.is_some()),
@@ -55,7 +55,7 @@ pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
         ("--depth", job.depth.is_some()),
     ])?;
     let paths = usize::try_from(job.count.unwrap_or(DEFAULT_FLIGHT_EVENTS))?;
-    let question = LastQuestion { files, paths, core: job.core.as_deref(), source: &source_folders() };
+    let question = LastReportRequest { files, paths, core: job.core.as_deref(), source: &source_folders() };
     let report = LastReport::read(&question, &folders())?;
     output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)

@@ -6,22 +6,22 @@ use crate::cli::{Diff, Export, Find, Format, Report, Show, Trace};
 use crate::context::context;
 use crate::notes::note;
 use crate::output::{self, OutputFile};
-use crate::surroundings::surroundings;
+use crate::surroundings::recording_context;
 use crate::temporary;
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use trodden_distributed::calls::LeftOut;
+use trodden_distributed::calls::TraceFilter;
 use trodden_distributed::differences::{DiffOptions, differences};
 use trodden_distributed::files::Files;
 use trodden_distributed::occurrences::occurrences;
 use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
-use trodden_driver::other_programs::succeeded;
+use trodden_driver::other_programs::checked_stdout;
 use trodden_profile::{Collected, Run};
-use trodden_recording::{Destination, deliver, one_run};
+use trodden_recording::{Destination, deliver, new_run};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
@@ -52,7 +52,7 @@ fn open(path: &Path) -> Result<TraceFile> {
 
 /// Runs `trodden report`: prints the call tree of a trace, or writes a page.
 pub fn report(job: &Report) -> Result<ExitCode> {
-    InputKind::Trace.refuse_options(&[
+    InputKind::Trace.reject_options(&[
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
         ("--top", job.top.is_some()),
@@ -62,7 +62,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     ])?;
     let trace = open(&job.file)?;
     if let Some(file) = &job.html {
-        let page = page(&trace, &LeftOut::default())?;
+        let page = page(&trace, &TraceFilter::default())?;
         output::write_report(file, page.as_bytes(), "the page is")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -75,7 +75,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
     /// Default number of blocks.
     const DEFAULT_COUNT: u64 = 100;
-    InputKind::Trace.refuse_options(&[("--core", job.core.is_some())])?;
+    InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
     let trace = open(file)?;
     let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_COUNT });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
@@ -95,10 +95,10 @@ fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u
 
 /// Runs `trodden find`: prints the executions of a place. Returns status 1 if there are any and `--fail` is given.
 pub fn find(job: &Find) -> Result<ExitCode> {
-    InputKind::Trace.refuse_options(&[("--events", job.events)])?;
+    InputKind::Trace.reject_options(&[("--events", job.events)])?;
     let trace = open(&job.file)?;
     let place = TraceLocation::parse(&job.expression, &trace)?;
-    let all = occurrences(&trace, &place, job.thread, limit(output::most(job.top, job.json)))?;
+    let all = occurrences(&trace, &place, job.thread, limit(output::max_results(job.top, job.json)))?;
     if job.json {
         output::print_json(&find::json(&all))?;
     } else {
@@ -117,7 +117,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
         ("--counts", job.counts),
         ("--sequence", job.sequence),
     ];
-    InputKind::Trace.refuse_options(&other_options)?;
+    InputKind::Trace.reject_options(&other_options)?;
     let (left, right) = (open(&job.before)?, open(&job.after)?);
     let options = DiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
     let found = differences(&left, &right, &options)?;
@@ -134,7 +134,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
 /// Runs `trodden export`: writes a trace in a format of another tool.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let trace = open(&job.file)?;
-    let left_out = LeftOut::new(&trace, &job.ignore, job.thread)?;
+    let left_out = TraceFilter::new(&trace, &job.ignore, job.thread)?;
     let is_json = job.format == Format::Chrome;
     export_to(job.output.as_deref(), is_json, |out| match job.format {
         Format::Folded => export::folded(&trace, &left_out, out),
@@ -157,16 +157,16 @@ fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Wri
     Ok(out.flush()?)
 }
 
-fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
+fn page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
     let source = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    page::page(trace, left_out, &Files::of_trace(trace), &source)
+    page::page(trace, left_out, &Files::from_trace(trace), &source)
 }
 
 /// Runs `trodden import`: stores the path profile of a trace.
 pub fn import(file: &Path, destination: &Destination) -> Result<()> {
     let trace = open(file)?;
-    let around = surroundings();
-    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..one_run() })?;
+    let around = recording_context();
+    let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
     note("the paths are those of the machine code, with control flow graphs from the trace");
     deliver(&Collected { profile, problems: Vec::new() }, destination, &around).map(drop)
 }
@@ -198,6 +198,6 @@ fn try_on_program(kind: CollectorKind) -> Result<()> {
     let mut compile = Command::new(context().own_folder()?.join("trodden"));
     compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("cannot run `trodden cc`")?;
-    succeeded(output, "`trodden cc` failed")?;
+    checked_stdout(output, "`trodden cc` failed")?;
     try_collector(kind, &program)
 }

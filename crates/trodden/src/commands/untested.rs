@@ -11,11 +11,11 @@ use crate::temporary;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_analysis::residual::{FieldProfiles, SchemeJob, Schemes, report_known};
+use trodden_analysis::residual::{FieldProfiles, SchemeJob, Schemes, warn_if_tests_differ};
 use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
 use trodden_coverage::Files;
-use trodden_recording::{cpu_time, one_run};
+use trodden_recording::{cpu_time, new_run};
 use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::untested_segments::ShownSegments;
 use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files, targets};
@@ -62,16 +62,16 @@ pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -
 fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<ExitCode> {
     let folders = folders();
     let FieldProfiles { profile, across, sightings, runs, known } =
-        FieldProfiles::gather(&job.profiles, &job.known, false, &one_run(), &folders)?;
+        FieldProfiles::gather(&job.profiles, &job.known, false, &new_run(), &folders)?;
     let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
     if !known.paths.is_empty() {
-        report_known(&known.paths, &maps, "all their paths count as untested");
+        warn_if_tests_differ(&known.paths, &maps, "all their paths count as untested");
     }
     let view = View::from_untested(&profile);
     let max_shown = job.top.unwrap_or(if is_text(job) { DEFAULT_TOP } else { 0 });
     let top = trodden_report::select::limit(max_shown);
     let function = job.function.as_deref();
-    let selection = UntestedSelection { function, top, old_edges_only: job.known_edges, order: job.by };
+    let selection = UntestedSelection { function, top, known_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = ResidualReport::new(field, &selection)?;
     let provider = source_files::sources(&source_folders(), &profile.run.directory);
@@ -103,7 +103,7 @@ fn format_report(job: &Untested, color: Color, parts: &ReportParts, sources: &So
     let ReportParts { paths: untested, across, schemes, has_segments_only } = parts;
     match if job.json { UntestedFormat::Json } else { job.format } {
         UntestedFormat::Text => {
-            let options = output::text_options(color, output::STEPS);
+            let options = output::text_options(color, output::DEFAULT_STEPS);
             let mut text = if *has_segments_only { String::new() } else { untested.text(sources, &options, job.edges) };
             text.insert_str(0, &schemes.map_or(String::new(), schemes::text));
             text += &across.map_or(String::new(), |segments| segments.text(sources, &options));
@@ -138,18 +138,18 @@ fn format_report(job: &Untested, color: Color, parts: &ReportParts, sources: &So
 /// # Errors
 /// A program does not count known paths, or no known path belongs to the programs of the profile.
 pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
-    let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &one_run(), &folders())?;
+    let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run(), &folders())?;
     let view = View::from_untested(&profile);
     if profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
         bail!("a program built with --residual does not count known paths: record the field with a build that counts or samples all paths");
     }
-    let (paths, share) = untested::hot(&profile, &known.paths, top)?;
+    let (paths, share) = untested::hot_paths(&profile, &known.paths, top)?;
     if paths.is_empty() {
         bail!("no known path belongs to these programs: record the tests with the same build");
     }
     let bytes = match as_json {
         true => json_text(&hot_json(&view, &paths, share))?,
-        false => hot_text(&view, &paths, share, &output::text_options(color, output::STEPS)).into_bytes(),
+        false => hot_text(&view, &paths, share, &output::text_options(color, output::DEFAULT_STEPS)).into_bytes(),
     };
     output::write_or_print(None, &bytes)?;
     Ok(ExitCode::SUCCESS)

@@ -13,8 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_driver::assets::OwnLibrary;
-use trodden_driver::other_programs::named;
-use trodden_launch::process::{exit_code, not_run};
+use trodden_driver::other_programs::find_program;
+use trodden_launch::process::{cannot_run, exit_code};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::waits::paths::StreamPaths;
@@ -32,7 +32,7 @@ const DEFAULT_RATE: u32 = 1000;
 
 /// Library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
-    what: "recorder",
+    kind: "recorder",
     file: trodden_waits_file::symbols::RECORDER,
     package: "trodden-waits-recorder",
     variable: "TRODDEN_WAITS_RECORDER",
@@ -47,13 +47,13 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
     // Check the program before an older recording is replaced.
-    let program = named(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
+    let program = find_program(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
     let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
         let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
         (!is_executable).then_some(io::ErrorKind::PermissionDenied)
     });
     if let Some(kind) = refused {
-        return Err(not_run(&job.command[0], kind.into()).into());
+        return Err(cannot_run(&job.command[0], kind.into()).into());
     }
     let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_RATE) };
     Ok(exit_code(program.run(&recorder()?)?))
@@ -67,12 +67,12 @@ pub fn trial() -> Result<String> {
 }
 
 fn recorder() -> Result<Recorder> {
-    Ok(Recorder { library: RECORDER.find_preloadable(context())?, others: env::var_os("LD_PRELOAD") })
+    Ok(Recorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 
 /// Runs `trodden report`: prints the causes of waits.
 pub fn report(job: &Report) -> Result<ExitCode> {
-    InputKind::Waits.refuse_options(&[
+    InputKind::Waits.reject_options(&[
         ("--function", job.function.is_some()),
         ("--measure", job.measure.is_some()),
         ("--steps", job.steps.is_some()),
@@ -93,7 +93,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         print_json(&value)?;
     } else {
         let mut out = BufWriter::new(output::text());
-        let top = limit(output::most(job.top, false));
+        let top = limit(output::max_results(job.top, false));
         text::write(&mut out, &summary, top)?;
         if expand {
             expression::write(&mut out, &summary, top)?;

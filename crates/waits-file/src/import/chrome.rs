@@ -35,7 +35,7 @@ struct Thread {
 }
 
 /// Name of the called function in a slice that waits.
-pub const SLICE: &str = "slice";
+pub const SLICE_CALL: &str = "slice";
 /// Maximum depth of a stack, so that memory stays linear in the trace. Deeper slices count as the slice at this depth.
 const MAX_DEPTH: usize = 128;
 
@@ -349,5 +349,5 @@ fn current(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) ->
 
 fn site(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) -> CodeId {
     let (file, line) = innermost(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
-    code(&mut imported.names, &path(thread, stack), Some(SLICE), file, line)
+    code(&mut imported.names, &path(thread, stack), Some(SLICE_CALL), file, line)
 }

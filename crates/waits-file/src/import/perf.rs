@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
 /// Whether a text consists of nothing but the header that `perf script --header` writes.
-pub fn is_header_alone(text: &str) -> bool {
+pub fn is_only_header(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
     lines.peek().is_some_and(|line| line.starts_with("# ===="))
         && text.contains("\n# captured on")

@@ -10,7 +10,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin};
 use trodden_testkit::Random;
-use trodden_testkit::graphs::{Cycles, forced, graph, options};
+use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 impl Baseline {
     fn is_partial(&self) -> bool {
@@ -106,7 +106,7 @@ fn subject(random: &mut Random) -> Option<(Graph, Frequencies)> {
 
 /// Random options with shared entries, so that paths can be identified by the block where they begin.
 fn shared_entries(random: &mut Random) -> PlanOptions {
-    PlanOptions { entries: Entries::Shared, ..options(random) }
+    PlanOptions { entries: Entries::Shared, ..plan_options(random) }
 }
 
 fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool]) {
@@ -136,7 +136,7 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0xc01d);
         let Some((graph, frequencies)) = subject(&mut random) else { continue };
-        let cuts = forced(&mut random, &graph);
+        let cuts = forced_cuts(&mut random, &graph);
         let options = shared_entries(&mut random);
         let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.chance(10)).collect();
         let none = vec![false; graph.edge_count()];

@@ -12,7 +12,7 @@ use trodden_corpus::{Corpus, Input};
 pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
     match oracle::verdict(corpus, program, variant, Input::Train, oracle) {
         Ok(text) => parse_verdicts(&text),
-        Err(error) => ExactnessCheck::Failed(steps::without_root(&format!("{error:#}"))),
+        Err(error) => ExactnessCheck::Failed(steps::strip_root(&format!("{error:#}"))),
     }
 }
 

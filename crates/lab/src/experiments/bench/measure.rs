@@ -66,7 +66,7 @@ struct Runs<'a> {
 
 impl Runs<'_> {
     fn fail(&mut self, error: &anyhow::Error) {
-        let reason = steps::without_root(&format!("{error:#}"));
+        let reason = steps::strip_root(&format!("{error:#}"));
         eprintln!("{} failed: {reason}", self.variant.name());
         self.ended = Some(BenchOutcome::Failed { reason });
     }
@@ -108,9 +108,9 @@ impl Bench<'_> {
             if runs.ended.is_some() {
                 continue;
             }
-            let found = match runs.variant.under() {
+            let found = match runs.variant.simulator() {
                 Some(_) => self.measure_under_tool(program, runs.variant).map(|_| ()),
-                None if runs.variant.is_recorded() => Ok(()),
+                None if runs.variant.is_sampled() => Ok(()),
                 None => self.instructions(program, runs.variant).and_then(|_| self.exact(program, runs.variant)).map(|_| ()),
             };
             if let Err(error) = found {
@@ -125,10 +125,10 @@ impl Bench<'_> {
         let variant = &ready.variant;
         let mut runs =
             Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
-        let unsuited = if is_rust { variant.suits_rust().err().map(|e| e.to_string()) } else { None };
+        let unsuited = if is_rust { variant.check_rust_support().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
             runs.ended = Some(BenchOutcome::Skipped { reason });
-        } else if variant.under().is_none() {
+        } else if variant.simulator().is_none() {
             let rebuild = self.rebuild;
             let built = if rebuild { self.corpus.build(program, variant) } else { self.corpus.build_once(program, variant) };
             built.unwrap_or_else(|error| runs.fail(&self.explain_from_log(program, variant, error)));
@@ -149,7 +149,7 @@ impl Bench<'_> {
     fn run_in_turns(&self, program: &str, all: &mut [Runs]) {
         let full = self.full_profile(program, all);
         for round in 1..=self.rounds {
-            for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.under().is_none()) {
+            for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.simulator().is_none()) {
                 progress(&format!("{program}, round {round} of {}: {}", self.rounds, one.variant.name()));
                 match self.run(program, one.variant, full.as_deref()) {
                     Ok((usage, sum, sampled)) => {
@@ -173,7 +173,7 @@ impl Bench<'_> {
     /// Runs a variant once. Returns its usage, the checksum of its output, and the accuracy of a sampled run.
     fn run(&self, program: &str, variant: &Variant, full: Option<&Path>) -> Result<(Usage, String, Option<SampleAccuracy>)> {
         let (usage, sum) = usage::measure_run(self.corpus, program, variant, self.input)?;
-        let full = full.filter(|_| variant.is_recorded());
+        let full = full.filter(|_| variant.is_sampled());
         let Some(full) = full else { return Ok((usage, sum, None)) };
         let sampled = self.corpus.sampled_profile(program, variant, self.input);
         Ok((usage, sum, Some((overlap::compute(full, &sampled)?, Margins::compare(full, &sampled)?))))
@@ -181,7 +181,7 @@ impl Bench<'_> {
 
     /// Returns the full profile if there are sampled variants, which fail without it.
     fn full_profile(&self, program: &str, all: &mut [Runs]) -> Option<PathBuf> {
-        let sampled: Vec<&mut Runs> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_recorded()).collect();
+        let sampled: Vec<&mut Runs> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_sampled()).collect();
         if sampled.is_empty() {
             return None;
         }
@@ -199,11 +199,11 @@ impl Bench<'_> {
         if let Some(ended) = runs.ended {
             return ended;
         }
-        let figures = match runs.variant.under() {
+        let figures = match runs.variant.simulator() {
             Some(_) => self.measure_under_tool(program, runs.variant),
             None => self.figures(program, &runs, base_sum),
         };
-        figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::without_root(&format!("{error:#}")) }, BenchOutcome::Measured)
+        figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::strip_root(&format!("{error:#}")) }, BenchOutcome::Measured)
     }
 
     fn figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
@@ -220,7 +220,7 @@ impl Bench<'_> {
 
     /// Returns the instruction count of a run, unless no tool counts or the variant is sampled.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
-        let Some(counter) = self.counter.filter(|_| !variant.is_recorded()) else { return Ok(None) };
+        let Some(counter) = self.counter.filter(|_| !variant.is_sampled()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
         let compute = || {

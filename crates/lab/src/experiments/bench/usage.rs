@@ -36,7 +36,7 @@ impl Usage {
 
 /// Runs a corpus program. Returns the usage of its processes, and the checksum of its output.
 pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<(Usage, String)> {
-    run_measured(|runner| match variant.under() {
+    run_measured(|runner| match variant.simulator() {
         None => corpus.run(program, variant, input, runner),
         // Valgrind 3.19 cannot read clang's debug information.
         Some(under) => corpus.run_stripped(program, variant, input, &format!("{runner} {under}")),
@@ -45,7 +45,7 @@ pub fn measure_run(corpus: &Corpus, program: &str, variant: &Variant, input: Inp
 
 /// Calls `run` with a command prefix that measures each process. Returns the usage of all processes, and the result of `run`.
 pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)> {
-    let file = steps::own_file("trodden-lab-usage", "jsonl");
+    let file = steps::process_file("trodden-lab-usage", "jsonl");
     let _ = std::fs::remove_file(&file);
     let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
     let runner = format!("{} measure {}", own.display(), file.display());

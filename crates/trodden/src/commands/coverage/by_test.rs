@@ -5,7 +5,7 @@ use crate::cli::SuiteCoverage;
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result};
-use trodden_coverage::by_test::{CoverageOfTests, WrittenTests, changed};
+use trodden_coverage::by_test::{CoverageOfTests, TestCoverageReport, changed};
 use trodden_coverage::{CoverageMapping, Lines};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
@@ -19,7 +19,7 @@ pub fn run(job: &SuiteCoverage) -> Result<()> {
     let mut inexact = None;
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
-        named::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let run = || format!("run {}", entry.number);
         let mapping = mapping_of(&found.profile, &job.files).with_context(run)?;
         let mut lines = Lines::from_mapping(&mapping)?;
@@ -29,8 +29,8 @@ pub fn run(job: &SuiteCoverage) -> Result<()> {
         progress.step();
     }
     inexact.iter().for_each(|mapping| mapping.note_caveats(false));
-    match tests.written(&job.suite, job.json, job.lines) {
-        WrittenTests::Json(document) => print(&json_text(&document)?),
-        WrittenTests::Text(text) => print(text.as_bytes()),
+    match tests.report(&job.suite, job.json, job.lines) {
+        TestCoverageReport::Json(document) => print(&json_text(&document)?),
+        TestCoverageReport::Text(text) => print(text.as_bytes()),
     }
 }

@@ -32,5 +32,5 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
         false => print(difference.text().as_bytes())?,
     }
     mappings.iter().for_each(|mapping| mapping.note_caveats(false));
-    Ok(if !thresholds.is_empty() && difference.is_less() { ExitCode::from(LESS_THAN_BASELINE) } else { ExitCode::SUCCESS })
+    Ok(if !thresholds.is_empty() && difference.has_lost_lines() { ExitCode::from(LESS_THAN_BASELINE) } else { ExitCode::SUCCESS })
 }

@@ -13,7 +13,7 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, tables};
-use trodden_driver::other_programs::joined;
+use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
 use trodden_profile::Profile;
@@ -43,7 +43,7 @@ fn mapping_of(profile: &Profile, files: &CoveredFiles) -> Result<CoverageMapping
         include: if all_files { Vec::new() } else { files.include.clone() },
         exclude: files.exclude.clone(),
         all_files,
-        like_llvm_cov: files.choices.imitated_tool.is_some(),
+        llvm_cov_counts: files.choices.imitated_tool.is_some(),
     };
     let counters = profdata::coverage(profile)?;
     let index = |counters| profdata::indexed_form(context(), counters);
@@ -85,7 +85,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = load(&job.covered)?;
-    let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
+    let mut arguments: Vec<OsString> = vec![option_with_value("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.conditions {
         ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
@@ -108,7 +108,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
         }
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
-            arguments.push(joined("-output-dir=", folder));
+            arguments.push(option_with_value("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} did not write {}: check that the folder is writable", index.display());

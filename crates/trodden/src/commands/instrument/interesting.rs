@@ -8,7 +8,7 @@ use trodden_analysis::choice::{self, LineSpan};
 use trodden_analysis::git::{self, GitDifference};
 use trodden_recording::copies::units;
 use trodden_report::Name;
-use trodden_stored::known::known_in;
+use trodden_stored::known::read_known_paths;
 use trodden_stored::named::LAST;
 use trodden_stored::named::load;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
@@ -45,31 +45,31 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "top" => {
             let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST));
             let mut paths = of_profile(profile)?;
-            choice::most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is not a number of paths"))?);
+            choice::keep_most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is not a number of paths"))?);
             Ok(paths)
         }
         "share" => {
             let (share, profile) = rest.split_once(':').unwrap_or((rest, LAST));
             let mut paths = of_profile(profile)?;
-            choice::most_of(&mut paths, percent(share)?);
+            choice::keep_share(&mut paths, percent(share)?);
             Ok(paths)
         }
-        "function" => Ok(choice::of_functions(maps, |f| named(f, rest))?),
-        "touch" => Ok(choice::touching(maps, &places(rest)?)?),
-        "through" => Ok(choice::through(maps, &places(rest)?)?),
+        "function" => Ok(choice::all_paths_of(maps, |f| named(f, rest))?),
+        "touch" => Ok(choice::paths_touching(maps, &places(rest)?)?),
+        "through" => Ok(choice::paths_through_all(maps, &places(rest)?)?),
         "paths" => {
             let text = fs::read_to_string(rest).with_context(|| format!("cannot read {rest}"))?;
-            Ok(choice::along(maps, &choice::sequences(&text)?, named)?)
+            Ok(choice::paths_matching(maps, &choice::parse_sequences(&text)?, named)?)
         }
         "diff" => {
             let places = {
                 let GitDifference { text, root } = difference(rest)?;
-                choice::changed(&text, root.as_deref())?
+                choice::changed_places(&text, root.as_deref())?
             };
             if places.is_empty() {
                 bail!("the difference contains no changed line");
             }
-            Ok(choice::touching(maps, &places)?)
+            Ok(choice::paths_touching(maps, &places)?)
         }
         _ => of_profile(set),
     }
@@ -77,7 +77,7 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
 
 /// Returns the executed paths of a profile, or those of a file of known paths.
 fn of_profile(name: &str) -> Result<KnownPaths> {
-    match known_in(Path::new(name))? {
+    match read_known_paths(Path::new(name))? {
         Some(paths) => Ok(paths),
         None => Ok(load(name)?.complete_paths()?),
     }
@@ -99,5 +99,5 @@ fn percent(text: &str) -> Result<f64> {
 /// Reads a diff from a file, or runs `git diff` from a revision to the working tree.
 fn difference(source: &str) -> Result<GitDifference> {
     let file = Path::new(source);
-    if file.is_file() { git::diff_in(file) } else { git::diff(source) }
+    if file.is_file() { git::read_diff(file) } else { git::diff(source) }
 }

@@ -46,9 +46,9 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
         let mut left: Vec<u64> = (0..function.counters).collect();
         if selected.contains(&at) {
             let matcher = Matcher::new(&expression, map, function);
-            let missing = matcher.nowhere();
+            let missing = matcher.unmatched_places();
             unmatched_places = Some(unmatched_places.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
-            if is_cut(function) && !matcher.nowhere_in_all_patterns() {
+            if is_cut(function) && !matcher.cannot_match() {
                 undecided.push(Name::from_linkage(&function.name).short);
             }
             let (walks, needs_whole) = (Walks::from_function(function)?, expression.needs_whole_paths(function));

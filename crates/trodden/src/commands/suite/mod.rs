@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::git::{self, GitDifference};
 use trodden_analysis::suite::Suite;
-use trodden_analysis::suite::cover::{Problem, exact, greedy};
+use trodden_analysis::suite::cover::{CoverProblem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
 use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::escape;
-use trodden_report::suite::{self as shown, Ordered, RedundantTests, SCHEMA_VERSION, SuiteCost};
+use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, SuiteCost, TestOrder};
 use trodden_report::words::plural;
 use trodden_stored::named;
 
@@ -29,7 +29,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
         Job::Step { suite, project, command } => return run::step(suite, project, command),
         Job::List { suite: None, functions, json } => {
             ensure!(
-                !selected(functions).is_asked(),
+                !selected(functions).is_restricted(),
                 "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
             );
             list_suites(*json)?;
@@ -47,7 +47,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
 
 /// Converts the selection of functions to the type of the library.
 fn selected(functions: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
-    shown::SuiteFunctions { function: functions.function.as_deref(), files: &functions.file, except: &functions.except }
+    shown::SuiteFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
 
 fn list_suites(as_json: bool) -> Result<()> {
@@ -58,7 +58,7 @@ fn list_suites(as_json: bool) -> Result<()> {
     }
     let mut out = format!("{:>8}  suite\n", "runs");
     suites.iter().for_each(|(name, runs)| out += &format!("{runs:>8}  {name}\n"));
-    print(escape::lines(&out).as_bytes())
+    print(escape::escape_lines(&out).as_bytes())
 }
 
 /// Reads the runs of a suite, and keeps the paths of the selected functions.
@@ -68,7 +68,7 @@ fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
-        named::losses(&entry.profile, &found.lost).iter().for_each(warn);
+        named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let profile = found.profile;
         if profile.sampling.is_some() {
             warn(format_args!("run {} was sampled: some of its paths are missing", entry.number));
@@ -76,7 +76,7 @@ fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         progress.step();
     }
-    shown::keep(&mut suite, &selected(functions))?;
+    shown::keep_functions(&mut suite, &selected(functions))?;
     Ok(suite)
 }
 
@@ -91,12 +91,12 @@ fn redundant(job: &Redundant) -> Result<()> {
         // Microseconds.
         SuiteCost::Time => (duration_ns / 1000).max(1),
     };
-    let problem = Problem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
+    let problem = CoverProblem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
     let quick = greedy(&problem);
     let until = Instant::now() + SEARCH_TIME;
     let best = exact(&problem, &mut || Instant::now() < until);
     let found = RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
-    print(&if job.json { json_text(&found.json())? } else { escape::lines(&found.text()).into_bytes() })
+    print(&if job.json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
 }
 
 fn order_tests(job: &Order) -> Result<()> {
@@ -114,14 +114,20 @@ fn order_tests(job: &Order) -> Result<()> {
     let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
-        placed.retain(|p| p.takes > 0);
+        placed.retain(|p| p.paths > 0);
     }
-    let ordered =
-        Ordered { suite: &suite, name: &job.suite, placed: &placed, wanted: wanted.as_ref(), average: now, average_recorded: before };
+    let ordered = TestOrder {
+        suite: &suite,
+        name: &job.suite,
+        tests: &placed,
+        changed_paths: wanted.as_ref(),
+        average: now,
+        average_recorded: before,
+    };
     print(&match (job.json, job.names) {
         (true, _) => json_text(&ordered.json())?,
         (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),
-        _ => escape::lines(&ordered.text()).into_bytes(),
+        _ => escape::escape_lines(&ordered.text()).into_bytes(),
     })
 }
 
@@ -134,7 +140,7 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
             (GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }, "standard input")
         }
-        Some(file) if Path::new(file).is_file() => (git::diff_in(Path::new(file))?, file),
+        Some(file) if Path::new(file).is_file() => (git::read_diff(Path::new(file))?, file),
         Some(commit) => (git::diff(commit)?, "git diff"),
     };
     Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(|| name.to_owned())?))

@@ -5,7 +5,7 @@ use crate::commands::cargo::take_settings;
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
-use crate::surroundings::surroundings;
+use crate::surroundings::recording_context;
 use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
-use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, all_kept, run_all, tests};
+use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, check_no_lost_counts, run_all, tests};
 use trodden_report::words::{plural, shell_word};
 
 /// Exit status if a test failed.
@@ -29,9 +29,9 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         return run_by_cargo(job);
     }
     let tests = tests(&source(job)?)?;
-    let around = surroundings();
+    let around = recording_context();
     let recorder = Recorder::new(&job.suite, Path::new("."), &around)?;
-    let SuiteOutcome { failed, without: not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
+    let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
         warn(format_args!("`{name}` is not in the suite, because it ran no program built with trodden"));
     }
@@ -42,7 +42,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         shell_word(&job.suite)
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
-    all_kept(lost)?;
+    check_no_lost_counts(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
@@ -66,7 +66,7 @@ fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
 }
 
 fn number_of_runs(suite: &str) -> Result<u64> {
-    let store = surroundings().run_store()?;
+    let store = recording_context().run_store()?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
@@ -97,5 +97,5 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         command: command.to_vec(),
         threads: env::var("RUST_TEST_THREADS").ok(),
     };
-    libtest::step(&job, &surroundings(), &mut output::text())
+    libtest::step(&job, &recording_context(), &mut output::text())
 }

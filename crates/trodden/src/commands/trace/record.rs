@@ -12,9 +12,9 @@ use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
 use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
 use trodden_distributed::plan::PlanOptions;
 use trodden_distributed::recording::{
-    OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, WeightsFrom, work as execute_runs,
+    OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, WeightsFrom, run_machine as execute_runs,
 };
-use trodden_driver::other_programs::named;
+use trodden_driver::other_programs::find_program;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
 use trodden_report::trace::plan;
 use trodden_trace::{OutputStream, RepeatRecipe};
@@ -70,7 +70,7 @@ fn options(job: &TraceRecord) -> RecordOptions {
         strategy: choices.witness_strategy.unwrap_or(DistributionStrategy::Fine),
         distribution: choices.distribution.clone(),
         calls: choices.calls,
-        paper: choices.check == Some(WitnessCondition::Paper),
+        checks_paper_conditions: choices.check == Some(WitnessCondition::Paper),
     };
     RecordOptions {
         run,
@@ -98,7 +98,7 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         })
     };
     Ok(RecordingHost {
-        program: job.command.first().and_then(|name| named(context(), name)),
+        program: job.command.first().and_then(|name| find_program(context(), name)),
         machines: (job.engine != EngineChoice::Local).then(other_machines).transpose()?,
         own_program,
         temporary: env::temp_dir(),

@@ -8,7 +8,7 @@ use trodden_unit::UnitCache;
 
 /// Folders, stores and variables of the recording process.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct RecordingContext {
     /// The working folder, whose run store receives the runs; empty if the folder was deleted.
     pub directory: PathBuf,
     /// The folder for temporary folders.
@@ -21,7 +21,7 @@ pub struct Surroundings {
     pub test: Option<String>,
 }
 
-impl Surroundings {
+impl RecordingContext {
     /// The run store of the working folder, created if necessary.
     ///
     /// # Errors

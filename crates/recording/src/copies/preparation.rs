@@ -1,7 +1,7 @@
 //! Checks before copies run, so that no long run fails to write its results, and the folder that copies run in.
 
 use super::CopyJob;
-use crate::{RunFolder, Surroundings, run_folder};
+use crate::{RecordingContext, RunFolder, run_folder};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use trodden_launch::LaunchStop;
+use trodden_launch::StopFlag;
 use trodden_profile::private;
 
 /// The error context of copies that ran but failed, or whose results contradict each other. Their remains may show why.
@@ -32,7 +32,7 @@ pub enum WorkFolder {
 
 impl WorkFolder {
     /// Creates the folder. A folder that the user named must be empty.
-    pub fn new(job: &CopyJob, around: &Surroundings) -> Result<WorkFolder> {
+    pub fn new(job: &CopyJob, around: &RecordingContext) -> Result<WorkFolder> {
         if let Some(given) = &job.options.work {
             private::create_folder(given).with_context(|| format!("cannot create the folder {}", given.display()))?;
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: pass a new folder to --work", given.display());
@@ -43,7 +43,7 @@ impl WorkFolder {
 
     /// Cleans up after an error, but keeps what copies left if they failed ([`CopiesFailed`]). If a signal interrupted the recording, that
     /// is the error, whatever errors it caused in compilers and copies.
-    pub fn end_with(&mut self, error: anyhow::Error, stop: &LaunchStop) -> anyhow::Error {
+    pub fn end_with(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
         }

@@ -8,14 +8,14 @@ use crate::model::Model;
 use crate::plan;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use trodden_binary::linked::in_file;
+use trodden_binary::linked::split_address;
 use trodden_text::words::plural;
 use trodden_witness::ReconstructError;
 
 /// A note about code that was watched only until the program changed it.
 pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
     let shown = |range: &Range<u64>| {
-        let ((file, start), (_, end)) = (in_file(range.start), in_file(range.end - 1));
+        let ((file, start), (_, end)) = (split_address(range.start), split_address(range.end - 1));
         format!("{start:#x} to {end:#x} in {}", files.name(file))
     };
     let named: Vec<String> = ranges.iter().take(MAX_LISTED).map(shown).collect();
@@ -29,7 +29,7 @@ pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
 
 /// A note about executed code that is in no block.
 pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
-    let named: Vec<String> = places.iter().take(MAX_LISTED).map(|at| format!("{:#x}", in_file(*at).1)).collect();
+    let named: Vec<String> = places.iter().take(MAX_LISTED).map(|at| format!("{:#x}", split_address(*at).1)).collect();
     let more = places.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("code was executed that is not in the graphs, and is missing from the trace: what follows {}{more}", named.join(", "))
@@ -47,7 +47,7 @@ pub(super) fn stack_switches(switches: u64) -> String {
 /// A note about blocks that a single run could not record.
 pub(super) fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
     let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
-    let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", in_file(*from).1, name(*from), in_file(*to).1);
+    let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", split_address(*from).1, name(*from), split_address(*to).1);
     let named: Vec<String> = unknown.iter().take(MAX_LISTED).map(shown).collect();
     let more = unknown.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };

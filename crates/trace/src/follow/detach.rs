@@ -173,7 +173,7 @@ impl Following<'_, '_> {
         let quiet = stopped.iter().find(|(thread, signal)| *signal == 0 && threads.contains(thread)).map(|(thread, _)| *thread);
         for thread in &threads {
             let moved = self.watch.move_out_of_copy(self.subject, *thread, true, false).and_then(|_| self.move_out_of_slot(*thread));
-            let moved = moved.map(|()| SinkFlow::GoOn).or_else(unless_killed);
+            let moved = moved.map(|()| SinkFlow::Continue).or_else(unless_killed);
             self.note_unrestored(&format!("the position of thread {thread}"), moved);
         }
         self.watch.end_probes();
