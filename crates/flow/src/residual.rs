@@ -50,10 +50,10 @@ pub struct ResidualInput<'a> {
     /// The numbers of the known paths with their executions. Numbers that no path has are ignored.
     pub paths: &'a [(u64, u64)],
     /// Nodes that must exist once; all edges into them are cut.
-    pub single: &'a [Node],
+    pub uncopied: &'a [Node],
     /// For each edge of the graph, whether it marks that a call was reached. The paths that end with it are executed in addition to those
     /// that go on.
-    pub excluded: &'a [bool],
+    pub marks_call: &'a [bool],
 }
 
 /// A known path.
@@ -75,7 +75,7 @@ impl KnownPath {
 impl ResidualPlan {
     /// Plans the known-path region of a function.
     pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
-        let ResidualInput { single, excluded, .. } = known;
+        let ResidualInput { uncopied: single, marks_call: excluded, .. } = known;
         let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| excluded[e.index()]);
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {

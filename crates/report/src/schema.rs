@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Version of the JSON schema.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// The largest integer up to which all integers are exact in double precision, which JavaScript uses.
 const MAX_EXACT: u128 = 1 << 53;

@@ -53,7 +53,7 @@ fn recorded(options: &str) -> Place {
 fn findings(place: &Place, arguments: &str) -> Vec<Value> {
     let out = place.trodden(&format!("advise run.trodden --json {arguments}")).stdout;
     let json: Value = serde_json::from_slice(&out).unwrap();
-    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(2), &Value::from("advice")));
+    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(3), &Value::from("advice")));
     json["findings"].as_array().unwrap().clone()
 }
 

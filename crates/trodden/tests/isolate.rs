@@ -48,7 +48,7 @@ fn recorded() -> Place {
 fn isolate(place: &Place, arguments: &str) -> Value {
     let output = place.trodden(&format!("isolate {arguments} --json"));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(2), &Value::from("isolation")));
+    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(3), &Value::from("isolation")));
     json
 }
 
