@@ -131,13 +131,13 @@ struct CounterSums {
     values: ProfileFunctions,
     names: HashMap<u64, String>,
     version: Option<u64>,
-    without_markers: Vec<String>,
+    without_placeholders: Vec<String>,
 }
 
 impl CounterSums {
     fn add(&mut self, unit: &UnitProfile) -> Result<(), EdgeError> {
         let Some(edges) = &unit.map.edge_profile else {
-            self.without_markers.push(unit.map.source.clone());
+            self.without_placeholders.push(unit.map.source.clone());
             return Ok(());
         };
         // A unit in which LLVM counts nothing has no version. 0 is a version: that of coverage, without flags.
@@ -153,9 +153,9 @@ impl CounterSums {
 
     fn counts(mut self) -> Result<EdgeCounts, EdgeError> {
         let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
-        self.without_markers.sort();
-        self.without_markers.dedup();
-        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_placeholders: self.without_markers })
+        self.without_placeholders.sort();
+        self.without_placeholders.dedup();
+        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_placeholders: self.without_placeholders })
     }
 }
 

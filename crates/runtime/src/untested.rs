@@ -168,7 +168,7 @@ pub extern "C" fn on_counted(counter: usize, copy: usize) {
     let Some(function) = image::function_of(counter) else { return };
     if count == 1 {
         // SAFETY: the record's word is in the same region.
-        unsafe { ((copy + function.to_times) as *mut u64).write_volatile(clock::now_ns()) };
+        unsafe { ((copy + function.time_offset) as *mut u64).write_volatile(clock::now_ns()) };
     }
     let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
     match acting & !RELOADED {

@@ -121,12 +121,12 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], max_lookahe
         open.iter_mut().for_each(|o| o.distinguish(structure, &whole, &sets));
         open.retain(|o| !o.pairs.is_empty());
     }
-    let mut far = Vec::new();
+    let mut unbounded_lookahead = Vec::new();
     if max_lookahead == Lookahead::OwnComponent && !open.is_empty() {
-        far = distinguish_by_components(structure, members, &mut open);
+        unbounded_lookahead = distinguish_by_components(structure, members, &mut open);
     }
     let violations = open.iter().flat_map(|o| o.violations(&structure.pushdown)).collect();
-    Check { violations, unbounded_lookahead: far }
+    Check { violations, unbounded_lookahead }
 }
 
 /// Drops the pairs that can be distinguished by symbols of the branch's own component. Returns the branches for which that was needed.

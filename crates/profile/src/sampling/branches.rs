@@ -71,8 +71,8 @@ pub struct ObservedBranches {
 impl BranchSampling {
     /// Returns whether everything that was executed was observed. Only then does an unfinished path say something about the program.
     pub fn is_complete(&self) -> bool {
-        let Losses { blocks: _, blocks_counted: _, incomplete: cut_off, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
-        self.source == BranchSource::BranchTrace && [cut_off, inconsistent, ambiguous, broken, gaps] == [0; 5]
+        let Losses { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
+        self.source == BranchSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
     /// Describes the data for the head of a report.

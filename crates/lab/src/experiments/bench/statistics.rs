@@ -15,12 +15,12 @@ impl Spread {
     pub fn from_values(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let (Some(&least), Some(&greatest)) = (sorted.first(), sorted.last()) else {
+        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
             return Spread { median: 0.0, min: 0.0, max: 0.0 };
         };
         let middle = sorted.len() / 2;
         let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Spread { median, min: least, max: greatest }
+        Spread { median, min, max }
     }
 
     /// Returns the range relative to the median.
