@@ -8,8 +8,8 @@ use crate::changes::{self, DiffError, is_file_below};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use trodden_flow::{DagEdgeId, Node};
-use trodden_profile::paths::{blocks, ending};
-use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings, UnitBlock, UnitMap};
+use trodden_profile::paths::{blocks, path_end};
+use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError, UnitBlock, UnitMap};
 
 /// Maximum number of paths of a function that are tested one by one.
 const MAX_TESTED_PATHS: u64 = 1 << 20;
@@ -53,7 +53,7 @@ pub enum ChoiceError {
     Map(#[from] MapError),
     /// The sets use different numberings.
     #[error(transparent)]
-    TwoNumberings(#[from] TwoNumberings),
+    TwoNumberings(#[from] ConflictingNumberings),
     /// The function has too many paths.
     #[error(
         "function `{function}` has {paths} paths, but at most {MAX_TESTED_PATHS} can be tested. Limit the paths with \
@@ -186,7 +186,7 @@ pub fn paths_matching(
         if found.is_empty() {
             return Err(ChoiceError::NoSuchPath(sequence.text.clone()));
         }
-        all.unite(found)?;
+        all.merge(found)?;
     }
     Ok(all)
 }
@@ -270,7 +270,7 @@ fn paths_that_pass(function: &FunctionMap, test: &dyn Fn(&[Node]) -> bool) -> Re
     }
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
-    let is_included = |path: &Vec<DagEdgeId>| ending(function, &dag, path).is_some() && test(&blocks(&dag, path));
+    let is_included = |path: &Vec<DagEdgeId>| path_end(function, &dag, path).is_some() && test(&blocks(&dag, path));
     Ok((0..function.counters).filter(|id| numbering.path(&dag, *id).is_some_and(|p| is_included(&p))).collect())
 }
 

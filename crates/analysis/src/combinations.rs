@@ -8,7 +8,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Dag, DagEdgeId, Node, Origin};
-use trodden_profile::paths::{FunctionPaths, PathCount, beginning, blocks, ending};
+use trodden_profile::paths::{FunctionPaths, PathCount, blocks, path_end, path_start};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 /// Numbers of possible, taken and untested paths of a function.
@@ -65,8 +65,8 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
     let Ok(numbering) = function.numbering(dag) else { return Vec::new() };
     let path = |id: u64| {
         let path = numbering.path(dag, id)?;
-        let end = ending(function, dag, &path)?;
-        Some(PathCount { id, count: 0, blocks: blocks(dag, &path), beginning: beginning(dag, &path), end, path })
+        let end = path_end(function, dag, &path)?;
+        Some(PathCount { id, count: 0, blocks: blocks(dag, &path), beginning: path_start(dag, &path), end, path })
     };
     untested_ids(function, dag, paths, limit).into_iter().filter_map(path).collect()
 }

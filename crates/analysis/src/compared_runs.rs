@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use trodden_profile::{Builds, Maps, Merger, ProcessEnding, Profile};
+use trodden_profile::{BuildPolicy, Maps, Merger, ProcessEnding, Profile};
 use trodden_stored::named;
 use trodden_text::words::{base_name, plural};
 use trodden_unit::Identity;
@@ -29,7 +29,7 @@ pub struct ComparedRuns<'a> {
 /// # Errors
 /// No run is found, or the runs cannot be compared.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
-    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(Builds::Refuse), Maps::new());
+    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Refuse), Maps::new());
     for run in select_build(runs(job)?, job.program)? {
         let name = run.file.display().to_string();
         let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;

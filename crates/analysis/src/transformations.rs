@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::model::Profile;
 use trodden_profile::paths::FunctionPaths;
-use trodden_unit::transformations::{LastIterations, PathCopy, SplitWeights, Weighed};
+use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy, SplitWeights};
 use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, TransformationPlan};
 
 /// Thresholds for transformations.
@@ -68,7 +68,7 @@ pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result
     let mut out = Vec::new();
     for (executed, source, map, paths) in functions.iter().filter(|f| f.0 > 0) {
         let entries = paths.blocks.first().copied().unwrap_or(0);
-        let mut transformations = vec![Transformation::Weights(Weighed { entries, edges: paths.edges.clone() })];
+        let mut transformations = vec![Transformation::Weights(BranchWeights { entries, edges: paths.edges.clone() })];
         if *executed as f64 >= options.min_saving * total as f64 {
             transformations.extend(of_function(map, paths, total, options));
         }

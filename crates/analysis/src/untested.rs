@@ -9,7 +9,7 @@ use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{DagEdgeId, Edge, Origin};
 use trodden_profile::model::{ProcessEnding, Profile, UnitProfile};
-use trodden_profile::paths::{FunctionPaths, Walks};
+use trodden_profile::paths::{FunctionPaths, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, InterestingWords, KnownFunction, KnownPaths, MapError, UnitMap};
 
 /// A function: the unit's identity, and the index in the unit's map.
@@ -91,7 +91,7 @@ pub struct UntestedSummary {
 /// Returns the known paths of a function; `None` if there are none with the same cuts and numbering.
 pub fn known_paths_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
-        .of(&unit.source, &function.name, function.version())
+        .get(&unit.source, &function.name, function.version())
         .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.edges.len())
 }
 
@@ -162,8 +162,8 @@ fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Opt
     if others.peek().is_none() {
         return Ok(true);
     }
-    let walks = Walks::from_function(function)?;
-    Ok(others.all(|path| walks.walk(path).is_some_and(|walk| walk.end.is_none())))
+    let walks = PathDecoder::from_function(function)?;
+    Ok(others.all(|path| walks.decode(path).is_some_and(|walk| walk.end.is_none())))
 }
 
 /// Removes the counts of known paths, and counters that belong to no function.

@@ -2,7 +2,7 @@
 
 use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, Node};
-use trodden_profile::{Beginning, PathEnd, PathWalk, Walks};
+use trodden_profile::{DecodedPath, PathDecoder, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{FunctionMap, UnitMap};
 
@@ -20,7 +20,7 @@ fn unit() -> UnitMap {
         scopes,
         functions,
         skipped,
-        instead: vec![],
+        fully_counted: vec![],
         counters: 0,
         edge_profile: None,
         calls: vec![],
@@ -87,12 +87,12 @@ fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: O
     })
 }
 
-fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &PathWalk) -> bool {
+fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &DecodedPath) -> bool {
     let back = |edge| function.cuts.contains(&(edge, CutReason::Back));
     let begin = match sequence.begin {
         None => true,
-        Some(Begin::Entry) => walk.beginning == Beginning::Entry,
-        Some(Begin::Head) => matches!(walk.beginning, Beginning::After(e) if back(e)),
+        Some(Begin::Entry) => walk.beginning == PathStart::Entry,
+        Some(Begin::Head) => matches!(walk.beginning, PathStart::After(e) if back(e)),
     };
     let end = match sequence.end {
         None => true,
@@ -113,9 +113,9 @@ fn matcher_agrees_with_trying_all_assignments() {
         let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| sequence(random, blocks)).collect::<Vec<_>>();
         let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
         let expression = Expression { function: None, patterns };
-        let (matcher, walks) = (Matcher::new(&expression, &unit(), &subject.map), Walks::from_function(&subject.map).unwrap());
+        let (matcher, walks) = (Matcher::new(&expression, &unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
-            let walk = walks.walk(id).unwrap();
+            let walk = walks.decode(id).unwrap();
             let should_match = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
             let found = matcher.matches(&walk.blocks, walk.beginning, walk.end);
             assert_eq!(found, should_match, "{expression:?} on {walk:?}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
 use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
-use trodden_profile::{Beginning, FunctionPaths, PathEnd};
+use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::EdgeKind;
 
@@ -12,7 +12,7 @@ use trodden_unit::EdgeKind;
 #[derive(Clone, Debug)]
 struct Fragment {
     blocks: Vec<Node>,
-    beginning: Beginning,
+    beginning: PathStart,
     end: PathEnd,
     /// Path numbers of its pieces.
     ids: Vec<u64>,
@@ -36,7 +36,7 @@ impl Executed {
             map.values[at]
         };
         let (mut path, mut piece) = (Vec::new(), Vec::new());
-        let (mut path_beginning, mut beginning) = (Beginning::Entry, Beginning::Entry);
+        let (mut path_beginning, mut beginning) = (PathStart::Entry, PathStart::Entry);
         let (mut sum, mut ids) = (0, Vec::new());
         for edge in edges {
             let from = map.edges[edge.index()].from;
@@ -58,7 +58,7 @@ impl Executed {
             *self.counts.entry(sum as u64).or_default() += 1;
             ids.push(sum as u64);
             self.pieces.push(Fragment { blocks: std::mem::take(&mut piece), beginning, end, ids: vec![sum as u64] });
-            beginning = if to == Node(0) { Beginning::Entry } else { Beginning::After(edge) };
+            beginning = if to == Node(0) { PathStart::Entry } else { PathStart::After(edge) };
             if cut.is_none_or(|(_, reason)| !matches!(reason, CutReason::Limit | CutReason::EachEdge)) {
                 let ids = std::mem::take(&mut ids);
                 self.paths.push(Fragment { blocks: std::mem::take(&mut path), beginning: path_beginning, end, ids });

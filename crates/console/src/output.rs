@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trodden_profile::whole_file::{self, WholeFile};
+use trodden_profile::atomic_file::{self, AtomicFile};
 use trodden_report::escape;
 use trodden_report::text::TextOptions;
 
@@ -195,14 +195,14 @@ pub fn destination(file: Option<&Path>) -> Option<&Path> {
 
 /// Writes a file that the user named, completely or not at all.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
-    whole_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
+    atomic_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Writes a file that the user named, which appears when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
-    whole: WholeFile,
+    whole: AtomicFile,
     path: PathBuf,
 }
 
@@ -210,7 +210,7 @@ impl OutputFile {
     /// Starts the file. An existing file of this name stays until [`OutputFile::finish`].
     pub fn create(path: &Path) -> Result<OutputFile> {
         let create = || {
-            let whole = WholeFile::create(path, TEMPORARY_PREFIX)?;
+            let whole = AtomicFile::create(path, TEMPORARY_PREFIX)?;
             Ok::<_, io::Error>(OutputFile { out: BufWriter::new(whole.file().try_clone()?), whole, path: path.to_owned() })
         };
         create().with_context(|| format!("cannot write {}", path.display()))

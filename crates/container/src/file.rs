@@ -15,7 +15,7 @@ pub enum FileError {
     #[error(transparent)]
     Head(#[from] HeadError),
     /// It is another kind of file.
-    #[error("it is {}, not {}", found.phrase(), expected.phrase())]
+    #[error("it is {}, not {}", found.description(), expected.description())]
     Kind {
         /// The kind found.
         found: FileKind,
@@ -23,7 +23,7 @@ pub enum FileError {
         expected: FileKind,
     },
     /// Another version of trodden wrote it.
-    #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.phrase())]
+    #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.description())]
     Version {
         /// The kind of file.
         kind: FileKind,
@@ -37,7 +37,7 @@ pub enum FileError {
     Damaged(#[from] SectionError),
     /// Its content is inconsistent.
     #[error("its content is inconsistent")]
-    Unsound,
+    Inconsistent,
 }
 
 /// Reads and checks the head at the start of `bytes`.
@@ -69,7 +69,7 @@ pub struct FileFormat {
 /// Why a file's content is not as expected. Messages complete "FILE: " and end with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {remedy}")]
-pub struct WrongContent {
+pub struct ContentError {
     /// The fault.
     pub error: FileError,
     /// How to obtain such a file.
@@ -87,21 +87,21 @@ impl FileFormat {
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
-    pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, WrongContent> {
-        self.read_sound(bytes, |_| true)
+    pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ContentError> {
+        self.read_checked(bytes, |_| true)
     }
 
     /// Reads the value in a file, and checks it with `is_sound`.
     ///
     /// # Errors
     /// As for [`FileFormat::read`], or `is_sound` returns false.
-    pub fn read_sound<T: DeserializeOwned>(&self, bytes: &[u8], is_sound: impl FnOnce(&T) -> bool) -> Result<T, WrongContent> {
-        let value = self.value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Unsound));
-        value.map_err(|error| WrongContent { error, remedy: self.remedy })
+    pub fn read_checked<T: DeserializeOwned>(&self, bytes: &[u8], is_sound: impl FnOnce(&T) -> bool) -> Result<T, ContentError> {
+        let value = self.value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Inconsistent));
+        value.map_err(|error| ContentError { error, remedy: self.remedy })
     }
 
     /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind, whatever the version, damaged or not.
-    pub fn begins(&self, bytes: &[u8]) -> bool {
+    pub fn matches_kind(&self, bytes: &[u8]) -> bool {
         FileKind::of(bytes) == Some(self.kind)
     }
 
@@ -144,6 +144,6 @@ mod tests {
         assert_eq!(refused(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it: make one");
         assert_eq!(refused(b"\x7fELF"), "it is not a file of trodden: make one");
         assert_eq!(refused(b""), "it ends within its head: make one");
-        assert_eq!(SEGMENTS.read_sound(&SEGMENTS.to_bytes(&1u64), |one: &u64| *one > 1).unwrap_err().error, FileError::Unsound);
+        assert_eq!(SEGMENTS.read_checked(&SEGMENTS.to_bytes(&1u64), |one: &u64| *one > 1).unwrap_err().error, FileError::Inconsistent);
     }
 }

@@ -9,6 +9,6 @@
 mod file;
 mod section;
 
-pub use file::{FileError, FileFormat, WrongContent, expect_head};
+pub use file::{ContentError, FileError, FileFormat, expect_head};
 pub use section::{MARKER, SECTION_HEAD, Section, SectionError, SectionHead, decode, encode, find_marker, max_unpacked};
 pub use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES, HeadError, MAGIC};

@@ -102,10 +102,10 @@ pub enum SectionError {
     },
     /// The content cannot be decompressed.
     #[error("it cannot be decompressed: {0}")]
-    Packed(String),
+    Decompression(String),
     /// The content is not a value of the expected type.
     #[error("its content has an unexpected form: {0}")]
-    Form(String),
+    UnexpectedForm(String),
 }
 
 impl Section<'_> {
@@ -218,7 +218,7 @@ impl SectionHead {
     /// The checksum does not match, or the content is not what the head claims.
     pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
         self.check(packed)?;
-        let cannot = |e: std::io::Error| SectionError::Packed(e.to_string());
+        let cannot = |e: std::io::Error| SectionError::Decompression(e.to_string());
         let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(cannot)?;
         let mut content = Vec::new();
         decoder.take(self.unpacked + 1).read_to_end(&mut content).map_err(cannot)?;
@@ -249,8 +249,8 @@ pub fn encode(value: &impl Serialize) -> Vec<u8> {
 pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
     match postcard::take_from_bytes(content) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(SectionError::Form(format!("{} bytes follow it", rest.len()))),
-        Err(error) => Err(SectionError::Form(error.to_string())),
+        Ok((_, rest)) => Err(SectionError::UnexpectedForm(format!("{} bytes follow it", rest.len()))),
+        Err(error) => Err(SectionError::UnexpectedForm(error.to_string())),
     }
 }
 
@@ -312,15 +312,15 @@ mod tests {
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
         let head =
             SectionHead { packed: claim.len() as u64, unpacked: FREE_SIZE, checksum: xxh3_64(&claim), ..read(&section()).unwrap().0 };
-        assert!(matches!(head.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Packed(_))));
+        assert!(matches!(head.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Decompression(_))));
     }
 
     #[test]
     fn value_of_unexpected_form_is_rejected() {
         let head = SectionHead::read(&section()).unwrap();
         let packed = &section()[SECTION_HEAD + 5..];
-        assert!(matches!(head.value::<u8>(packed), Err(SectionError::Form(_))));
-        assert!(matches!(head.value::<(String, u64, u64)>(packed), Err(SectionError::Form(_))));
+        assert!(matches!(head.value::<u8>(packed), Err(SectionError::UnexpectedForm(_))));
+        assert!(matches!(head.value::<(String, u64, u64)>(packed), Err(SectionError::UnexpectedForm(_))));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use trodden_flow::{CutReason, Edge};
-use trodden_profile::{Beginning, PathEnd, Profile};
+use trodden_profile::{PathEnd, PathStart, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
 
@@ -27,7 +27,7 @@ pub fn returned_again(function: &Function) -> bool {
     let is_fork = |edge: &Edge| forks().is_some_and(|(edges, number)| edges.forks_of(number).any(|fork| fork == *edge));
     let cuts = function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice);
     let again: BTreeSet<Edge> = cuts.map(|(edge, _)| *edge).filter(|edge| !is_fork(edge)).collect();
-    let returned = |beginning: &Beginning| matches!(beginning, Beginning::After(edge) if again.contains(edge));
+    let returned = |beginning: &PathStart| matches!(beginning, PathStart::After(edge) if again.contains(edge));
     let complete = &function.paths.complete;
     let begun: i128 = complete.iter().filter(|p| returned(&p.beginning)).map(|p| i128::from(p.count)).sum();
     let unfinished: i128 = function.paths.unfinished.iter().filter(|u| returned(&u.beginning)).map(|u| i128::from(u.count)).sum();

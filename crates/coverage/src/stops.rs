@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
 use trodden_flow::Edge;
-use trodden_profile::forks::with_paths_of_children;
+use trodden_profile::forks::balance_forks;
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
 use trodden_report::inlined::{call_returns, stops_by_block};
@@ -55,7 +55,7 @@ impl Stops {
             let names = edges.names.iter().map(|name| (linkage(name), name.as_str())).collect();
             let forks: Vec<Edge> = edges.forks_of(number).collect();
             // Like the counters, the paths of each process that continues the function include the execution before the fork.
-            let paths = with_paths_of_children(function.map, &function.paths, &forks).ok().flatten();
+            let paths = balance_forks(function.map, &function.paths, &forks).ok().flatten();
             // True also if the fork was in a callee.
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);

@@ -66,7 +66,7 @@ pub fn merge(
     // A program that executes another one does so by a call that is known to end the run.
     let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
-    let ending = if whole { TraceEnding::Complete } else { TraceEnding::Cut };
+    let ending = if whole { TraceEnding::Complete } else { TraceEnding::Truncated };
     let read_error: RefCell<Option<TraceFileError>> = RefCell::new(None);
     let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| recorded_witnesses(t, s, model, &read_error)).collect();
     let reconstruction = Reconstruction::new(&model.program, distribution);

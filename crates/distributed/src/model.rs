@@ -318,7 +318,7 @@ impl ModelBuilder<'_> {
         for (from, to) in parts.unwinding.iter().flat_map(|f| parts.second_returns.iter().map(move |t| (*f, *t))) {
             let place = parts.nodes[to.index()].1;
             let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);
-            parts.edges.push((from, to, if only { WitnessEdgeKind::Lands } else { WitnessEdgeKind::Unwind }));
+            parts.edges.push((from, to, if only { WitnessEdgeKind::AlwaysCaught } else { WitnessEdgeKind::Unwind }));
         }
         let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
         let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
@@ -387,7 +387,7 @@ impl ModelBuilder<'_> {
         let branching = matches!(self.target(call), CodeCallee::Function(entry) if self.branching.contains(&entry));
         let is_branch = is_branch || leaves || branching;
         if let Some(pad) = pad {
-            parts.edge(at, Node(pad.0), if lands { WitnessEdgeKind::Lands } else { WitnessEdgeKind::Unwind });
+            parts.edge(at, Node(pad.0), if lands { WitnessEdgeKind::AlwaysCaught } else { WitnessEdgeKind::Unwind });
         }
         if self.unwinds {
             parts.unwinding.push(at);

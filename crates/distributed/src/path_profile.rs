@@ -17,8 +17,8 @@ use trodden_flow::numbering::NumberedPaths;
 use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
-    BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, digest,
-    shape,
+    BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, code_hash,
+    graph_hash,
 };
 
 /// Functions with more paths are cut.
@@ -198,8 +198,8 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
         name: name_in_file(trace, &trace.description().functions[function.0 as usize]).to_owned(),
         local: false,
         position: map_blocks.first().and_then(|b| b.positions.first().copied()),
-        shape: shape(&map_blocks, &flow),
-        code: digest(&trace.description().hash.to_le_bytes()),
+        shape: graph_hash(&map_blocks, &flow),
+        code: code_hash(&trace.description().hash.to_le_bytes()),
         first_counter: counter,
         counters: numbering.paths(),
         storage: Storage::Array,
@@ -248,7 +248,7 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
         counters: functions.iter().map(|f| f.counters).sum(),
         functions,
         skipped: Vec::new(),
-        instead: Vec::new(),
+        fully_counted: Vec::new(),
         edge_profile: None,
         calls: Vec::new(),
         aliases: Vec::new(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use trodden_flow::graph::Node;
-use trodden_witness::ambiguous::{self, Blocks};
+use trodden_witness::ambiguous::{self, BlockSequence};
 use trodden_witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
 use trodden_witness::distribution::{assign_to_machines, plan_with_entries};
 use trodden_witness::pushdown::Pushdown;
@@ -184,7 +184,7 @@ impl Planner<'_> {
                 let name = self.function(*function);
                 anyhow!("found no {limit} witnesses that distinguish two successors of a branch in `{name}`: allow {enough} in one run")
             }
-            other @ PlanError::OtherKind(_) => anyhow!("{other}"),
+            other @ PlanError::WrongWitnessKind(_) => anyhow!("{other}"),
         }
     }
 
@@ -246,7 +246,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn refused(&self, violations: &[Violation], found: &[Option<[Blocks; 2]>]) -> anyhow::Error {
+    fn refused(&self, violations: &[Violation], found: &[Option<[BlockSequence; 2]>]) -> anyhow::Error {
         let shown = found.iter().position(Option::is_some).unwrap_or(0);
         let mut text = format!("no run distinguishes {}", self.pair(&violations[shown]));
         if violations.len() > 1 {
@@ -292,11 +292,11 @@ impl Planner<'_> {
             (BranchTarget::Returns, _) => "back to its caller".to_owned(),
             (BranchTarget::Unwinds, _) => "out of the function by unwinding".to_owned(),
             (BranchTarget::Ends, _) => "to the program's end".to_owned(),
-            (BranchTarget::GoesOn | BranchTarget::Node(..), _) => "to what follows it".to_owned(),
+            (BranchTarget::Continues | BranchTarget::Node(..), _) => "to what follows it".to_owned(),
         }
     }
 
-    fn execution(&self, blocks: &Blocks) -> String {
+    fn execution(&self, blocks: &BlockSequence) -> String {
         let address = |(f, n): &(WitnessFunctionId, Node)| match self.model.addresses[self.model.program.node_witness(*f, *n).index()] {
             Some(address) => format!("{address:#x}"),
             None => "-".to_owned(),

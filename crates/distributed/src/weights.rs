@@ -10,7 +10,7 @@ use std::path::Path;
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
 use trodden_flow::graph::{Edge, Node};
 use trodden_trace::TraceFile;
-use trodden_witness::weights::heads;
+use trodden_witness::weights::correction_points;
 use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 
 /// Execution counts of blocks and of steps between them, by address.
@@ -128,7 +128,8 @@ fn from_compiler_map(model: &Model, f: WitnessFunctionId, function: &FunctionGra
 
 /// The entries and loop heads of a model, by ascending address, as the sites of a measuring run.
 pub fn measured_sites(model: &Model) -> Vec<(u64, Witness)> {
-    let mut sites: Vec<(u64, Witness)> = heads(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
+    let mut sites: Vec<(u64, Witness)> =
+        correction_points(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
     sites.sort_unstable();
     sites.dedup_by_key(|s| s.0);
     sites

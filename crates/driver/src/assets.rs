@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_profile::whole_file;
+use trodden_profile::atomic_file;
 use trodden_unit::{Identity, UnitCache, cache::CACHE_VARIABLE};
 
 /// The runtime, as one relocatable object.
@@ -40,7 +40,7 @@ fn object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
     }
-    whole_file::write_again(&path, TEMPORARY_PREFIX, content)
+    atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, content)
         .with_context(|| format!("cannot write the runtime object {}: set {CACHE_VARIABLE} to a writable folder", path.display()))?;
     Ok(path)
 }
@@ -192,7 +192,7 @@ fn link(to: &Path, link: &Path) -> Result<()> {
         return Ok(());
     }
     // Ensures that a signal does not leave the temporary link behind.
-    let _names = trodden_profile::temporary::names();
+    let _names = trodden_profile::temporary::lock_registry();
     let mut temporary = link.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
     std::os::unix::fs::symlink(to, &temporary)

@@ -54,7 +54,7 @@ pub struct Built {
 /// # Errors
 /// Fails if the command cannot be run, or if clang or a part of trodden is missing.
 pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
-    let settings = build.settings.clone().over(experiment::from_environment(context)?);
+    let settings = build.settings.clone().or(experiment::from_environment(context)?);
     exclusions::check(&settings)?;
     Tool::Clang.find(context)?;
     assets::PLUGIN.find(context)?;

@@ -131,7 +131,7 @@ fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings:
         command.arg("--config").arg(runner(context, &target, recorder)?);
     }
     command.args(&invocation.arguments[invocation.own..]);
-    let settings = settings.over(experiment::from_environment(context)?);
+    let settings = settings.or(experiment::from_environment(context)?);
     let names_must_match = pgo::names_must_match(context, &settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
     if !names_must_match {

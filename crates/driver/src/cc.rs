@@ -168,7 +168,7 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
 
 /// Runs the driver again, with its settings resolved and passed in the environment, where all of its parts find them.
 fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings, lto: bool) -> Result<ExitCode> {
-    let request = experiment::resolve(context, own.over(experiment::from_environment(context)?))?;
+    let request = experiment::resolve(context, own.or(experiment::from_environment(context)?))?;
     let trodden = context.own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
@@ -199,7 +199,7 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
                 let said: Settings = setting.parse()?;
                 let is_other = said.observe.is_some() && own.settings.observe.is_some() && said.observe != own.settings.observe;
                 ensure!(!is_other, "{OPTION}: `{word}` conflicts with another word about what is counted. Make two builds");
-                own.settings = said.over(own.settings);
+                own.settings = said.or(own.settings);
             }
             (None, Some(("events", event))) => own.settings.set("events", event.as_ref()).with_context(|| format!("{OPTION}{word}"))?,
             _ => bail!(

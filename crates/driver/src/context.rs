@@ -52,7 +52,7 @@ impl DriverContext {
         let root = UnitCache::root_from(|name| self.variable(name).map(OsStr::to_owned));
         let root = root.ok_or_else(|| anyhow!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
         // Made absolute, because the compiler and the assembler may run in other folders.
-        Ok(UnitCache::at(std::path::absolute(root)?))
+        Ok(UnitCache::new(std::path::absolute(root)?))
     }
 
     /// Returns the folder of input files of builds, which is part of the unit cache.

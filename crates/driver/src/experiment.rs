@@ -21,7 +21,7 @@ use trodden_unit::{Identity, KnownPaths};
 pub fn from_environment(context: &DriverContext) -> Result<Settings> {
     let settings = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
     let request = context.value(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(file))).transpose()?;
-    Ok(settings.over(request.map(|(request, _)| request.settings()).unwrap_or_default()))
+    Ok(settings.or(request.map(|(request, _)| request.settings()).unwrap_or_default()))
 }
 
 /// Returns the value of [`SETTINGS_VARIABLE`] unless it is blank.

@@ -26,8 +26,8 @@ pub fn text(profile: &Profile) -> Result<Vec<u8>> {
 
 fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
-    if !edges.without_markers.is_empty() {
-        let sources = list_names(&edges.without_markers, 1);
+    if !edges.without_placeholders.is_empty() {
+        let sources = list_names(&edges.without_placeholders, 1);
         log::info!("left out, because built without LLVM's counters: {sources}");
     }
     Ok(edges)

@@ -112,13 +112,13 @@ fn describe_unit(compiler: &DriverCompiler, folder: &Path, Job { unit, map, code
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
     let request = PluginRequest { action: UnitAction::Describe { output: folder.join(&result).into() }, ..PluginRequest::default() };
     command.current_dir(folder);
-    experiment::pass_request(&mut command, &request.write(&InputFolder::at(folder))?);
+    experiment::pass_request(&mut command, &request.write(&InputFolder::new(folder))?);
     compiler.run(command, Path::new(&input))?;
     let mut properties = UnitProperties::from_bytes(
         &fs::read(folder.join(&result)).context("the plugin wrote no properties: does it belong to this version of trodden?")?,
     )?;
     if properties.files != map.files || properties.scopes != map.scopes {
-        properties.forget_positions();
+        properties.clear_positions();
     }
     Ok(properties)
 }

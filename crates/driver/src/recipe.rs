@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use trodden_profile::whole_file;
+use trodden_profile::atomic_file;
 use trodden_unit::{Identity, Image, UnitCache};
 
 /// Version of the format.
@@ -125,7 +125,7 @@ impl RecipeStore {
     pub fn put(&self, image: &Image, recipe: &Recipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
-        whole_file::write_again(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
+        atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Returns the recipe of an image.
@@ -167,7 +167,7 @@ impl RecipeStore {
         let path = self.content_path(&name);
         let there = path.metadata().is_ok_and(|m| m.len() == bytes.len() as u64);
         if !there {
-            whole_file::write_again(&path, TEMPORARY_PREFIX, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(name)
     }

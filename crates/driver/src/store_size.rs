@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn temporary_files_are_not_counted_and_old_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let store = UnitCache::at(folder.path());
+        let store = UnitCache::new(folder.path());
         let units = folder.path().join("units/ab");
         fs::create_dir_all(&units).unwrap();
         fs::write(units.join("one.unit"), [0; 10]).unwrap();

@@ -26,7 +26,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::whole_file::{self, Access};
+use trodden_profile::atomic_file::{self, Access};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
 use trodden_unit::observe::CoverageCounts;
@@ -156,7 +156,7 @@ impl LinkInputs {
         let image = run_link(&self.recipe, sandbox, &read(&line), request)?;
         let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
         let mut from = fs::File::open(&linked)?;
-        let written = whole_file::write_for(output, TEMPORARY_PREFIX, access, |out| io::copy(&mut from, out).map(drop));
+        let written = atomic_file::write_with_access(output, TEMPORARY_PREFIX, access, |out| io::copy(&mut from, out).map(drop));
         written.with_context(|| format!("cannot write {}", output.display()))?;
         Ok(image)
     }

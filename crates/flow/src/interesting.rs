@@ -57,7 +57,7 @@ pub enum PathEnding {
 
 impl PathEnding {
     /// Number of counters.
-    pub fn words(&self) -> u64 {
+    pub fn counter_count(&self) -> u64 {
         1 + match self {
             PathEnding::Direct { width, .. } => *width,
             PathEnding::Checked { expected, .. } => expected.len() as u64,
@@ -74,8 +74,8 @@ impl PathEnding {
     }
 
     /// The counter of a path with this register.
-    pub fn word(&self, register: i64) -> u64 {
-        let other = self.words() - 1;
+    pub fn counter_of(&self, register: i64) -> u64 {
+        let other = self.counter_count() - 1;
         match self {
             PathEnding::Direct { bias, .. } => (register.wrapping_add(*bias) as u64).min(other),
             PathEnding::Checked { bias, shift, expected } => {
@@ -95,9 +95,9 @@ impl PathEnding {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAliases {
     /// The exact number.
-    Exactly(u128),
+    Exact(u128),
     /// A sample: the number among randomly drawn uninteresting paths.
-    Drawn {
+    Sampled {
         /// Aliases among them.
         aliases: u64,
         /// Number of uninteresting paths drawn.

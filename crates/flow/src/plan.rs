@@ -83,7 +83,7 @@ pub struct Partial {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
     /// For each edge of the function's graph, whether it is treated as never taken.
-    pub excluded: Vec<bool>,
+    pub never_taken: Vec<bool>,
 }
 
 impl Plan {
@@ -108,7 +108,7 @@ impl Plan {
 
     /// Plans one copy's part of the paths of a graph; `None` if the part does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
-        if !part.fits(dag.edges().len()) {
+        if !part.has_edges(dag.edges().len()) {
             return None;
         }
         let region = || dag.edge_ids().filter(|e| part.interesting[e.index()]);
@@ -142,13 +142,13 @@ impl Plan {
     }
 
     /// Like [`Plan::cut_at`]; `None` if the number of paths is not `paths`.
-    pub fn cut_as(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries, paths: u64) -> Option<(Dag, Numbering)> {
+    pub fn cut_at_if_same_count(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries, paths: u64) -> Option<(Dag, Numbering)> {
         Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
     /// What happens when control takes an edge of the plan's graph. For plans with a [`PartPlan`], [`crate::program`] decides that.
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
-        if self.partial.as_ref().is_some_and(|partial| partial.excluded[edge.index()]) {
+        if self.partial.as_ref().is_some_and(|partial| partial.never_taken[edge.index()]) {
             return RegisterAction::Dead;
         }
         let increment = |id: DagEdgeId| self.probes.increment(id);

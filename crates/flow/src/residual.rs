@@ -50,10 +50,10 @@ pub struct ResidualInput<'a> {
     /// The numbers of the known paths with their executions. Numbers that no path has are ignored.
     pub paths: &'a [(u64, u64)],
     /// Nodes that must exist once; all edges into them are cut.
-    pub single: &'a [Node],
+    pub uncopied: &'a [Node],
     /// For each edge of the graph, whether it marks that a call was reached. The paths that end with it are executed in addition to those
     /// that go on.
-    pub excluded: &'a [bool],
+    pub marks_call: &'a [bool],
 }
 
 /// A known path.
@@ -75,8 +75,8 @@ impl KnownPath {
 impl ResidualPlan {
     /// Plans the known-path region of a function.
     pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
-        let ResidualInput { single, excluded, .. } = known;
-        let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| excluded[e.index()]);
+        let ResidualInput { uncopied, marks_call, .. } = known;
+        let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| marks_call[e.index()]);
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
             let edges = numbering.path(dag, *id)?;
@@ -91,9 +91,9 @@ impl ResidualPlan {
         let (edges, paths) = choice.into_parts();
         // Interpreters with indirect branches are short of registers, and copies of nodes take some: one interpreter executed 9 % more
         // instructions than the plain build with copies, and 5 % without.
-        let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
+        let contexts = if uncopied.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
         let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
-        let single = single.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
+        let single = uncopied.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
         ResidualPlan { known, region, single, paths, ids }
     }
 

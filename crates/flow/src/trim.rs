@@ -5,7 +5,7 @@ use crate::graph::{Edge, Graph, Node, postorder};
 
 /// The graph restricted to the edges for which `stays` is true. Returns the new number of each edge, and the graph; `None` if no path is
 /// left.
-pub fn without(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
+pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
     let live = reached(graph, stays);
     let allowed = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) => stays(e),

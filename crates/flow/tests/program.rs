@@ -82,11 +82,11 @@ fn trip_counted_loops_with_exits(
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &whole);
     let properties = BlockProperties {
         quiet: vec![true; 4],
-        early: vec![false; 4],
-        open: vec![true; graph.edge_count()],
-        free: vec![true; graph.edge_count()],
+        must_count_early: vec![false; 4],
+        can_carry_code: vec![true; graph.edge_count()],
+        carries_code_for_free: vec![true; graph.edge_count()],
         sizes: vec![50, sizes[0], sizes[1], 50],
-        crossed,
+        changes_version: crossed,
         trip_counts: times.map(|times| (Edge(3), times)).into_iter().collect(),
         counted: counted.then_some(Edge(3)).into_iter().collect(),
     };
@@ -183,7 +183,7 @@ fn programs_count_what_plans_count() {
         let is_flush = |o: &Operation| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_));
         for edge in graph.edges() {
             let moved = program.operations(edge).iter().any(is_flush) || program.counts_early(edge);
-            assert!(!moved || properties.open[edge.index()], "seed {seed}: {edge:?} cannot carry code");
+            assert!(!moved || properties.can_carry_code[edge.index()], "seed {seed}: {edge:?} cannot carry code");
         }
         by_trip_count += program.loops().len();
         in_register += program.dominant().iter().filter(|u| u.in_register.is_some()).count();

@@ -25,7 +25,7 @@ use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_selective::NumberOptions;
-use trodden_selective::plan::{Wish, plan_interesting};
+use trodden_selective::plan::{InterestingInput, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 
 const DASHES: &str = "----\n";
@@ -95,11 +95,11 @@ impl Case {
         let closed = |e: Edge| self.closed.contains(&program.origin(e).0);
         BlockProperties {
             quiet: graph.nodes().map(|n| !self.loud.contains(&node(n))).collect(),
-            early: graph.nodes().map(|n| self.early.contains(&node(n))).collect(),
-            open: graph.edges().map(|e| !closed(e)).collect(),
-            free: graph.edges().map(|e| graph.incoming(graph.to(e)).len() == 1).collect(),
+            must_count_early: graph.nodes().map(|n| self.early.contains(&node(n))).collect(),
+            can_carry_code: graph.edges().map(|e| !closed(e)).collect(),
+            carries_code_for_free: graph.edges().map(|e| graph.incoming(graph.to(e)).len() == 1).collect(),
             sizes: vec![2; graph.node_count()],
-            crossed: BTreeSet::new(),
+            changes_version: BTreeSet::new(),
             trip_counts: self.trip_counts.clone(),
             counted: self.counted.clone(),
         }
@@ -117,9 +117,9 @@ impl Case {
             "all" => ProbeProgram::from_plan(graph, &plan),
             "interesting" => {
                 let scheme = NumberingScheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
-                let (wish, numbers) = (self.numbers(2), NumberOptions::default());
-                let wish = Wish { scheme, ids: &wish, excluded: &none };
-                let planned = plan_interesting(graph, (plan.dag, plan.numbering), &wish, frequencies, &numbers, &VerifyBudget::default());
+                let (input, numbers) = (self.numbers(2), NumberOptions::default());
+                let input = InterestingInput { scheme, ids: &input, marks_call: &none };
+                let planned = plan_interesting(graph, (plan.dag, plan.numbering), &input, frequencies, &numbers, &VerifyBudget::default());
                 ProbeProgram::from_interesting(graph, planned.unwrap())
             }
             "part" => {
@@ -134,7 +134,7 @@ impl Case {
             }
             what @ ("versions" | "lookups") => {
                 let known: Vec<(u64, u64)> = self.numbers(1).into_iter().map(|id| (id, 1_000_000)).collect();
-                let known = ResidualInput { paths: &known, single: &[], excluded: &none };
+                let known = ResidualInput { paths: &known, uncopied: &[], marks_call: &none };
                 let residual = ResidualPlan::new(&plan.dag, &plan.numbering, known);
                 let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
                 let plan = Plan { probes, ..plan };

@@ -137,7 +137,7 @@ fn everything_but_known_paths_is_counted() {
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
         let excluded = vec![false; graph.edge_count()];
         let residual_paths =
-            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, single: &[], excluded: &excluded });
+            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -188,7 +188,7 @@ fn any_paths_may_be_known() {
         let list: Vec<(u64, u64)> = any.into_iter().collect();
         let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
         let residual_paths =
-            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, single: &[], excluded: &excluded });
+            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -219,7 +219,8 @@ fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
     let of = |counts: [u64; 2], single: &[Node]| {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, single, excluded: &[false; 8] });
+        let residual =
+            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, uncopied: single, marks_call: &[false; 8] });
         let transitions = || residual.region().states.iter().flat_map(|s| &s.transitions);
         let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         region.sort();
@@ -245,7 +246,7 @@ fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
     let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
     let excluded = [false, false, true, false, false, false];
-    let of = ResidualInput { paths: &known, single: &[], excluded: &excluded };
+    let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &excluded };
     let versions = ResidualPlan::new(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
@@ -260,15 +261,15 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let known = [(0, 1)];
-    let of = ResidualInput { paths: &known, single: &[], excluded: &[false; 5] };
+    let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &[false; 5] };
     let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
     let blocks = |graph: &Graph, early: &dyn Fn(Node) -> bool| BlockProperties {
         quiet: vec![true; graph.node_count()],
-        early: graph.nodes().map(early).collect(),
-        open: vec![true; graph.edge_count()],
-        free: vec![true; graph.edge_count()],
+        must_count_early: graph.nodes().map(early).collect(),
+        can_carry_code: vec![true; graph.edge_count()],
+        carries_code_for_free: vec![true; graph.edge_count()],
         sizes: vec![1; graph.node_count()],
-        crossed: BTreeSet::new(),
+        changes_version: BTreeSet::new(),
         trip_counts: BTreeMap::new(),
         counted: BTreeSet::new(),
     };

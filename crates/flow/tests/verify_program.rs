@@ -13,7 +13,7 @@ use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_selective::NumberOptions;
-use trodden_selective::plan::{Wish, plan_interesting};
+use trodden_selective::plan::{InterestingInput, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
@@ -64,9 +64,10 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
         1 => {
             let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
-            let wish = Wish { scheme: random.pick(&NumberingScheme::ALL), ids: &ids, excluded: &vec![false; graph.edge_count()] };
+            let input =
+                InterestingInput { scheme: random.pick(&NumberingScheme::ALL), ids: &ids, marks_call: &vec![false; graph.edge_count()] };
             let number = NumberOptions::default();
-            let planned = plan_interesting(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
+            let planned = plan_interesting(graph, (dag, numbering), &input, &frequencies, &number, &VerifyBudget::default()).ok()?;
             ProbeProgram::from_interesting(graph, planned)
         }
         2 => {
@@ -80,7 +81,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
         _ => {
             let plan = plan();
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
-            let of = ResidualInput { paths: &known, single: &[], excluded: &vec![false; graph.edge_count()] };
+            let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &vec![false; graph.edge_count()] };
             let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
             if random.chance(50) { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
         }

@@ -180,7 +180,7 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
     fs::write(&file, sealed::raw_file_of(input, FileKind::STREAM_FILE, STREAM_VERSION))?;
     let stream = LiveStream::open(&file, false);
     if let Ok(stream) = &stream {
-        let _ = (stream.lost_threads(), stream.is_cut(), stream.threads());
+        let _ = (stream.lost_threads(), stream.is_truncated(), stream.threads());
         for chunk in stream.chunks().into_iter().flatten() {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }

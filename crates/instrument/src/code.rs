@@ -19,7 +19,7 @@ pub fn digest(blocks: &[Block]) -> u64 {
     let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
     let mut code = DigestInput { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
     blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.instruction(i));
-    trodden_unit::digest(&code.words)
+    trodden_unit::code_hash(&code.words)
 }
 
 /// The input of the digest, while it is assembled.

@@ -189,12 +189,12 @@ pub fn functions(module: Module, map: &UnitMap) {
         return;
     }
     module.append_assembly(&format!(".hidden __start_{FUNCTIONS_SECTION}\n.hidden __stop_{FUNCTIONS_SECTION}\n"));
-    let (at_name, to_times) = (offset_of!(FunctionRecord, name_delta), 8 * map.counters);
+    let (at_name, time_offset) = (offset_of!(FunctionRecord, name_delta), 8 * map.counters);
     for (number, function) in map.functions.iter().enumerate().filter(|(_, f)| f.counters > 0) {
         let name: String = function.plain_name().bytes().map(|b| format!("\\{b:03o}")).collect();
         module.append_assembly(&format!(
             ".pushsection .rodata,\"a\",@progbits\n.Ltrodden_name_{number}:\n.asciz \"{name}\"\n.popsection\n\
-             .pushsection {FUNCTIONS_SECTION},\"aR\",@progbits\n.p2align 3\n.quad {COUNTERS_SYMBOL}-.+{}\n.quad {}\n.quad {to_times}\n\
+             .pushsection {FUNCTIONS_SECTION},\"aR\",@progbits\n.p2align 3\n.quad {COUNTERS_SYMBOL}-.+{}\n.quad {}\n.quad {time_offset}\n\
              .quad .Ltrodden_name_{number}-.+{at_name}\n.popsection\n",
             8 * function.first_counter,
             function.counters

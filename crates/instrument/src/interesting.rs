@@ -17,7 +17,7 @@ use trodden_flow::placement::Probes;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingCells;
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
-use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting, preferential_register};
+use trodden_selective::plan::{InterestingInput, InterestingPlanError, plan_interesting, preferential_register};
 use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
@@ -31,7 +31,7 @@ pub struct InterestingRequest<'a> {
     pub graph: &'a Graph,
     pub frequencies: &'a Frequencies,
     /// The scheme, the paths, and the edges that are not part of the flow.
-    pub wish: Wish<'a>,
+    pub input: InterestingInput<'a>,
     pub options: &'a PlanOptions,
     /// Time limit of the optimal scheme, in seconds.
     pub time_limit_s: u64,
@@ -41,14 +41,14 @@ pub struct InterestingRequest<'a> {
 ///
 /// # Errors
 /// The numbering is wrong, or all paths should be counted instead.
-pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, NoInterestingPlan> {
-    let InterestingRequest { graph, frequencies, wish, options, .. } = request;
+pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
+    let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let began = Instant::now();
     let limit = Duration::from_secs(request.time_limit_s);
     let stop = || began.elapsed() >= limit;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
     let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
-    let planned = plan_interesting(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default())?;
+    let planned = plan_interesting(graph, (dag, numbering), input, frequencies, &number, &VerifyBudget::default())?;
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
@@ -56,15 +56,15 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
 ///
 /// # Errors
 /// The numbering is wrong, or the numbers do not fit.
-pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, NoInterestingPlan> {
-    let InterestingRequest { graph, frequencies, wish, options, .. } = request;
+pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
+    let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
     let number = NumberOptions { restarts: RESTARTS, placement, ..NumberOptions::default() };
-    let paths: Vec<_> = wish.ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
+    let paths: Vec<_> = input.ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
     let weights = probe_costs(&dag, graph, frequencies);
     let (ending, increments) = preferential_register((&dag, &numbering), &paths, &weights, &number, &VerifyBudget::default())?;
     let plan = Plan { probes: Probes::from_increments(increments), dag, numbering, partial: None, part: None };
-    Ok(ProbeProgram::from_preferential(graph, &plan, ending, wish.ids.to_vec()))
+    Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }
 
 /// Returns the program that counts all paths of an acyclic graph.
@@ -76,10 +76,10 @@ pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -
 pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
-        NumberAliases::Exactly(aliases) => StorageAliases::Exactly(number(aliases)),
-        NumberAliases::Drawn { aliases, of } => StorageAliases::Drawn { aliases, of },
+        NumberAliases::Exact(aliases) => StorageAliases::Exact(number(aliases)),
+        NumberAliases::Sampled { aliases, of } => StorageAliases::Sampled { aliases, of },
     };
-    InterestingWords { first_word, words: cells.ending.words(), paths: cells.paths.clone(), aliases, proven: cells.proven }
+    InterestingWords { first_word, words: cells.ending.counter_count(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
 
 /// The computation of a path's word.
@@ -113,16 +113,16 @@ impl<'a> Words<'a> {
 
     /// Returns the word for a constant register.
     pub fn constant_word(&self, register: i64) -> u64 {
-        self.ending.word(register)
+        self.ending.counter_of(register)
     }
 
     /// Emits the computation of the word.
     pub fn of(&self, builder: &Builder, register: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
-        if self.ending.words() == 1 {
+        if self.ending.counter_count() == 1 {
             return constant(0);
         }
-        let last = constant(self.ending.words() - 1);
+        let last = constant(self.ending.counter_count() - 1);
         let right = |value: Value, bits: u32| builder.shift_right(value, constant(bits.into()));
         let choose = |condition: Value, value: Value| builder.select(condition, value, last);
         let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
@@ -145,7 +145,7 @@ impl<'a> Words<'a> {
 
     /// Emits the condition that a path has no word of its own.
     pub fn has_no_own_word(&self, builder: &Builder, register: Value) -> Value {
-        builder.equal(self.of(builder, register), builder.constant(self.ending.words() - 1))
+        builder.equal(self.of(builder, register), builder.constant(self.ending.counter_count() - 1))
     }
 
     /// Emits the condition that the table has this number for a word.

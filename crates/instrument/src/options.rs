@@ -102,7 +102,7 @@ impl PluginOptions {
                 PluginOptions::load(request, &folder)
             }
             (None, Some(settings)) if settings.to_string_lossy().trim() != "" => Err(BadOption::NotResolved),
-            (None, _) => PluginOptions::load(PluginRequest::default(), &InputFolder::at("")),
+            (None, _) => PluginOptions::load(PluginRequest::default(), &InputFolder::new("")),
         }
     }
 

@@ -66,11 +66,14 @@ pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
-        early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, graph, n, b))).collect(),
-        open: graph.edges().map(can_split).collect(),
-        free: graph.edges().map(is_free).collect(),
+        must_count_early: graph
+            .nodes()
+            .map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, graph, n, b)))
+            .collect(),
+        can_carry_code: graph.edges().map(can_split).collect(),
+        carries_code_for_free: graph.edges().map(is_free).collect(),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
-        crossed: BTreeSet::new(),
+        changes_version: BTreeSet::new(),
         trip_counts: graph.edges().filter_map(|e| Some((e, trip_count(e)?))).collect(),
         counted: graph.edges().filter(|e| counts(*e).is_some()).collect(),
     }

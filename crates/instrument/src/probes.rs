@@ -250,7 +250,7 @@ impl ProbeCode<'_> {
             Operation::Flush { of, partial } => return self.flush(code, of, partial, edge),
             Operation::Count { increment } => self.count(code, register, increment, one),
             Operation::CountIteration { increment, dominant } if self.counters.may_count_split() => {
-                let dominant = self.program.dominant_of(dominant);
+                let dominant = self.program.dominant_by_id(dominant);
                 self.in_register[edge.index()] = self.count_split(code, register, increment, dominant);
             }
             Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
@@ -269,7 +269,7 @@ impl ProbeCode<'_> {
 
     /// Counts the dominant iterations accumulated in a register.
     fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
-        let index = Register::Constant(self.program.dominant_of(which).index);
+        let index = Register::Constant(self.program.dominant_by_id(which).index);
         if let Some(number) = self.in_register[edge.index()].take() {
             // Copied by an instruction, because the phi node may be replaced before the count is emitted.
             let number = code.add(number, self.context.module.constant(0));

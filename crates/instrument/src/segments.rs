@@ -165,7 +165,7 @@ impl SegmentPlan {
 
     fn count_first_paths(&mut self, on: &FunctionOnSegments) {
         let reached = reached_from_entry(on.program);
-        self.counted = match on.set.counts_every() {
+        self.counted = match on.set.counts_all_pairs() {
             true => on.graph.edges().filter(|e| ends_a_path(on.program, *e) && reached.contains(&on.graph.from(*e))).collect(),
             false => self.words.interesting.iter().filter_map(|(_, path)| last_edge(on.program, *path)).collect(),
         };
@@ -313,7 +313,7 @@ impl Places {
         let max_rows = match on.numbering {
             // Sums of labels are not path numbers.
             SegmentNumbering::PreciseSelective => 0,
-            _ if on.set.counts_every() => MAX_WORDS_EVERY_PAIR,
+            _ if on.set.counts_all_pairs() => MAX_WORDS_EVERY_PAIR,
             SegmentNumbering::BallLarus => MAX_WORDS_DIRECT,
             SegmentNumbering::Minimal | SegmentNumbering::Preferential => interesting.len() as u64 + 1,
         };

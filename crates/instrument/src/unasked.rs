@@ -5,7 +5,7 @@
 use crate::llvm::{Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMStripModuleDebugInfo;
-use trodden_unit::ONLY_FOR_MAPS;
+use trodden_unit::MAP_ONLY_FLAG;
 
 /// Index of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
 const FLAGS: usize = 2;
@@ -31,5 +31,5 @@ fn is_only_for_maps(unit: Value) -> bool {
         .copied()
         .flatten()
         .and_then(Value::metadata_bytes)
-        .is_some_and(|flags| flags == ONLY_FOR_MAPS.as_bytes())
+        .is_some_and(|flags| flags == MAP_ONLY_FLAG.as_bytes())
 }

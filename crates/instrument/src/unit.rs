@@ -36,7 +36,7 @@ pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
 fn store(frame: &Frame) -> Result<PathBuf, Error> {
     let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(Error::NoCacheFolder)?;
     let folder = std::path::absolute(&folder).map_err(|source| Error::CacheWrite { folder: folder.clone(), source })?;
-    UnitCache::at(&folder).put(frame).map_err(|source| Error::CacheWrite { folder, source })
+    UnitCache::new(&folder).put(frame).map_err(|source| Error::CacheWrite { folder, source })
 }
 
 /// A unit that is being instrumented.
@@ -99,7 +99,7 @@ impl Unit {
     /// There is no unit cache, or it cannot be written.
     pub fn finish(mut self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(UnitMap, PathBuf), Error> {
         // Functions whose words do not correspond one to one to paths number their paths after all words.
-        for function in self.map.functions.iter_mut().filter(|f| f.counts_elsewhere()) {
+        for function in self.map.functions.iter_mut().filter(|f| f.has_separate_words()) {
             function.first_counter = self.map.counters;
             self.map.counters += function.counters;
         }
@@ -125,7 +125,7 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         scopes: Vec::new(),
         functions: Vec::new(),
         skipped: Vec::new(),
-        instead: Vec::new(),
+        fully_counted: Vec::new(),
         counters: 0,
         edge_profile: None,
         calls: calls::callees(module),

@@ -14,7 +14,7 @@ use trodden_console::output;
 use trodden_flow::part::{Hits, Measure, Part};
 use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, hits};
-use trodden_profile::procedures::{self, add_call_sites, with_estimates};
+use trodden_profile::procedures::{self, add_call_sites, add_estimates};
 use trodden_recording::copies::make::CopiedProgram;
 use trodden_report::words::plural;
 use trodden_stored::named;
@@ -29,12 +29,12 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let units = program.units();
     let profile = job.profile.as_deref().map(named::load).transpose()?;
     let by = |profile: &String| format!("{}, with the profile {profile}", job.program.display());
-    let mut procedures = procedures::known(units, profile.as_ref())
+    let mut procedures = procedures::procedures(units, profile.as_ref())
         .with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy.contains(&PartitionStrategy::P3) {
         add_call_sites(units, &mut procedures);
     }
-    let basis = if profile.is_some() { with_estimates(units, &procedures)? } else { procedures.clone() };
+    let basis = if profile.is_some() { add_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
         note("hits are estimated from the code; pass a profile of the program for measured ones (--profile last)");
     }

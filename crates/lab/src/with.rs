@@ -35,7 +35,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
     // Compiler drivers are configured by settings, not by options.
     if let ["cc" | "c++" | "cargo", ..] = &words[..] {
         let before = env::var_os(SETTINGS_VARIABLE).map(|text| Settings::from_variable(&text)).transpose()?.unwrap_or_default();
-        command.env(SETTINGS_VARIABLE, job.given.choices.counting.settings().over(before).to_string());
+        command.env(SETTINGS_VARIABLE, job.given.choices.counting.settings().or(before).to_string());
     }
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }

@@ -156,8 +156,8 @@ fn calls_can_end_the_run_and_unwind() {
 #[test]
 fn truncated_traces_give_the_certain_part() {
     let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2"]]}));
-    let found = answer("reconstruct - --cut", &file, 0);
-    assert_eq!((&found["cut"], &found["execution"]), (&json!(true), &json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2"])));
+    let found = answer("reconstruct - --truncated", &file, 0);
+    assert_eq!((&found["truncated"], &found["execution"]), (&json!(true), &json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2"])));
 }
 
 #[test]

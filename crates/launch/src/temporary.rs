@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 use trodden_profile::private;
 pub use trodden_profile::temporary::TemporaryFolder;
-use trodden_profile::temporary::names;
+use trodden_profile::temporary::lock_registry;
 
 /// Whether signals should not end this command.
 static REMOVAL_IS_DISABLED: AtomicBool = AtomicBool::new(false);
@@ -45,7 +45,7 @@ pub fn is_removal_disabled() -> bool {
 
 /// Removes all temporary files and folders. No new ones can be created while the result lives.
 pub fn remove_all() -> impl Sized {
-    let names = names();
+    let names = lock_registry();
     names.remove_all();
     names
 }

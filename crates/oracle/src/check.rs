@@ -93,7 +93,7 @@ pub fn check_sources(
 /// # Errors
 /// The settings are invalid or inconsistent, or name a file that cannot be read.
 pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
-    let inputs = UnitCache::at(store).inputs();
+    let inputs = UnitCache::new(store).inputs();
     Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
 }
 

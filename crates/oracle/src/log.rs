@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use trodden_flow::Origin;
-use trodden_profile::{Beginning, FunctionPaths, PathEnd};
+use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
 /// Maximum size of a log in bytes.
@@ -390,11 +390,11 @@ fn verify_paths(function: &FunctionMap, observed: &Observed, paths: &FunctionPat
             PathEnd::Stop => None,
         };
         let blocks = path.blocks.iter().map(|b| b.0).collect();
-        *shapes.entry((blocks, path.beginning != Beginning::Entry, end)).or_default() += path.count;
+        *shapes.entry((blocks, path.beginning != PathStart::Entry, end)).or_default() += path.count;
     }
     for path in &paths.unfinished {
         let blocks = path.blocks.iter().map(|b| b.0).collect();
-        let count = shapes.entry((blocks, path.beginning != Beginning::Entry, None)).or_default();
+        let count = shapes.entry((blocks, path.beginning != PathStart::Entry, None)).or_default();
         *count = count.wrapping_add_signed(path.count);
     }
     for (shape, oracle) in &observed.paths {

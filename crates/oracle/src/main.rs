@@ -164,8 +164,8 @@ fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
         "functions": found.functions,
         "untested_edges": found.untested_edges,
         "functions_with_untested_edges": found.functions_with_untested_edges,
-        "in_functions_without_untested_edges": found.in_functions_without_untested_edges,
-        "every_edge_known": found.every_edge_known,
+        "untested_paths_in_functions_without_untested_edges": found.untested_paths_in_functions_without_untested_edges,
+        "all_edges_tested": found.all_edges_tested,
     });
     println!("{text}");
     Ok(ExitCode::SUCCESS)

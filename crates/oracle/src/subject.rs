@@ -115,7 +115,7 @@ impl Subject {
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
             units.push(SubjectUnit { identity: placed.unit, map: frame.map()?, bitcode });
         }
-        let inputs = UnitCache::at(folder.join("store")).inputs();
+        let inputs = UnitCache::new(folder.join("store")).inputs();
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
@@ -158,7 +158,7 @@ impl Subject {
     pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
         let request = match probes {
-            true => Some(self.request(unit, &UnitCache::at(&store).inputs())?),
+            true => Some(self.request(unit, &UnitCache::new(&store).inputs())?),
             false => None,
         };
         tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn inputs_of_a_build_are_found_in_its_store() {
         let place = tempfile::tempdir().unwrap();
-        let (store, oracle) = (UnitCache::at(place.path().join("store")), place.path().join("oracle"));
+        let (store, oracle) = (UnitCache::new(place.path().join("store")), place.path().join("oracle"));
         let file = place.path().join("known");
         fs::write(&file, KnownPaths::default().to_bytes()).unwrap();
         let settings: Settings = format!("known={}", file.display()).parse().unwrap();
@@ -349,7 +349,7 @@ mod tests {
             scopes: vec![],
             functions: vec![],
             skipped: vec![],
-            instead: vec![],
+            fully_counted: vec![],
             counters: 0,
             edge_profile: None,
             calls: vec![],
@@ -358,11 +358,11 @@ mod tests {
         };
         let unit = SubjectUnit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
         let link = Link { driver: "clang", directory: PathBuf::new(), arguments: Vec::new() };
-        let inputs = InputFolder::at(place.path().join("nothing"));
+        let inputs = InputFolder::new(place.path().join("nothing"));
         let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
-        let missing = subject.request(&unit, &InputFolder::at(&oracle));
+        let missing = subject.request(&unit, &InputFolder::new(&oracle));
         assert!(matches!(missing, Err(Error::Input(InputError::Missing { .. }))), "{missing:?}");
-        let file = subject.with_inputs_of(&store).request(&unit, &InputFolder::at(&oracle)).unwrap();
+        let file = subject.with_inputs_of(&store).request(&unit, &InputFolder::new(&oracle)).unwrap();
         let (read, folder) = PluginRequest::read(&file).unwrap();
         assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));
     }

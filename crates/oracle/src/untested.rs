@@ -29,9 +29,9 @@ pub struct Untested {
     /// Functions with untested edges.
     pub functions_with_untested_edges: u64,
     /// Untested paths in functions without untested edges.
-    pub in_functions_without_untested_edges: u64,
+    pub untested_paths_in_functions_without_untested_edges: u64,
     /// Untested paths without untested edges.
-    pub every_edge_known: u64,
+    pub all_edges_tested: u64,
 }
 
 /// Identifies a function across builds: source of its unit, name and shape.
@@ -83,14 +83,14 @@ fn add(found: &mut Untested, function: &FunctionMap, field: &FunctionPaths, test
         let new: BTreeSet<usize> = real.filter(|edge| tested.edges.get(*edge).is_none_or(|count| *count == 0)).collect();
         new_paths += 1;
         found.untested_executions += u128::from(path.count);
-        found.every_edge_known += u64::from(new.is_empty());
+        found.all_edges_tested += u64::from(new.is_empty());
         new_edges.extend(new);
     }
     found.untested_paths += new_paths;
     found.functions += u64::from(new_paths > 0);
     found.untested_edges += new_edges.len() as u64;
     match new_edges.is_empty() {
-        true => found.in_functions_without_untested_edges += new_paths,
+        true => found.untested_paths_in_functions_without_untested_edges += new_paths,
         false => found.functions_with_untested_edges += 1,
     }
 }

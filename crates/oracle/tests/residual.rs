@@ -8,7 +8,7 @@ use trodden_analysis::untested::{Sightings, UntestedSummary};
 use trodden_oracle::random::{RandomLanguage, RandomNumbers, RandomProgram};
 use trodden_oracle::untested::{Untested, compare};
 use trodden_oracle::{Toolkit, random};
-use trodden_profile::paths::Beginning;
+use trodden_profile::paths::PathStart;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
@@ -148,7 +148,7 @@ fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u
 fn iterations(unit: &UnitProfile) -> HashSet<u64> {
     let of = |function: &FunctionMap| -> Vec<u64> {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
-        paths.complete.iter().filter(|p| p.beginning != Beginning::Entry).map(|p| function.first_counter + p.id).collect()
+        paths.complete.iter().filter(|p| p.beginning != PathStart::Entry).map(|p| function.first_counter + p.id).collect()
     };
     unit.map.functions.iter().flat_map(of).collect()
 }
@@ -167,8 +167,8 @@ fn check_summary_against_two_profiles(tests: &Profile, field: &Profile) {
         functions: reported.functions,
         untested_edges: reported.edges,
         functions_with_untested_edges: reported.functions_with_new_edges,
-        in_functions_without_untested_edges: reported.in_functions_without_new_edges,
-        every_edge_known: reported.known_edges_only,
+        untested_paths_in_functions_without_untested_edges: reported.in_functions_without_new_edges,
+        all_edges_tested: reported.known_edges_only,
     };
     assert_eq!(reported, checked);
 }

@@ -15,7 +15,7 @@ use trodden_partition::{
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
-const MOST_PATHS: usize = 300;
+const MAX_PATHS: usize = 300;
 const STRATEGIES: [PartitionStrategy; 4] =
     [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted];
 
@@ -36,7 +36,7 @@ fn subject(random: &mut Random) -> Option<Subject> {
     let mut frequencies = vec![0; dag.edges().len()];
     let (mut executed, mut paths) = (Vec::new(), Vec::new());
     let dominant = random.chance(30);
-    for (at, path) in all_paths(&dag, MOST_PATHS)?.into_iter().enumerate() {
+    for (at, path) in all_paths(&dag, MAX_PATHS)?.into_iter().enumerate() {
         let count = match random.below(4) {
             0 => 0,
             _ if dominant && at == 0 => 5000,
@@ -261,7 +261,7 @@ fn two_rows_of_diamonds() -> Graph {
 fn sequences_of_diamonds_stay_in_one_task() {
     // The reduced graph has one path for each edge.
     let dag = Dag::new(&two_rows_of_diamonds(), &[], Entries::PerEdge);
-    assert_eq!(all_paths(&dag, MOST_PATHS).unwrap().len(), 8);
+    assert_eq!(all_paths(&dag, MAX_PATHS).unwrap().len(), 8);
     let sets = tasks(&dag, ProfitableProcedures::ALL.threshold(&dag, 2), false);
     assert_eq!(sets.len(), 2);
     let first: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();

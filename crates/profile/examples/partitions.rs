@@ -13,7 +13,7 @@ use trodden_flow::part::Measure;
 use trodden_partition::lower_bound::{LowerBound, bound};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_profile::Profile;
-use trodden_profile::procedures::measured;
+use trodden_profile::procedures::measured_procedure;
 
 const STRATEGIES: [(PartitionStrategy, &str); 3] =
     [(PartitionStrategy::Pbl, "pbl"), (PartitionStrategy::P3, "p3, all procedures"), (PartitionStrategy::Weighted, "weighted")];
@@ -70,8 +70,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|");
     for file in &files {
         let profile = Profile::read(Path::new(file))?;
-        let procedure =
-            |(_, unit, function): (_, &trodden_profile::UnitProfile, &_)| measured(function, &unit.counts_of(function).collect::<Vec<_>>());
+        let procedure = |(_, unit, function): (_, &trodden_profile::UnitProfile, &_)| {
+            measured_procedure(function, &unit.counts_of(function).collect::<Vec<_>>())
+        };
         let procedures: Vec<Procedure> = profile.functions().map(procedure).collect::<Result<_, _>>()?;
         let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
         for copies in COPIES {

@@ -273,16 +273,16 @@ impl BlockReader {
         match FileHead::read(&head[..have]) {
             Ok(head) if head.kind != FileKind::PROFILE => {
                 let known = OTHER_KINDS.iter().find(|(kind, _)| *kind == head.kind).map(|(_, what)| (*what).to_owned());
-                Err(foreign(known.unwrap_or_else(|| format!("it is {}", head.kind.phrase()))))
+                Err(foreign(known.unwrap_or_else(|| format!("it is {}", head.kind.description()))))
             }
             Ok(head) if head.version != FORMAT_VERSION => {
                 let (found, known) = (u64::from(head.version), u64::from(FORMAT_VERSION));
                 Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known })
             }
             Ok(_) => Ok(reader),
-            Err(HeadError::Earlier) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
+            Err(HeadError::EarlierFormat) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
             // A profile truncated within its header is reported as damaged when its blocks are read.
-            Err(HeadError::Short) if have > 0 => Ok(reader),
+            Err(HeadError::Truncated) if have > 0 => Ok(reader),
             Err(HeadError::Checksum) => {
                 reader.head_damage = Some(HeadError::Checksum.to_string());
                 Ok(reader)

@@ -61,7 +61,7 @@ pub enum CollectProblem {
     #[error(
         "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit cache), but the file is now build {on_disk}"
     )]
-    RebuiltButStored {
+    RebuiltButCached {
         /// Path of the image.
         image: String,
         /// Identity of the build that ran.
@@ -99,7 +99,7 @@ pub enum CollectProblem {
 
 impl CollectProblem {
     /// Returns whether the profile itself already says that these counts are missing ([`Run::lost`]).
-    pub fn is_marked(&self) -> bool {
+    pub fn is_recorded_in_profile(&self) -> bool {
         let is_lost = |problem: &RawProblem| matches!(problem, RawProblem::Lost { .. });
         matches!(self, CollectProblem::Raw { problem, .. } if is_lost(problem))
             || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
@@ -107,7 +107,7 @@ impl CollectProblem {
 
     /// Returns whether counts are missing or unreliable. Otherwise the problem is only a note.
     pub fn loses_counts(&self) -> bool {
-        !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
+        !matches!(self, CollectProblem::RebuiltButCached { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
 }
 
@@ -153,7 +153,7 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
 }
 
 /// Builds a profile from raw files that are already in memory. Files of the same image are summed.
-pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
+pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
     collector.finish(run)
@@ -326,7 +326,7 @@ impl<'a> Collector<'a> {
         let is_known = disk.other.is_none() || missing.is_empty();
         self.images.push(ImageCounts { identity: ran, path: image.clone(), build_id: disk.build_id, is_known, units: found });
         match (disk.other, missing.is_empty()) {
-            (Some(on_disk), true) => self.image_problems.push(CollectProblem::RebuiltButStored { image, ran, on_disk }),
+            (Some(on_disk), true) => self.image_problems.push(CollectProblem::RebuiltButCached { image, ran, on_disk }),
             (Some(on_disk), false) => {
                 self.image_problems.push(CollectProblem::Rebuilt { image, ran, on_disk, missing: missing.len() });
             }

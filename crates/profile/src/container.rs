@@ -3,6 +3,7 @@
 //! The format is described in the handbook (`docs/handbook/src/file-formats.md`), its blocks are in [`crate::blocks`]. Damage affects only
 //! the blocks it hits. Files are written under a temporary name and renamed, so readers never see an incomplete one.
 
+use crate::atomic_file::{self, Access};
 pub use crate::blocks::Maps;
 use crate::blocks::{
     BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEAD, ImageBlock, UnitEntry,
@@ -12,7 +13,6 @@ use crate::counts::Counts;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::Sampling;
-use crate::whole_file::{self, Access};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use trodden_unit::Identity;
 
 /// Prefix of the temporary names of profiles that are being written.
-pub const BEGUN: &str = ".profile-";
+pub const TEMPORARY_PREFIX: &str = ".profile-";
 /// Usual extension of stored profiles.
 pub const EXTENSION: &str = "trodden";
 
@@ -76,12 +76,12 @@ impl Profile {
         }
     }
 
-    /// Stores the profile by atomic replacement ([`whole_file`]); missing folders are created. An existing file that is not regular, such
+    /// Stores the profile by atomic replacement ([`atomic_file`]); missing folders are created. An existing file that is not regular, such
     /// as a pipe or a device, is written to directly. Only the owner can read the file, since the command line in it may contain a
     /// password.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
-        whole_file::write_for(path, BEGUN, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
+        atomic_file::write_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
     }
 
     /// Writes the bytes of a stored profile.
@@ -179,7 +179,7 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
     };
     change(&mut run);
     let rest = blocks.offset();
-    let written = whole_file::write_for(path, BEGUN, access, |out| {
+    let written = atomic_file::write_with_access(path, TEMPORARY_PREFIX, access, |out| {
         file.seek(SeekFrom::Start(0))?;
         io::copy(&mut (&file).take(FILE_HEAD), out)?;
         BlockWriter::after_head(out).put(ContentKind::Run, Identity([0; 16]), &run)?;

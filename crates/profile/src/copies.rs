@@ -5,14 +5,14 @@
 //! differently, or if the counts for one function violate flow conservation: as many paths must begin after a cut edge as end with it. If a
 //! signal ended all copies, interrupted paths cause such differences too ([`MergedCopies::interrupted`]).
 
+mod copy_edges;
 mod differences;
 pub mod edges;
 mod measurements;
-mod within;
 
-pub use differences::{differences, different_edges};
+pub use copy_edges::CopyEdges;
+pub use differences::{edge_differences, path_differences};
 pub use measurements::{CopyMeasurements, CopyTimes, counted_hits};
-pub use within::Within;
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
@@ -228,7 +228,7 @@ fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&U
 /// A copy's counts of one function.
 struct Part {
     copy: usize,
-    within: Within,
+    within: CopyEdges,
     /// Counts by the program's path ID.
     counts: BTreeMap<u64, u64>,
     /// Times of first executions, if the copy records them.
@@ -239,7 +239,7 @@ impl Part {
     /// Translates a copy's counts to the program's path IDs.
     fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
-        let within = Within::new(function, own).ok_or_else(other)?;
+        let within = CopyEdges::new(function, own).ok_or_else(other)?;
         let mut part = Part { copy, within, counts: BTreeMap::new(), first_seen: Vec::new() };
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
@@ -280,7 +280,7 @@ impl MergedCopies {
             [] => {}
             several if of_edges => {
                 several.iter().for_each(|part| counts.extend(&part.counts));
-                let parts: Vec<&Within> = several.iter().map(|p| &p.within).collect();
+                let parts: Vec<&CopyEdges> = several.iter().map(|p| &p.within).collect();
                 self.divergences.extend(edges::complete(function, &parts, &mut counts)?);
             }
             [only] => counts.clone_from(&only.counts),

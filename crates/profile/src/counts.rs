@@ -46,7 +46,7 @@ impl Counts {
     }
 
     /// Executions of the counters in a range, ascending.
-    pub fn within(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+    pub fn in_range(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let from = self.executions.partition_point(|c| c.0 < counters.start);
         self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)
     }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!((one.executions_of(1), one.executions_of(5), one.executions_of(9), one.executions_of(2)), (5, 1, 4, 0));
         assert_eq!((one.events_of(1), one.events_of(5)), (PathEvents { sum: 5, squares: 2 }, PathEvents::default()));
         assert_eq!((one.first_seen_of(1), one.first_seen_of(5)), (Some(80), None));
-        assert_eq!(one.within(2..9).collect::<Vec<_>>(), [(5, 1)]);
+        assert_eq!(one.in_range(2..9).collect::<Vec<_>>(), [(5, 1)]);
         one.retain(|counter| counter != 1);
         assert_eq!(one, Counts { executions: vec![(5, 1), (9, 4)], events: Vec::new(), first_seen: vec![(9, 1)] });
     }

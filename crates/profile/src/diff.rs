@@ -20,13 +20,13 @@ pub struct DiffOptions {
     /// Match equal functions of different builds.
     pub across_builds: bool,
     /// Minimum change of a path's share of its function, from 0 to 1. A path that appeared or vanished changed by its whole share.
-    pub least_function_share: f64,
+    pub min_function_share: f64,
     /// Minimum change of a path's share of the program, from 0 to 1.
-    pub least_program_share: f64,
+    pub min_program_share: f64,
     /// Minimum number of executions in at least one of the profiles.
-    pub least_count: u64,
+    pub min_count: u64,
     /// Whether to report paths whose count changed but whose share did not.
-    pub counts: bool,
+    pub report_counts: bool,
 }
 
 /// The differences of two profiles.
@@ -306,7 +306,7 @@ fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128),
     let entries = (old.paths.entries(), new.paths.entries());
     let unfinished = (old.unfinished(), new.unfinished());
     let unfinished_differs = (unfinished.0 == 0) != (unfinished.1 == 0);
-    let counted = options.counts && (entries.0 != entries.1 || unfinished.0 != unfinished.1);
+    let counted = options.report_counts && (entries.0 != entries.1 || unfinished.0 != unfinished.1);
     if paths.is_empty() && !unfinished_differs && !counted {
         return None;
     }
@@ -341,10 +341,10 @@ fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (
 }
 
 fn is_reported(path: &PathDiff, options: &DiffOptions) -> bool {
-    let enough = path.counts.0.max(path.counts.1) >= options.least_count;
+    let enough = path.counts.0.max(path.counts.1) >= options.min_count;
     match path.change {
-        PathChange::Count => enough && options.counts,
-        _ => enough && path.function_change() >= options.least_function_share && path.program_change() >= options.least_program_share,
+        PathChange::Count => enough && options.report_counts,
+        _ => enough && path.function_change() >= options.min_function_share && path.program_change() >= options.min_program_share,
     }
 }
 

@@ -7,9 +7,9 @@
 
 mod values;
 
-pub use values::{CallTarget, NotedValue, Targets};
+pub use values::{CallTarget, ProfiledValue, Targets};
 
-use crate::forks::with_paths_of_children;
+use crate::forks::balance_forks;
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use md5::{Digest, Md5};
@@ -26,7 +26,7 @@ pub struct EdgeCounts {
     /// Functions by name, then by hash.
     pub functions: Vec<FunctionEdges>,
     /// Source files of units that were built without placeholders, so that their functions are missing.
-    pub without_markers: Vec<String>,
+    pub without_placeholders: Vec<String>,
 }
 
 /// LLVM's counters of a function.
@@ -55,7 +55,7 @@ impl FunctionEdges {
 }
 
 /// The values at one site, most frequent first.
-pub type SiteValues = Vec<(NotedValue, u64)>;
+pub type SiteValues = Vec<(ProfiledValue, u64)>;
 
 /// Reason why there is no edge profile.
 #[derive(Debug, thiserror::Error)]
@@ -131,13 +131,13 @@ struct CounterSums {
     values: ProfileFunctions,
     names: HashMap<u64, String>,
     version: Option<u64>,
-    without_markers: Vec<String>,
+    without_placeholders: Vec<String>,
 }
 
 impl CounterSums {
     fn add(&mut self, unit: &UnitProfile) -> Result<(), EdgeError> {
         let Some(edges) = &unit.map.edge_profile else {
-            self.without_markers.push(unit.map.source.clone());
+            self.without_placeholders.push(unit.map.source.clone());
             return Ok(());
         };
         // A unit in which LLVM counts nothing has no version. 0 is a version: that of coverage, without flags.
@@ -153,9 +153,9 @@ impl CounterSums {
 
     fn counts(mut self) -> Result<EdgeCounts, EdgeError> {
         let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
-        self.without_markers.sort();
-        self.without_markers.dedup();
-        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_markers: self.without_markers })
+        self.without_placeholders.sort();
+        self.without_placeholders.dedup();
+        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_placeholders: self.without_placeholders })
     }
 }
 
@@ -208,14 +208,14 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
         let function = unit.map.functions.get(number as usize).ok_or(damaged("a function number out of range"))?;
         let Some(paths) = unit.executed_paths(function)? else { continue };
         let forks: Vec<Edge> = edges.forks_of(number as usize).collect();
-        let paths = with_paths_of_children(function, &paths, &forks)?.unwrap_or(paths);
+        let paths = balance_forks(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
             let executions = executions(&paths, placeholder).ok_or(damaged("a block number out of range"))?;
             add(placeholder.counter, executions * i128::from(placeholder.amount))?;
         }
     }
     for own in &edges.own {
-        for (at, count) in unit.counts.within(own.first..own.first.saturating_add(u64::from(own.count))) {
+        for (at, count) in unit.counts.in_range(own.first..own.first.saturating_add(u64::from(own.count))) {
             let index = own.counter.index + (at - own.first) as u32;
             add(EdgeCounter { index, ..own.counter }, i128::from(count))?;
         }

@@ -8,19 +8,19 @@ use trodden_unit::{FunctionMap, UnitMap, parts};
 pub use crate::observe::Inexact;
 
 /// Returns the reasons that follow from the units' experiments.
-pub fn of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
+pub fn reasons_of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
     collect(maps.map(|map| (map, 0)), |_, _| 0)
 }
 
 impl Profile {
     /// Returns whether executions of a function may be missing, so that a path without a count may have been executed.
-    pub fn may_lack(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
-        self.lacks_paths(unit, function) || [self.run.lost, self.run.interrupted, self.run.diverged] != [0; 3]
+    pub fn may_miss_executions(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
+        self.has_incomparable_paths(unit, function) || [self.run.lost, self.run.interrupted, self.run.diverged] != [0; 3]
     }
 
     /// Returns whether counts of a function's paths cannot be compared: it is sampled, only some of its paths are counted, or some
     /// executions were counted without their path.
-    pub fn lacks_paths(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
+    pub fn has_incomparable_paths(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
         let is_sampled = self.sampling.as_ref().is_some_and(|sampling| match sampling.branches() {
             Some(branches) => !branches.is_complete(),
             None => unit.map.experiment.is_sampled(),

@@ -6,14 +6,14 @@
 //! child. So each additional process is also given a path from the entry to where it continues: the first part of the path that the parent
 //! had begun, or else the shortest path over executed edges. No block that was not executed gets a count.
 
-use crate::paths::{Beginning, FunctionPaths};
+use crate::paths::{FunctionPaths, PathStart};
 use std::collections::{BTreeMap, VecDeque};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
 /// Returns the paths with balanced block and edge counts, apart from unfinished paths; `None` if they are balanced already. `forks` are the
 /// edges after the calls that duplicate the process.
-pub fn with_paths_of_children(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
+pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
     if function.is_partial() {
         return Ok(None);
     }
@@ -41,7 +41,7 @@ fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -
     let is_continuation = |head: Node| function.blocks.get(head.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
     let mut excess = BTreeMap::<Node, i128>::new();
     for path in paths.all() {
-        if let (Beginning::After(_), Some(head)) = (path.beginning, path.blocks.first()) {
+        if let (PathStart::After(_), Some(head)) = (path.beginning, path.blocks.first()) {
             *excess.entry(*head).or_default() += path.count;
         }
     }

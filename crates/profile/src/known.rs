@@ -4,7 +4,7 @@ use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use trodden_flow::Plan;
 use trodden_flow::dag::Entries;
-use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings};
+use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError};
 
 /// Reason why a residual build cannot use the paths of a profile.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum KnownPathsError {
     Map(#[from] MapError),
     /// The profile has two builds with different numberings.
     #[error(transparent)]
-    TwoNumberings(#[from] TwoNumberings),
+    TwoNumberings(#[from] ConflictingNumberings),
     /// The paths are not numbered as the residual build numbers them.
     #[error(
         "the paths of function `{0}` are not numbered as in a residual build: record a program that was built without \
@@ -53,7 +53,7 @@ impl Profile {
             let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
             let paths_of_function = select(executed, &paths);
             if !paths_of_function.is_empty() {
-                if !(allow_tables || function.table().is_none()) || !has_usual_numbers(function)? {
+                if !(allow_tables || function.table().is_none()) || !has_standard_numbering(function)? {
                     return Err(KnownPathsError::OtherNumbers(function.name.clone()));
                 }
                 known.add(&unit.map, function, paths_of_function.into_iter(), &paths.edges)?;
@@ -64,7 +64,7 @@ impl Profile {
 }
 
 /// Returns whether a function's path IDs follow from its graph and cuts alone, which are the only input of a residual build.
-pub fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
+pub fn has_standard_numbering(function: &FunctionMap) -> Result<bool, MapError> {
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);
     }

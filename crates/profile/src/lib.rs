@@ -6,6 +6,7 @@
 //! the division of the counting among copies of a program. Analyses of profiles are in the crate `trodden-analysis`.
 #![forbid(unsafe_code)]
 
+pub mod atomic_file;
 mod blocks;
 pub mod collect;
 pub mod container;
@@ -33,22 +34,21 @@ pub mod stream;
 mod sum;
 pub mod temporary;
 pub mod weights;
-pub mod whole_file;
 
 pub use collect::{CollectProblem, Collected, collect, is_raw_file, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, CopyDivergence, MergedCopies, merge_copies};
 pub use counts::Counts;
 pub use diff::{Diff, DiffOptions, FunctionDiff, Overlap, PathChange, PathDiff, diff};
-pub use edges::{CallTarget, EdgeCounts, EdgeError, FunctionEdges, NotedValue, Targets};
+pub use edges::{CallTarget, EdgeCounts, EdgeError, FunctionEdges, ProfiledValue, Targets};
 pub use error::ProfileError;
 pub use exactness::Inexact;
-pub use known::{KnownPathsError, has_usual_numbers};
-pub use merge::{Builds, Merged, Merger, merge_files};
+pub use known::{KnownPathsError, has_standard_numbering};
+pub use merge::{BuildPolicy, Merged, Merger, merge_files};
 pub use model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 pub use observe::stream::EventPaths;
-pub use paths::{Beginning, CountedPath, FunctionPaths, LostPath, PathCount, PathEnd, PathWalk, Unfinished, Walks};
+pub use paths::{CountedPath, DecodedPath, FunctionPaths, LostPath, PathCount, PathDecoder, PathEnd, PathStart, UnfinishedPath};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
 pub use sampling::{BranchSampling, BranchSource, BurstEstimate, BurstSampling, CounterEstimate, Losses, ObservedBranches};
-pub use sampling::{Readings, Sampled, Sampling, Switch, UnitEstimates};
+pub use sampling::{Readings, SampledRun, Sampling, Switch, UnitEstimates};
 pub use store::{RunEntry, RunStore};

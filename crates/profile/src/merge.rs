@@ -14,7 +14,7 @@ use trodden_unit::Identity;
 
 /// What to do with an image that another profile has in a different build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Builds {
+pub enum BuildPolicy {
     /// Refuse the profile.
     #[default]
     Refuse,
@@ -29,7 +29,7 @@ const MAX_SHARE_DIFFERENCE: f64 = 0.25;
 /// Adds up profiles.
 #[derive(Debug, Default)]
 pub struct Merger {
-    builds: Builds,
+    builds: BuildPolicy,
     run: Option<Run>,
     sampling: Option<Sampling>,
     images: Vec<Image>,
@@ -60,7 +60,7 @@ pub struct Merged {
 }
 
 /// Merges stored profiles one after the other. `progress` is called after each file with the number of files processed.
-pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: Builds, mut progress: impl FnMut(usize)) -> Merged {
+pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: BuildPolicy, mut progress: impl FnMut(usize)) -> Merged {
     let mut merger = Merger::new(builds);
     let mut maps = Maps::new();
     let (mut files, mut refused, mut damaged) = (0, Vec::new(), Vec::new());
@@ -82,7 +82,7 @@ pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: B
 
 impl Merger {
     /// Starts with an empty sum.
-    pub fn new(builds: Builds) -> Merger {
+    pub fn new(builds: BuildPolicy) -> Merger {
         Merger { builds, ..Merger::default() }
     }
 
@@ -144,7 +144,7 @@ impl Merger {
     }
 
     fn check(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
-        if self.builds == Builds::Separate {
+        if self.builds == BuildPolicy::Separate {
             return Ok(());
         }
         let unknown = |i: &&ImageProfile| !i.path.is_empty() && !self.by_identity.contains_key(&i.identity);

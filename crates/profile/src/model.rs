@@ -90,7 +90,7 @@ impl UnitProfile {
     /// Counts of one of the unit's functions, by path ID.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
-        self.counts.within(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
+        self.counts.in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
     }
 
     /// Events of a path of one of the unit's functions.
@@ -114,7 +114,7 @@ impl UnitProfile {
 
     /// Number of executions of a function that were counted without their path, because its table was full or the numbering omits paths.
     pub fn unattributed(&self, function: &FunctionMap) -> u64 {
-        self.counts.within(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
+        self.counts.in_range(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 

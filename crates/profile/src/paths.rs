@@ -16,7 +16,7 @@ pub struct FunctionPaths {
     /// Complete paths, most frequent first, then by ID.
     pub complete: Vec<PathCount>,
     /// Unfinished paths, by ID.
-    pub unfinished: Vec<Unfinished>,
+    pub unfinished: Vec<UnfinishedPath>,
     /// Paths that neither completed nor stopped at a call: a signal interrupted them and ended the program, or jumped away.
     pub lost: Vec<LostPath>,
     /// Executions of each block, also on unfinished paths.
@@ -37,14 +37,14 @@ pub struct PathCount {
     /// Its blocks.
     pub blocks: Vec<Node>,
     /// How it begins.
-    pub beginning: Beginning,
+    pub beginning: PathStart,
     /// How it ends.
     pub end: PathEnd,
 }
 
 /// How a path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub enum PathStart {
     /// At the function's entry.
     Entry,
     /// After a cut edge, usually a loop's back edge. If several cut edges lead to the block, this is the first of them.
@@ -64,7 +64,7 @@ pub enum PathEnd {
 
 /// A path that ended at a call which did not return.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfinished {
+pub struct UnfinishedPath {
     /// ID of the prefix.
     pub id: u64,
     /// Number of executions; negative if forked processes completed more of these paths than they began.
@@ -74,7 +74,7 @@ pub struct Unfinished {
     /// Its edges in the acyclic graph, without the `Reach` edge.
     pub path: Vec<DagEdgeId>,
     /// How it begins.
-    pub beginning: Beginning,
+    pub beginning: PathStart,
 }
 
 /// A complete or unfinished path.
@@ -82,14 +82,14 @@ pub struct Unfinished {
 pub struct CountedPath<'p> {
     /// ID of the path or prefix.
     pub id: u64,
-    /// Number of executions; may be negative if unfinished ([`Unfinished::count`]).
+    /// Number of executions; may be negative if unfinished ([`UnfinishedPath::count`]).
     pub count: i128,
     /// Its edges in the acyclic graph.
     pub path: &'p [DagEdgeId],
     /// Its blocks.
     pub blocks: &'p [Node],
     /// How it begins.
-    pub beginning: Beginning,
+    pub beginning: PathStart,
     /// How it ends; `None` if it is unfinished.
     pub end: Option<PathEnd>,
 }
@@ -101,7 +101,7 @@ impl CountedPath<'_> {
     }
 
     /// Number of executions, or 0 if negative.
-    pub fn times(&self) -> u64 {
+    pub fn executions(&self) -> u64 {
         clamp(self.count)
     }
 }
@@ -112,8 +112,8 @@ impl<'p> From<&'p PathCount> for CountedPath<'p> {
     }
 }
 
-impl<'p> From<&'p Unfinished> for CountedPath<'p> {
-    fn from(u: &'p Unfinished) -> CountedPath<'p> {
+impl<'p> From<&'p UnfinishedPath> for CountedPath<'p> {
+    fn from(u: &'p UnfinishedPath) -> CountedPath<'p> {
         CountedPath { id: u.id, count: u.count.into(), path: &u.path, blocks: &u.blocks, beginning: u.beginning, end: None }
     }
 }
@@ -133,14 +133,14 @@ impl FunctionPaths {
     /// # Errors
     /// The map is damaged, or a count has an ID without a path.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
-        let Walks { dag, numbering, .. } = Walks::from_function(function)?;
+        let PathDecoder { dag, numbering, .. } = PathDecoder::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
         for (id, count) in counts {
-            let path = numbering.path(&dag, id).ok_or_else(|| function.inconsistent(format!("there is no path {id}")))?;
-            match ending(function, &dag, &path) {
+            let path = numbering.path(&dag, id).ok_or_else(|| function.inconsistency(format!("there is no path {id}")))?;
+            match path_end(function, &dag, &path) {
                 None => reached.push((id, count, path)),
                 Some(end) => {
-                    let (beginning, blocks) = (beginning(&dag, &path), blocks(&dag, &path));
+                    let (beginning, blocks) = (path_start(&dag, &path), blocks(&dag, &path));
                     complete.push(PathCount { id, count, path, blocks, beginning, end });
                 }
             }
@@ -193,7 +193,7 @@ impl FunctionPaths {
                     edges[e.index()] += path.count;
                 }
             }
-            if let Beginning::After(_) = path.beginning {
+            if let PathStart::After(_) = path.beginning {
                 *imbalance.entry(path.blocks[0]).or_default() -= path.count;
             }
         }
@@ -220,7 +220,7 @@ impl FunctionPaths {
 
 /// Decodes a function's path IDs one at a time.
 #[derive(Debug)]
-pub struct Walks<'a> {
+pub struct PathDecoder<'a> {
     function: &'a FunctionMap,
     dag: Dag,
     numbering: Numbering,
@@ -228,34 +228,34 @@ pub struct Walks<'a> {
 
 /// A decoded path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathWalk {
+pub struct DecodedPath {
     /// Its blocks.
     pub blocks: Vec<Node>,
     /// How it begins.
-    pub beginning: Beginning,
+    pub beginning: PathStart,
     /// How it ends; `None` for a prefix, which ends at a call in its last block.
     pub end: Option<PathEnd>,
 }
 
-impl<'a> Walks<'a> {
+impl<'a> PathDecoder<'a> {
     /// Creates a decoder for a function's paths.
-    pub fn from_function(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
+    pub fn from_function(function: &'a FunctionMap) -> Result<PathDecoder<'a>, MapError> {
         let dag = function.dag()?;
-        check_origins(function, &dag).map_err(|what| function.inconsistent(what))?;
+        check_origins(function, &dag).map_err(|what| function.inconsistency(what))?;
         let numbering = function.numbering(&dag)?;
-        Ok(Walks { function, dag, numbering })
+        Ok(PathDecoder { function, dag, numbering })
     }
 
     /// Decodes a path ID; `None` if there is no such path.
-    pub fn walk(&self, id: u64) -> Option<PathWalk> {
+    pub fn decode(&self, id: u64) -> Option<DecodedPath> {
         let path = self.numbering.path(&self.dag, id)?;
-        let end = ending(self.function, &self.dag, &path);
-        Some(PathWalk { blocks: blocks(&self.dag, &path), beginning: beginning(&self.dag, &path), end })
+        let end = path_end(self.function, &self.dag, &path);
+        Some(DecodedPath { blocks: blocks(&self.dag, &path), beginning: path_start(&self.dag, &path), end })
     }
 }
 
 /// Returns how a path ends; `None` for a prefix, which ends at a call that may not return.
-pub fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
+pub fn path_end(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);
     match last {
         Some(Origin::Real(e)) if function.edges[e.index()].kind == EdgeKind::Reach => None,
@@ -266,10 +266,10 @@ pub fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<P
 }
 
 /// Returns how a path begins.
-pub fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
+pub fn path_start(dag: &Dag, path: &[DagEdgeId]) -> PathStart {
     match path.first().map(|e| dag.edge(*e).origin) {
-        Some(Origin::Enter(e)) => Beginning::After(e),
-        _ => Beginning::Entry,
+        Some(Origin::Enter(e)) => PathStart::After(e),
+        _ => PathStart::Entry,
     }
 }
 
@@ -287,7 +287,7 @@ fn unfinished(
     numbering: &Numbering,
     complete: &[PathCount],
     reached: Vec<(u64, u64, Vec<DagEdgeId>)>,
-) -> Vec<Unfinished> {
+) -> Vec<UnfinishedPath> {
     let mut calls = CallPrefixes::new(function, dag);
     for path in complete {
         calls.subtract_continued(&path.path, i128::from(path.count));
@@ -309,7 +309,7 @@ fn unfinished(
         calls.subtract_continued(&path, remaining);
         let mut path_blocks = blocks(dag, &path);
         path_blocks.push(at);
-        out.push(Unfinished { id, count: clamp_signed(remaining), blocks: path_blocks, beginning: beginning(dag, &path), path });
+        out.push(UnfinishedPath { id, count: clamp_signed(remaining), blocks: path_blocks, beginning: path_start(dag, &path), path });
     }
     out.sort_by_key(|u| u.id);
     out

@@ -5,7 +5,7 @@ mod calls;
 mod calls_of_program;
 mod program;
 
-pub use program::{ProcedureError, add_call_sites, known, procedures_of_edges, with_estimates};
+pub use program::{ProcedureError, add_call_sites, add_estimates, edge_procedures, procedures};
 
 use crate::paths::FunctionPaths;
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
 ///
 /// # Errors
 /// The map is damaged, or an ID is out of range.
-pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
+pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let ends = PathEnds::new(&dag);
     let mut frequencies = vec![0u64; dag.edges().len()];
@@ -32,7 +32,7 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
     let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
     // Forked processes may complete more paths than they began; those executions are among the complete paths already.
-    decoded.all().for_each(|p| add(p.path, p.times()));
+    decoded.all().for_each(|p| add(p.path, p.executions()));
     let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.find(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
     // An execution that reached a call that may not return was counted there, and its prefix is part of a path above. Only the `Reach` edge
@@ -48,7 +48,7 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
 }
 
 /// Converts a function in which each path is an edge ([`crate::copies::edges`]); `known` are the decoded paths of the original function.
-pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
+pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
     let of = |edge: &DagEdge| match edge.origin {
@@ -74,7 +74,7 @@ fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
 }
 
 /// Converts a function without counts, with estimated frequencies for that number of calls.
-pub fn estimated(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
+pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function)?);
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),

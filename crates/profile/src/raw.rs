@@ -18,7 +18,7 @@ use trodden_text::words::plural;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{REGION_WORDS, STREAM_VERSION};
-use trodden_wire::{Checksum, LostReason, LostThreads, RAW_GIVEN_UP, RAW_VERSION, RawHeader, RawUnit, image_identity};
+use trodden_wire::{Checksum, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// Maximum number of units; a file with more is damaged.
@@ -207,7 +207,7 @@ impl RawFile {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
             match owners.find(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
-                None if index == losses => lost = lost.plus(LostThreads(value)),
+                None if index == losses => lost = lost.merge(LostThreads(value)),
                 // The thread ID of the region's holder stays until another thread takes the region.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
@@ -216,7 +216,7 @@ impl RawFile {
         self.regions = whole + u64::from(rest != 0);
         self.lost = lost.threads();
         if self.lost > 0 {
-            let reasons = LostReason::ALL.into_iter().filter(|reason| lost.is_for(*reason)).collect();
+            let reasons = LostReason::ALL.into_iter().filter(|reason| lost.has_reason(*reason)).collect();
             self.problems.push(RawProblem::Lost { threads: self.lost, reasons });
         } else if bytes == 0 {
             self.problems.push(RawProblem::NoRegion);
@@ -283,7 +283,7 @@ impl Raw {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
         self.read_exact(&mut bytes[..have], 0)?;
-        if self.length == RAW_GIVEN_UP && bytes[0] == 0 {
+        if self.length == RAW_NO_SPACE_LENGTH && bytes[0] == 0 {
             return Err(ProfileError::GivenUp(self.path.to_owned()));
         }
         if bytes.iter().all(|b| *b == 0) {
@@ -326,8 +326,8 @@ impl Raw {
             Err(FileError::Version { found, known, .. }) => {
                 ProfileError::Version { path, kind: name, found: found.into(), known: known.into() }
             }
-            Err(FileError::Head(HeadError::Earlier)) => ProfileError::Earlier { path, kind: name },
-            Err(FileError::Head(error @ (HeadError::Short | HeadError::Checksum))) => self.damaged(0, error.to_string()),
+            Err(FileError::Head(HeadError::EarlierFormat)) => ProfileError::Earlier { path, kind: name },
+            Err(FileError::Head(error @ (HeadError::Truncated | HeadError::Checksum))) => self.damaged(0, error.to_string()),
             Err(other) => foreign(other.to_string()),
         })
     }

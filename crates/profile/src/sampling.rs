@@ -11,7 +11,7 @@ mod slowdown;
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
 pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, subtract};
 pub use busy::SampledClock;
-pub use readings::{Readings, Sampled, SwitchedOn};
+pub use readings::{Readings, SampledRun, SwitchedOn};
 
 use serde::{Deserialize, Serialize};
 

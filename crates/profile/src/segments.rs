@@ -1,12 +1,12 @@
 //! Interprocedural segments of a run, read from a stream ([`crate::stream::SegmentReader`]) or counted by a program that was built for it
 //! ([`trodden_unit::SegmentWords`]).
 //!
-//! [`trodden_unit::segments`] defines segments. A segment that was observed with few callers may be the end of longer ones; [`of_depth`]
-//! sums all that end with the same calls.
+//! [`trodden_unit::segments`] defines segments. A segment that was observed with few callers may be the end of longer ones;
+//! [`sum_to_depth`] sums all that end with the same calls.
 
 use crate::model::ImageProfile;
-use crate::paths::{PathEnd, PathWalk};
-use crate::stream::FunctionPlace;
+use crate::paths::{DecodedPath, PathEnd};
+use crate::stream::FunctionIndex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, FunctionMap, SegmentWords, UnitMap};
@@ -15,7 +15,7 @@ use trodden_unit::{EdgeKind, FunctionMap, SegmentWords, UnitMap};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionPath {
     /// The function.
-    pub function: FunctionPlace,
+    pub function: FunctionIndex,
     /// ID of the path.
     pub path: u64,
 }
@@ -38,14 +38,14 @@ pub struct CountedSegments {
     /// Number of executions that were counted without their segment: in contexts that are not interesting, or together with others.
     pub others: u64,
     /// How each function counts its segments.
-    pub counters: Vec<FunctionCounters>,
+    pub counters: Vec<SegmentCounterStatistics>,
 }
 
 /// How a function counts its segments: the size of its counters, and the changes to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FunctionCounters {
+pub struct SegmentCounterStatistics {
     /// The function.
-    pub function: FunctionPlace,
+    pub function: FunctionIndex,
     /// Number of its counter words.
     pub words: u64,
     /// Number of interesting segments that end in it.
@@ -57,12 +57,12 @@ pub struct FunctionCounters {
 }
 
 /// Returns whether an image counts segments.
-pub fn are_counted(image: &ImageProfile) -> bool {
+pub fn counts_segments(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.segments().is_some())
 }
 
 /// Returns the segments that an image has counted.
-pub fn counted(image: &ImageProfile) -> CountedSegments {
+pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     let contexts = Contexts::from_image(image);
     let mut out = CountedSegments::default();
     for (place, map, words) in functions(image) {
@@ -74,7 +74,7 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
             chain.push(FunctionPath { function: place, path });
             Some(chain)
         };
-        for (word, count) in unit.counts.within(words.range()) {
+        for (word, count) in unit.counts.in_range(words.range()) {
             let pair = words.pair(word - words.first_word, map.counters);
             match pair.and_then(|(context, path)| segment(context, path)) {
                 Some(segment) => *out.counts.entry(segment).or_default() += count,
@@ -84,7 +84,13 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
         let interesting: Vec<Segment> = words.interesting.iter().filter_map(|(context, path)| segment(*context, *path)).collect();
         if words.words > 0 {
             let SegmentWords { words, inlined, duplicated, .. } = *words;
-            out.counters.push(FunctionCounters { function: place, words, interesting: interesting.len() as u64, inlined, duplicated });
+            out.counters.push(SegmentCounterStatistics {
+                function: place,
+                words,
+                interesting: interesting.len() as u64,
+                inlined,
+                duplicated,
+            });
         }
         out.unplaced.extend(interesting.iter().filter(|segment| contexts.is_unplaced(segment)).cloned());
         out.interesting.extend(interesting);
@@ -93,7 +99,7 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
 }
 
 /// Sums the executions of all chains by their last `depth` calls. Shorter chains are dropped.
-pub fn of_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
+pub fn sum_to_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
     let mut sums = SegmentCounts::new();
     for (segment, count) in counts.iter().filter(|(segment, _)| segment.len() > depth) {
         *sums.entry(segment[segment.len() - 1 - depth..].to_vec()).or_default() += count;
@@ -102,32 +108,33 @@ pub fn of_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
 }
 
 /// The functions of an image that count segments or pass contexts to callees.
-fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap, &SegmentWords)> {
+fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &FunctionMap, &SegmentWords)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         let functions = profile.map.functions.iter().enumerate();
-        functions.filter_map(move |(function, map)| Some((FunctionPlace { unit, function }, map, map.segment_words()?)))
+        functions.filter_map(move |(function, map)| Some((FunctionIndex { unit, function }, map, map.segment_words()?)))
     })
 }
 
 /// The functions of an image by name, with their contexts.
 struct Contexts<'a> {
     image: &'a ImageProfile,
-    places: HashMap<(&'a str, &'a str), FunctionPlace>,
+    places: HashMap<(&'a str, &'a str), FunctionIndex>,
 }
 
 impl<'a> Contexts<'a> {
     fn from_image(image: &'a ImageProfile) -> Contexts<'a> {
-        let named = |(place, map, _): (FunctionPlace, &'a FunctionMap, _)| ((unit(image, place).source.as_str(), map.name.as_str()), place);
+        let named =
+            |(place, map, _): (FunctionIndex, &'a FunctionMap, _)| ((unit_map(image, place).source.as_str(), map.name.as_str()), place);
         Contexts { image, places: functions(image).map(named).collect() }
     }
 
-    fn words(&self, place: FunctionPlace) -> Option<&'a SegmentWords> {
+    fn words(&self, place: FunctionIndex) -> Option<&'a SegmentWords> {
         self.image.units[place.unit].map.functions[place.function].segment_words()
     }
 
     /// Returns the callers' paths of a context, outermost first; `None` if the map names an unknown function, or the chain is longer than
     /// `max`.
-    fn callers(&self, place: FunctionPlace, context: u32, max: u32) -> Option<Segment> {
+    fn callers(&self, place: FunctionIndex, context: u32, max: u32) -> Option<Segment> {
         let Some(number) = context.checked_sub(1) else { return Some(Segment::new()) };
         let caller = self.words(place)?.contexts.get(number as usize)?;
         let function = *self.places.get(&(caller.unit.as_str(), caller.name.as_str()))?;
@@ -140,7 +147,7 @@ impl<'a> Contexts<'a> {
     fn is_unplaced(&self, segment: &Segment) -> bool {
         segment.windows(2).any(|pair| {
             let [caller, callee] = pair else { return false };
-            let (unit, map) = (unit(self.image, callee.function), map(self.image, callee.function));
+            let (unit, map) = (unit_map(self.image, callee.function), function_map(self.image, callee.function));
             self.words(caller.function).is_some_and(|words| {
                 words.unplaced.iter().any(|call| call.path == caller.path && call.name == map.name && call.unit == unit.source)
             })
@@ -149,7 +156,7 @@ impl<'a> Contexts<'a> {
 }
 
 /// Returns the block whose call follows a path: its last block, or the one before it at a tail call; `None` if the path ends at no call.
-pub fn calling_block(function: &FunctionMap, walk: &PathWalk) -> Option<Node> {
+pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.edges.iter().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);
     match walk.end {
@@ -163,17 +170,17 @@ pub fn calling_block(function: &FunctionMap, walk: &PathWalk) -> Option<Node> {
 }
 
 /// Returns whether a path ends with a tail call.
-pub fn ends_with_tail_call(function: &FunctionMap, walk: &PathWalk) -> bool {
+pub fn ends_with_tail_call(function: &FunctionMap, walk: &DecodedPath) -> bool {
     let stops = matches!(walk.end, Some(PathEnd::Exit(edge)) if function.edges[edge.index()].kind == EdgeKind::NoReturn);
     walk.end.is_some() && !stops && calling_block(function, walk).is_some()
 }
 
 /// The map of a function's unit.
-pub fn unit(image: &ImageProfile, place: FunctionPlace) -> &UnitMap {
+pub fn unit_map(image: &ImageProfile, place: FunctionIndex) -> &UnitMap {
     &image.units[place.unit].map
 }
 
 /// The map of a function.
-pub fn map(image: &ImageProfile, place: FunctionPlace) -> &FunctionMap {
+pub fn function_map(image: &ImageProfile, place: FunctionIndex) -> &FunctionMap {
     &image.units[place.unit].map.functions[place.function]
 }

@@ -5,21 +5,21 @@
 //! the index is kept consistent with the profiles ([`Repair`]).
 
 mod index;
-mod left;
+mod leftovers;
 mod names;
 mod rows;
 mod schema;
 
 pub use crate::private::RUN_STORE as FOLDER;
 pub use index::{Repair, UnreadableProfile};
-pub use left::Left;
+pub use leftovers::Leftover;
 
-use crate::container::{BEGUN, ProfileHead, change_run};
+use crate::atomic_file::{Access, UnnamedFile};
+use crate::container::{ProfileHead, TEMPORARY_PREFIX, change_run};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
 use crate::temporary::TemporaryFolder;
-use crate::whole_file::{Access, UnnamedFile};
 use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id, unsigned};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
@@ -36,12 +36,12 @@ const STREAMS: &str = "streams";
 pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
 /// Makes `folder` the run store of the whole process, instead of the project's `.trodden`. Only the first call has an effect.
-pub fn use_folder(folder: PathBuf) {
+pub fn set_store_folder(folder: PathBuf) {
     private::name_store(folder);
 }
 
 /// Returns the path of a project's run store, which may not exist yet.
-pub fn folder_of(project: &Path) -> PathBuf {
+pub fn store_folder(project: &Path) -> PathBuf {
     private::named_store().map_or_else(|| project.join(FOLDER), Path::to_owned)
 }
 
@@ -55,7 +55,7 @@ pub fn locate(start: &Path) -> Option<PathBuf> {
 }
 
 /// Prefix of the names of folders with raw counts.
-pub const RAW: &str = "raw-";
+pub const RAW_FOLDER_PREFIX: &str = "raw-";
 
 /// An open run store.
 #[derive(Debug)]
@@ -141,14 +141,15 @@ fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// Opens the store of a project, or the one that [`use_folder`] named, and creates it if necessary.
+    /// Opens the store of a project, or the one that [`set_store_folder`] named, and creates it if necessary.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
-        let folder = folder_of(project);
+        let folder = store_folder(project);
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             let access = Access::Mode(private::file_mode(&folder));
-            let written = UnnamedFile::write(&folder, BEGUN, access, |out| out.write_all(b"*\n")).and_then(|file| file.name(&ignore));
+            let written =
+                UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| out.write_all(b"*\n")).and_then(|file| file.name(&ignore));
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
@@ -158,7 +159,7 @@ impl RunStore {
         Ok(store)
     }
 
-    /// Opens the store in `start` or the nearest folder above it, or the one that [`use_folder`] named.
+    /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named.
     ///
     /// # Errors
     /// There is no store, or it cannot be opened.
@@ -224,7 +225,7 @@ impl RunStore {
         }
         let folder = self.folder.join(PROFILES);
         let access = Access::Mode(private::file_mode(&self.folder));
-        let written = UnnamedFile::write(&folder, BEGUN, access, |out| profile.write_to(out));
+        let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
         let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
         let head = ProfileHead { run: profile.run.clone(), images };

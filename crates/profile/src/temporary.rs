@@ -1,7 +1,8 @@
 //! Registry of temporary files and folders, for programs that remove them when a signal ends them.
 //!
 //! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove everything
-//! misses nothing, and no name is created after that. This crate handles no signals; a program passes its preparations to [`before_names`].
+//! misses nothing, and no name is created after that. This crate handles no signals; a program passes its preparations to
+//! [`set_preparation`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -30,35 +31,35 @@ const MAX_REMOVALS: u32 = 200;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sets a function that is called before the registry is locked. Only the first call has an effect.
-pub fn before_names(prepare: fn()) {
+pub fn set_preparation(prepare: fn()) {
     let _ = PREPARATION.set(prepare);
 }
 
 /// The locked registry.
 #[derive(Debug)]
-pub struct Names(MutexGuard<'static, BTreeMap<PathBuf, Removal>>);
+pub struct Registry(MutexGuard<'static, BTreeMap<PathBuf, Removal>>);
 
 /// Locks the registry, to create or remove temporary names.
-pub fn names() -> Names {
+pub fn lock_registry() -> Registry {
     if let Some(prepare) = PREPARATION.get() {
         prepare();
     }
-    Names(NAMES.lock().unwrap_or_else(PoisonError::into_inner))
+    Registry(NAMES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-impl Names {
+impl Registry {
     /// Registers a file or folder.
-    pub fn enter(&mut self, path: &Path) {
+    pub fn register(&mut self, path: &Path) {
         self.0.insert(path.to_owned(), Removal::Delete);
     }
 
     /// Registers a file that is renamed temporarily and will get its own name back.
-    pub fn enter_renamed(&mut self, path: &Path, own: &Path) {
+    pub fn register_renamed(&mut self, path: &Path, own: &Path) {
         self.0.insert(path.to_owned(), Removal::Rename(own.to_owned()));
     }
 
     /// Removes a file or folder from the registry, but not from the disk.
-    pub fn forget(&mut self, path: &Path) {
+    pub fn unregister(&mut self, path: &Path) {
         self.0.remove(path);
     }
 
@@ -85,7 +86,7 @@ impl Names {
 ///
 /// Without the lock, a thread could recreate a parent that is a temporary folder after a signal handler has removed it.
 pub fn create_folders(path: &Path) -> io::Result<()> {
-    let _names = names();
+    let _names = lock_registry();
     std::fs::create_dir_all(path)
 }
 
@@ -99,10 +100,10 @@ pub struct TemporaryFolder {
 impl TemporaryFolder {
     /// Creates a folder in `base` with exactly these permissions, regardless of the umask.
     pub fn create_in(base: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFolder> {
-        let mut names = names();
+        let mut names = lock_registry();
         let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempdir_in(base)?;
         std::fs::set_permissions(made.path(), Permissions::from_mode(mode))?;
-        names.enter(made.path());
+        names.register(made.path());
         Ok(TemporaryFolder { path: made.keep(), is_kept: false })
     }
 
@@ -112,23 +113,23 @@ impl TemporaryFolder {
     }
 
     /// Renames the folder and keeps it.
-    pub fn keep_as(mut self, path: &Path) -> io::Result<()> {
-        let mut names = names();
+    pub fn rename_and_keep(mut self, path: &Path) -> io::Result<()> {
+        let mut names = lock_registry();
         std::fs::rename(&self.path, path)?;
-        names.forget(&self.path);
+        names.unregister(&self.path);
         self.is_kept = true;
         Ok(())
     }
 
     /// Keeps the folder where it is.
-    pub fn leave(&mut self) {
-        self.leave_on_signals();
+    pub fn keep(&mut self) {
+        self.keep_on_signals();
         self.is_kept = true;
     }
 
     /// Keeps the folder if a signal ends the program; dropping still removes it.
-    pub fn leave_on_signals(&self) {
-        names().forget(&self.path);
+    pub fn keep_on_signals(&self) {
+        lock_registry().unregister(&self.path);
     }
 }
 
@@ -136,8 +137,8 @@ impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if !self.is_kept {
             // Locked, so that a thread that removes everything does not remove it at the same time.
-            let mut names = names();
-            names.forget(&self.path);
+            let mut names = lock_registry();
+            names.unregister(&self.path);
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
@@ -157,16 +158,16 @@ struct EnteredName(PathBuf);
 
 impl Drop for EnteredName {
     fn drop(&mut self) {
-        names().forget(&self.0);
+        lock_registry().unregister(&self.0);
     }
 }
 
 impl TemporaryFile {
     /// Creates a file in a folder; the umask restricts its permissions.
     pub fn create_in(folder: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFile> {
-        let mut names = names();
+        let mut names = lock_registry();
         let file = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
-        names.enter(file.path());
+        names.register(file.path());
         let name = EnteredName(file.path().to_owned());
         Ok(TemporaryFile { file, _name: name })
     }
@@ -184,7 +185,7 @@ impl TemporaryFile {
     /// Renames the file, replacing any file of that name.
     pub fn rename(self, path: &Path) -> io::Result<()> {
         let TemporaryFile { file, _name: name } = self;
-        let names = names();
+        let names = lock_registry();
         let renamed = file.persist(path).map(drop).map_err(|e| e.error);
         drop(names);
         drop(name);
@@ -194,7 +195,7 @@ impl TemporaryFile {
     /// Renames the file if no file has that name; otherwise returns it.
     pub fn name(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
         let TemporaryFile { file, _name: name } = self;
-        let names = names();
+        let names = lock_registry();
         let renamed = file.persist_noclobber(path);
         drop(names);
         match renamed {
@@ -209,7 +210,7 @@ impl TemporaryFile {
 
 /// Replaces the file at `path` by an unnamed file. `link` links it to the temporary name that it has for a moment.
 pub fn replace_file(path: &Path, folder: &Path, prefix: &str, link: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    let _names = names();
+    let _names = lock_registry();
     let named = tempfile::Builder::new().prefix(prefix).make_in(folder, link)?;
     named.persist(path).map(drop).map_err(|e| e.error)
 }

@@ -50,7 +50,7 @@ impl Built {
     }
 
     fn store(&self) -> UnitCache {
-        UnitCache::at(self.folder.path().join("store"))
+        UnitCache::new(self.folder.path().join("store"))
     }
 }
 
@@ -120,7 +120,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
     let Collected { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(profile.images[0].units.len(), 3);
-    assert!(matches!(problems[0], CollectProblem::RebuiltButStored { .. }) && !problems[0].loses_counts());
+    assert!(matches!(problems[0], CollectProblem::RebuiltButCached { .. }) && !problems[0].loses_counts());
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::{identity, profile};
 use std::path::Path;
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD};
-use trodden_profile::{BranchSampling, BranchSource, Builds, Merger};
+use trodden_profile::{BranchSampling, BranchSource, BuildPolicy, Merger};
 use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn with_file<T>(bytes: &[u8], test: impl FnOnce(&Path) -> T) -> T {
 fn sampling_data_survives_storing() {
     let mut profile = profile(0, 3);
     let observed = vec![ObservedBranches { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
-    let losses = Losses { blocks: 100, blocks_counted: 75, cut_off: 4, ..Losses::default() };
+    let losses = Losses { blocks: 100, blocks_counted: 75, incomplete: 4, ..Losses::default() };
     let (source, samples, windows) = (BranchSource::BranchRecords, 12, 11);
     profile.sampling =
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
@@ -34,14 +34,14 @@ fn sampling_data_survives_storing() {
     let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the observed blocks lie on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
     // Two such profiles can be merged, but not with one that was counted in full.
-    let mut merger = Merger::new(Builds::Separate);
+    let mut merger = Merger::new(BuildPolicy::Separate);
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
     let counted = merger.add("three", Profile { sampling: None, ..again }).unwrap_err().to_string();
     assert!(counted.starts_with("three was counted in full, the profiles before it were made from branch records"), "{counted}");
     let sum = merger.finish().unwrap().sampling.unwrap();
     let sum = sum.branches().unwrap();
-    assert_eq!((sum.samples, sum.losses.cut_off, sum.observed.len()), (24, 8, 0));
+    assert_eq!((sum.samples, sum.losses.incomplete, sum.observed.len()), (24, 8, 0));
 }
 
 /// Changes the layout of the first block of a kind, and the block's checksum accordingly.

@@ -5,7 +5,7 @@ mod common;
 use common::{profile, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use trodden_profile::{Builds, DiffOptions, Merger, PathChange, Profile, ProfileError, diff, merge_files};
+use trodden_profile::{BuildPolicy, DiffOptions, Merger, PathChange, Profile, ProfileError, diff, merge_files};
 
 type Sums = BTreeMap<(String, usize, u64), u128>;
 
@@ -42,7 +42,7 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
     paths.insert(100, other.clone());
     paths.push(gone.clone());
     let mut progress = Vec::new();
-    let merged = merge_files(&paths, Builds::Refuse, |done| progress.push(done));
+    let merged = merge_files(&paths, BuildPolicy::Refuse, |done| progress.push(done));
     assert_eq!(merged.files, 200);
     assert_eq!(progress, (1..=203).collect::<Vec<_>>());
     assert_eq!(merged.refused.iter().map(|r| &r.0).collect::<Vec<_>>(), [&bad, &other, &gone]);
@@ -60,7 +60,7 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
 #[test]
 fn merging_does_not_depend_on_the_order_and_saturates() {
     let sum = |seeds: &[u64]| {
-        let mut merger = Merger::new(Builds::Refuse);
+        let mut merger = Merger::new(BuildPolicy::Refuse);
         for &seed in seeds {
             let mut profile = profile(0, seed);
             if let Some(count) = profile.images[0].units[3].counts.executions.first_mut() {
@@ -77,7 +77,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
 
 #[test]
 fn refused_profiles_add_nothing() {
-    let mut merger = Merger::new(Builds::Refuse);
+    let mut merger = Merger::new(BuildPolicy::Refuse);
     merger.add("one", profile(0, 1)).unwrap();
     // The same library, but another build of the program: nothing may be added, not even the library's counts.
     let mut mixed = profile(1, 2);
@@ -89,14 +89,14 @@ fn refused_profiles_add_nothing() {
 
 #[test]
 fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
-    let mut merger = Merger::new(Builds::Separate);
+    let mut merger = Merger::new(BuildPolicy::Separate);
     merger.add("one", profile(0, 1)).unwrap();
     merger.add("two", profile(1, 2)).unwrap();
     merger.add("three", profile(1, 3)).unwrap();
     let all = merger.finish().unwrap();
     assert_eq!(all.images.len(), 4);
     assert_eq!(all.images[0], profile(0, 1).images[0]);
-    let mut merger = Merger::new(Builds::Refuse);
+    let mut merger = Merger::new(BuildPolicy::Refuse);
     let mut other = profile(1, 2);
     other.images.iter_mut().for_each(|i| i.path += "-other");
     other.run = run("./other");
@@ -109,7 +109,7 @@ fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
 #[test]
 fn profile_does_not_differ_from_itself_or_its_double() {
     let one = profile(0, 1);
-    let mut merger = Merger::new(Builds::Refuse);
+    let mut merger = Merger::new(BuildPolicy::Refuse);
     merger.add("one", one.clone()).unwrap();
     merger.add("one", one.clone()).unwrap();
     let double = merger.finish().unwrap();
@@ -118,7 +118,7 @@ fn profile_does_not_differ_from_itself_or_its_double() {
         assert!(same.functions.is_empty() && same.only_before.is_empty(), "{:?}", same.functions);
         assert!(same.compared > 4);
     }
-    let counts = DiffOptions { counts: true, ..DiffOptions::default() };
+    let counts = DiffOptions { report_counts: true, ..DiffOptions::default() };
     let doubled = diff(("one", &one), ("double", &double), &counts).unwrap();
     let paths: Vec<_> = doubled.functions.iter().flat_map(|f| &f.paths).collect();
     assert!(!paths.is_empty() && paths.iter().all(|p| p.change == PathChange::Count && p.counts.1 == 2 * p.counts.0));
@@ -154,7 +154,7 @@ fn appeared_vanished_and_changed_paths_are_reported_with_their_shares() {
             assert_eq!(difference.paths.iter().filter(|p| p.change == PathChange::Vanished).count(), gone);
         }
         assert!(result.functions.is_sorted_by(|x, y| x.weight >= y.weight));
-        let some = DiffOptions { least_function_share: 0.5, least_count: 100, ..DiffOptions::default() };
+        let some = DiffOptions { min_function_share: 0.5, min_count: 100, ..DiffOptions::default() };
         let some = diff(("a", &before), ("b", &after), &some).unwrap();
         assert!(some.functions.iter().flat_map(|f| &f.paths).all(|p| p.function_change() >= 0.5 && p.counts.0.max(p.counts.1) >= 100));
     }

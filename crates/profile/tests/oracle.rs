@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use trodden_flow::part::Ends;
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
-use trodden_profile::forks::with_paths_of_children;
-use trodden_profile::procedures::measured;
-use trodden_profile::{Beginning, FunctionPaths, PathEnd};
+use trodden_profile::forks::balance_forks;
+use trodden_profile::procedures::measured_procedure;
+use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
@@ -164,14 +164,14 @@ impl Machine<'_> {
 }
 
 /// Converts a decoded path to the form of the log.
-fn to_logged(subject: &RandomFunction, beginning: Beginning, path: &[DagEdgeId]) -> LoggedPath {
+fn to_logged(subject: &RandomFunction, beginning: PathStart, path: &[DagEdgeId]) -> LoggedPath {
     let real = |id: &DagEdgeId| match subject.plan.dag.edge(*id).origin {
         Origin::Real(e) | Origin::Leave(e) => Some(e),
         Origin::Enter(_) | Origin::Stop(_) => None,
     };
     let begin = match beginning {
-        Beginning::Entry => None,
-        Beginning::After(e) => Some(subject.map.edges[e.index()].to),
+        PathStart::Entry => None,
+        PathStart::After(e) => Some(subject.map.edges[e.index()].to),
     };
     (begin, path.iter().filter_map(real).collect())
 }
@@ -223,7 +223,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
-    let procedure = measured(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let procedure = measured_procedure(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for (edge, executed) in procedure.dag.edges().iter().zip(&procedure.frequencies) {
         if let Origin::Real(e) | Origin::Leave(e) = edge.origin
             && subject.map.edges[e.index()].kind != EdgeKind::Reach
@@ -240,7 +240,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
 fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
     let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();
-    let more = with_paths_of_children(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let more = balance_forks(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let whole = more.as_ref().unwrap_or(paths);
     for (block, executed) in whole.blocks.iter().enumerate() {
         assert_eq!(*executed > 0, paths.blocks[block] > 0, "seed {seed}: block {block}");

@@ -115,19 +115,21 @@ fn holder_of_a_region_is_not_a_count() {
 fn lost_counts_are_reported() {
     use trodden_wire::{LostReason, LostThreads};
     let mut file = example();
-    let lost = LostThreads::default().and(LostReason::NoSpace).and(LostReason::NoSpace);
+    let lost = LostThreads::default().with(LostReason::NoSpace).with(LostReason::NoSpace);
     let place = trodden_wire::region_lost_offset(file.counters()) / 8;
     file.regions[1].insert(place, lost.0);
     let mut bytes = file.bytes();
     let in_head = offset_of!(RawHeader, lost);
-    bytes[in_head..in_head + 8].copy_from_slice(&LostThreads::default().and(LostReason::SizeLimit).0.to_le_bytes());
+    bytes[in_head..in_head + 8].copy_from_slice(&LostThreads::default().with(LostReason::SizeLimit).0.to_le_bytes());
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!(raw.problems, [RawProblem::Lost { threads: 3, reasons: vec![LostReason::NoSpace, LostReason::SizeLimit] }]);
     assert_eq!(raw.lost, 3);
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
     assert_eq!(collected.profile.run.lost, 3);
-    assert!(collected.problems.iter().any(|p| p.loses_counts() && p.is_marked() && p.to_string().contains("3 threads are lost")));
+    assert!(
+        collected.problems.iter().any(|p| p.loses_counts() && p.is_recorded_in_profile() && p.to_string().contains("3 threads are lost"))
+    );
     assert!(matches!(&collected.profile.inexact()[..], [trodden_profile::exactness::Inexact::Lost(3)]));
 }
 

@@ -175,9 +175,9 @@ fn leftovers_of_killed_recorders_are_found() {
     used.lock().unwrap();
     std::fs::write(at("profiles/.profile-half"), "half").unwrap();
     std::os::unix::fs::symlink("/etc", at("raw-link")).unwrap();
-    let left = store.left().unwrap();
+    let left = store.leftovers().unwrap();
     assert_eq!(left.iter().map(|l| l.path.clone()).collect::<Vec<_>>(), [at("profiles/.profile-half"), at("raw-left")]);
     assert!(left[1].bytes >= 5000, "{left:?}");
     drop(used);
-    assert_eq!(store.left().unwrap().len(), 3);
+    assert_eq!(store.leftovers().unwrap().len(), 3);
 }

@@ -264,7 +264,7 @@ fn recorders_with_deleted_indexes_do_not_overwrite_profiles() {
     for (number, seed) in given {
         assert_eq!(store.load(&store.get(&number.to_string()).unwrap()).unwrap(), profile(0, seed));
     }
-    assert!(store.left().unwrap().is_empty());
+    assert!(store.leftovers().unwrap().is_empty());
 }
 
 fn mode(path: &Path) -> u32 {

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::{SampledClock, SwitchedOn};
-use trodden_profile::{ProfileError, RawProfile, Readings, Sampled, Switch, raw_files};
+use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, Switch, raw_files};
 use trodden_text::words::plural;
 
 /// Interval between searches for the first image with a switch.
@@ -71,7 +71,7 @@ impl BurstFiles {
 #[derive(Debug)]
 pub struct BurstThread {
     stop: Sender<()>,
-    thread: JoinHandle<Option<Sampled>>,
+    thread: JoinHandle<Option<SampledRun>>,
 }
 
 impl BurstThread {
@@ -105,7 +105,7 @@ impl BurstThread {
     }
 
     /// Turns all switches off and returns what was measured; `None` if there were no switches.
-    pub fn stop(self) -> Option<Sampled> {
+    pub fn stop(self) -> Option<SampledRun> {
         // This wakes up the thread if it is sleeping.
         drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -139,7 +139,7 @@ struct BurstController {
 }
 
 impl BurstController {
-    fn run(mut self) -> Option<Sampled> {
+    fn run(mut self) -> Option<SampledRun> {
         // The default timer slack is as long as a short burst, and would prolong bursts.
         let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find() {
@@ -174,7 +174,7 @@ impl BurstController {
         self.read();
         let processor_ns = self.processor_time();
         let any = self.switches.values().any(Option::is_some);
-        any.then_some(Sampled {
+        any.then_some(SampledRun {
             readings: self.readings,
             on_ns: self.on.ns,
             total_ns: processor_ns.unwrap_or(wall_ns).max(self.on.ns),
@@ -276,7 +276,7 @@ fn processor_time_of_thread() -> Duration {
 }
 
 /// Reports for how much of a run programs counted.
-pub fn report(sampling: &Sampled) {
+pub fn report(sampling: &SampledRun) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }

@@ -45,7 +45,8 @@ impl Delivered {
 /// Nothing could be decoded, or the destination cannot be written.
 pub fn deliver(collected: &Collected, destination: &Destination, around: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
-    let mut lacking = Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_marked) };
+    let mut lacking =
+        Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of the images can be decoded");
     if let Some(output) = &destination.output {

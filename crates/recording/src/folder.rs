@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::private;
-use trodden_profile::store::RAW;
+use trodden_profile::store::RAW_FOLDER_PREFIX;
 
 /// A temporary folder for raw files. It is locked while in use, so that `trodden runs remove --leftovers` leaves it alone.
 pub struct RunFolder {
@@ -19,7 +19,7 @@ pub struct RunFolder {
 impl RunFolder {
     /// Creates a folder in `base`. It is removed when dropped, and if a signal ends the command.
     pub fn create_in(base: &Path) -> Result<RunFolder> {
-        let folder = temporary::shared_folder_in(base, RAW)?;
+        let folder = temporary::shared_folder_in(base, RAW_FOLDER_PREFIX)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
         // On a file system without locks, the folder may be taken for a leftover.
         let _ = locked.try_lock();
@@ -39,7 +39,7 @@ impl RunFolder {
 
     /// Keeps the folder when this is dropped.
     pub fn leave(&mut self) {
-        self.folder.leave();
+        self.folder.keep();
     }
 
     /// Checks that the folder still exists.
@@ -66,7 +66,7 @@ pub fn is_in_use(file: &Path) -> bool {
 pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
-        _ => trodden_profile::store::folder_of(Path::new("")),
+        _ => trodden_profile::store::store_folder(Path::new("")),
     };
     let made = if destination.no_store { trodden_profile::temporary::create_folders(&base) } else { private::create_folder(&base) };
     made.with_context(|| {
@@ -79,6 +79,6 @@ pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Resul
     }
     let folder = RunFolder::create_in(&base)?;
     // If a signal ends the command, the counts so far are kept for `trodden runs remove --leftovers` to find.
-    folder.folder.leave_on_signals();
+    folder.folder.keep_on_signals();
     Ok(folder)
 }

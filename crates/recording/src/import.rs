@@ -41,7 +41,7 @@ fn report(imported: &BranchImport, sampling: &BranchSampling) {
     let losses = &sampling.losses;
     let mut parts = Vec::new();
     let mut part = |number: u64, one: &str, several: &str| parts.extend((number > 0).then(|| words::plural(number.into(), one, several)));
-    part(losses.cut_off, "path whose beginning or end was not recorded", "paths whose beginning or end was not recorded");
+    part(losses.incomplete, "path whose beginning or end was not recorded", "paths whose beginning or end was not recorded");
     part(losses.ambiguous, "sequence of blocks that matches several paths", "sequences of blocks that match several paths");
     part(losses.inferred, "block inferred from the only possible path", "blocks inferred from the only possible path");
     if !parts.is_empty() {

@@ -20,7 +20,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
 use trodden_launch::process::cannot_run;
-use trodden_profile::merge::{Builds, merge_files};
+use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG, STREAM, files_with_extension, move_logs};
@@ -197,7 +197,7 @@ impl ProgramRecorder {
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
-        let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_marked));
+        let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
         collected.problems.iter().for_each(|p| self.report(&p.to_string()));
         if !all_marked {
             bail!("the counts of a run cannot be decoded");
@@ -241,7 +241,7 @@ impl ProgramRecorder {
             return Ok(());
         }
         if let Some(output) = &what.destination.output {
-            let merged = merge_files(&self.stored, Builds::Separate, |_| {});
+            let merged = merge_files(&self.stored, BuildPolicy::Separate, |_| {});
             merged.profile.context("cannot read any of the runs again")?.write(output)?;
             log::info!("the merged profile of all runs is in {}", output.display());
         }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::{cannot_run, wait_forwarding};
-use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
+use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
@@ -116,7 +116,7 @@ struct Counted {
     run: Run,
     status: ExitStatus,
     /// Present if programs built with `--sample` ran.
-    sampling: Option<Sampled>,
+    sampling: Option<SampledRun>,
 }
 
 impl Counted {

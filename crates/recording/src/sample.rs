@@ -66,7 +66,7 @@ pub fn attach(job: &Sample, around: &RecordingContext) -> Result<()> {
     };
     let mut now = read(&files.list()?)?;
     subtract(&mut now, &before);
-    let mut collected = collect::join(now, run, around.units.as_ref());
+    let mut collected = collect::collect_loaded(now, run, around.units.as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
     deliver(&collected, &job.destination, around)?.check()
 }

@@ -5,7 +5,7 @@ use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::segments::{ComparedSegments, NamedPath, ObservedSegments};
 use trodden_profile::ImageProfile;
-use trodden_profile::segments::{CountedSegments, FunctionCounters, map, unit};
+use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, function_map, unit_map};
 
 /// Maximum number of differences listed.
 const MAX_DIFFERENCES: usize = 10;
@@ -13,10 +13,10 @@ const MAX_DIFFERENCES: usize = 10;
 /// The numbers of counters and of interesting segments of each function, as JSON (figure 3.20 of the thesis).
 pub fn counters(observed: &ObservedSegments) -> Value {
     let of = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
-        let function = |of: &FunctionCounters| {
+        let function = |of: &SegmentCounterStatistics| {
             json!({
-                "function": Name::from_linkage(map(image, of.function).plain_name()).full,
-                "file": unit(image, of.function).source,
+                "function": Name::from_linkage(function_map(image, of.function).plain_name()).full,
+                "file": unit_map(image, of.function).source,
                 "counters": of.words,
                 "interesting": of.interesting,
                 "inlined": of.inlined,

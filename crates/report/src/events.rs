@@ -41,7 +41,7 @@ pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
     Some(format!(
         "own {}: {} ± {} each, {} in total ({})",
-        event.about(),
+        event.description(),
         decimal(events.mean(count)),
         decimal(events.deviation(count)),
         signed(events.sum),
@@ -52,7 +52,7 @@ pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
 /// A line about the events of all paths.
 pub fn summary(view: &View) -> Option<String> {
     let event = source(view.profile)?;
-    Some(format!("{} {} of {}; each path's own, without its callees", signed(view.totals.events), event.about(), event.name()))
+    Some(format!("{} {} of {}; each path's own, without its callees", signed(view.totals.events), event.description(), event.name()))
 }
 
 /// Adds a path's events to its JSON.

@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use trodden_analysis::field::aggregate::UserPath;
 use trodden_analysis::field::maps::UnitMaps;
-use trodden_profile::whole_file::WholeFile;
+use trodden_profile::atomic_file::AtomicFile;
 use trodden_unit::UnitMap;
 
 /// A row of the table.
@@ -33,7 +33,7 @@ struct FieldRow {
 /// Writes a table to a file, which appears under its name when it is complete.
 pub struct Rows {
     table: Table,
-    whole: WholeFile,
+    whole: AtomicFile,
 }
 
 enum Table {
@@ -54,7 +54,7 @@ impl Rows {
                     in .csv"
             );
         }
-        let whole = WholeFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;
+        let whole = AtomicFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(Rows { table: table(file, whole.file().try_clone()?)?, whole })
     }
 

@@ -86,7 +86,8 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let matcher = Matcher::new(expression, function.units_map(), function.map);
             let missing: Vec<BlockSet> = matcher.unmatched_places().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
-            incompletely_counted.extend((missing.is_empty() && view.profile.may_lack(function.unit, function.map)).then_some(at));
+            incompletely_counted
+                .extend((missing.is_empty() && view.profile.may_miss_executions(function.unit, function.map)).then_some(at));
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
@@ -227,8 +228,8 @@ fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match>
         function: at,
         ids: vec![p.id],
         complete: p.is_complete(),
-        count: p.times(),
-        weight: u128::from(p.times()) * u128::from(function.length(p.blocks)),
+        count: p.executions(),
+        weight: u128::from(p.executions()) * u128::from(function.length(p.blocks)),
         blocks: p.blocks.to_vec(),
         listing: PathListing::from_path(function, p),
     };

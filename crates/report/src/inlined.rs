@@ -9,7 +9,7 @@
 use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_profile::{Beginning, FunctionPaths};
+use trodden_profile::{FunctionPaths, PathStart};
 use trodden_unit::{Position, ReachedCall, UnitMap};
 
 /// The entry counts of the bodies inlined into a function, by scope; 0 for bodies that were not executed.
@@ -27,8 +27,8 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let inside: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, bodies_around(function, &bodies, *cut, *why))).collect();
     for path in function.paths.all() {
         let continued = match path.beginning {
-            Beginning::Entry => None,
-            Beginning::After(edge) => inside.get(&edge),
+            PathStart::Entry => None,
+            PathStart::After(edge) => inside.get(&edge),
         };
         // A path that stopped in a call did not execute the code after it.
         let stops = |at: usize| !path.is_complete() && at + 1 == path.blocks.len();
@@ -67,7 +67,7 @@ pub fn call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, lef
     let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_in(number));
     // A forked child has not counted what its parent executed in the block before the fork.
     let counted =
-        |counter: u64| unit.counts.within(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
+        |counter: u64| unit.counts.in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 

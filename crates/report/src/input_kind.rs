@@ -235,12 +235,12 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     if let Some(kind) = FileKind::of(&beginning) {
         let only = match kind {
             FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights accept",
-            FileKind::MORE_KNOWN => "only programs built with --residual accept, by TRODDEN_KNOWN",
+            FileKind::FURTHER_KNOWN_PATHS => "only programs built with --residual accept, by TRODDEN_KNOWN",
             FileKind::BRANCHES => "only `trodden simulate --from` accepts",
             FileKind::WAITS => "belongs to a recording of waits: name its folder",
             _ => "no command accepts",
         };
-        bail!("{} is {}, which {only}", path.display(), kind.phrase());
+        bail!("{} is {}, which {only}", path.display(), kind.description());
     }
     detect_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT))).with_context(cannot)
 }

@@ -19,7 +19,7 @@ use crate::view::{Function, View, file_of};
 use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use trodden_profile::{PathCount, ProcessEnding, Run, Unfinished};
+use trodden_profile::{PathCount, ProcessEnding, Run, UnfinishedPath};
 use trodden_unit::experiment::Spelling;
 
 /// The report of `trodden report --json`.
@@ -186,7 +186,7 @@ fn path(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
     out
 }
 
-fn unfinished(function: &Function, path: &Unfinished, sources: &SourceCache) -> Map<String, Value> {
+fn unfinished(function: &Function, path: &UnfinishedPath, sources: &SourceCache) -> Map<String, Value> {
     let mut out = listing_json(function, &PathListing::from_path(function, path), sources);
     out.insert("id".into(), number(path.id));
     out.insert("count".into(), json!(path.count));

@@ -9,7 +9,7 @@ pub use crate::turn::{Begins, Ends, Turn};
 use crate::view::{Function, chain, file_of};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
-use trodden_profile::{Beginning, CountedPath, PathEnd};
+use trodden_profile::{CountedPath, PathEnd, PathStart};
 use trodden_unit::{BlockKind, EdgeKind, Position};
 
 /// A path as a list of source lines.
@@ -216,10 +216,10 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
     positions.filter_map(move |p| chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn begins(function: &Function, beginning: Beginning) -> Begins {
+fn begins(function: &Function, beginning: PathStart) -> Begins {
     match beginning {
-        Beginning::Entry => Begins::Entry,
-        Beginning::After(edge) => {
+        PathStart::Entry => Begins::Entry,
+        PathStart::After(edge) => {
             let at = function.map.edges[edge.index()].to;
             // If several cut edges lead here and one of them is a back edge, the loop is shown as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.edges.get(cut.index()).is_some_and(|e| e.to == at);

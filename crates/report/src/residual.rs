@@ -291,7 +291,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "first_seen_ns": number(p.seen.first_ns),
                 "first_run": self.run_of(p).map(|r| json!({ "number": r.number, "command": r.words })),
                 "new_edges": p.new_edges.iter().map(|e| e.0).collect::<Vec<_>>(),
-                "every_edge_known": p.new_edges.is_empty(),
+                "all_edges_tested": p.new_edges.is_empty(),
             });
             out.extend(more.as_object().cloned().unwrap_or_default());
             Value::Object(out)
@@ -324,8 +324,8 @@ fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Val
         "counted_paths": counted,
         "untested_executions": number(summary.executions),
         "share_of_executions": share,
-        "every_edge_known": summary.known_edges_only,
-        "in_functions_without_untested_edges": summary.in_functions_without_new_edges,
+        "all_edges_tested": summary.known_edges_only,
+        "untested_paths_in_functions_without_untested_edges": summary.in_functions_without_new_edges,
         "untested_edges": summary.edges,
         "functions": summary.functions,
         "functions_with_untested_edges": summary.functions_with_new_edges,
@@ -383,7 +383,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
                 function,
                 id: path.id,
                 complete: path.is_complete(),
-                count: path.times(),
+                count: path.executions(),
                 new_edges: new(path.path),
                 seen: if path.is_complete() { seen.unwrap_or_default() } else { seen.filter(|_| path.count > 0)? },
                 listing: PathListing::from_path(function, path),

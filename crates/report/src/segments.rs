@@ -13,7 +13,7 @@ use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use trodden_profile::segments::{FunctionPath, Segment, map};
+use trodden_profile::segments::{FunctionPath, Segment, function_map};
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
@@ -68,7 +68,7 @@ impl<'v, 'a> Segments<'v, 'a> {
     ) -> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
-            let function = *functions.get(&std::ptr::from_ref(map(image, at.function)))?;
+            let function = *functions.get(&std::ptr::from_ref(function_map(image, at.function)))?;
             Some(ListedPath { function, id: at.path, listing: listing(function, at.path)? })
         };
         let mut sorted: Vec<&(&ImageProfile, Segment, u64)> = segments.iter().collect();

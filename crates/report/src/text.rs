@@ -114,7 +114,7 @@ fn header(view: &View, page: &Page) -> String {
         row("events", text);
     }
     row("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
-    let counts_segments = view.profile.images.iter().any(trodden_profile::segments::are_counted);
+    let counts_segments = view.profile.images.iter().any(trodden_profile::segments::counts_segments);
     let instrumented = words::count(totals.instrumented.into());
     row(
         "functions",

@@ -84,7 +84,7 @@ impl<'a> View<'a> {
     /// Decodes all functions of a profile. Unfinished paths follow from the counts of all paths, so they are dropped for functions that
     /// count only some paths or executions. (At the borders of a burst, for example, a path's beginning may be counted without its end.)
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
-        View::decode(profile, |unit, map| profile.lacks_paths(unit, map))
+        View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
     }
 
     /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). All apparent unfinished paths are kept, because

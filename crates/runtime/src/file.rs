@@ -9,7 +9,7 @@ use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
 use crate::wire::head::{FileHead, HEAD_BYTES, HEAD_CHECKSUM, HeadError};
 use crate::wire::{
-    Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
+    Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
     region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -51,12 +51,12 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_GIVEN_UP && header.head == [0; HEAD_BYTES];
+            let given_up = size == RAW_NO_SPACE_LENGTH && header.head == [0; HEAD_BYTES];
             if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
                 return Err(refusal(&header));
             }
             // Other processes lost their counts.
-            let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
+            let lost = if given_up { LostThreads::default().with(LostReason::Other) } else { LostThreads::default() };
             write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
     }
@@ -164,7 +164,7 @@ fn is_ready(header: &RawHeader, image: &Image) -> bool {
 /// Returns why a file with an unexpected head is rejected.
 fn refusal(header: &RawHeader) -> Failure {
     match FileHead::read(&header.head) {
-        Err(HeadError::Earlier) => OTHER_VERSION,
+        Err(HeadError::EarlierFormat) => OTHER_VERSION,
         Err(HeadError::Checksum) => DAMAGED,
         _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
@@ -297,9 +297,9 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), F
 
 /// Marks a file whose header found no space, which needs no space itself. The caller holds the header's lock.
 fn mark_without_space(file: &Descriptor) {
-    if system::file_size_limit() >= RAW_GIVEN_UP {
+    if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);
-        let _ = system::resize(file, RAW_GIVEN_UP);
+        let _ = system::resize(file, RAW_NO_SPACE_LENGTH);
     }
 }
 
@@ -318,7 +318,7 @@ pub fn note_lost(file: &Descriptor, reason: LostReason) {
 pub fn add_lost(address: usize, reason: LostReason) {
     // SAFETY: the caller has the word mapped; all users access it atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).and(reason).0));
+    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).with(reason).0));
 }
 
 /// Stores in `path` the name of the file that is mapped at `address`, from `/proc/self/maps` (proc(5)); empty if unknown.

@@ -85,7 +85,7 @@ pub fn is_program() -> bool {
 pub struct ResidualFunction {
     pub first: usize,
     /// Distance in bytes from a counter to the word for its time.
-    pub to_times: usize,
+    pub time_offset: usize,
     /// Address of its linkage name, NUL-terminated.
     pub name: usize,
 }
@@ -136,7 +136,7 @@ pub fn function_of(counter: usize) -> Option<ResidualFunction> {
     let likely = end_of_earlier.checked_sub(1).and_then(|at| records.get(at));
     let record = likely.filter(|r| holds(r, counter)).or_else(|| records.iter().find(|r| holds(r, counter)))?;
     let name = (&raw const *record as usize).wrapping_add(record.name_delta as usize);
-    Some(ResidualFunction { first: first_counter(record), to_times: record.to_times as usize, name })
+    Some(ResidualFunction { first: first_counter(record), time_offset: record.time_offset as usize, name })
 }
 
 fn first_counter(record: &FunctionRecord) -> usize {

@@ -10,7 +10,7 @@ use crate::output;
 use crate::system;
 use crate::text::{self, Text};
 use crate::wire::stream::{
-    CHUNK_EVENTS, DEFAULT_LAST, DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, HEADER_BYTES, MOST_LAST, MOST_PATIENCE_MS, MOST_REGIONS,
+    CHUNK_EVENTS, DEFAULT_LAST_EVENTS, DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, HEADER_BYTES, MAX_LAST_EVENTS, MAX_REGIONS, MAX_WAIT_LIMIT_MS,
     SHADOW_BYTES, STREAM_VARIABLE, ThreadStream,
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -25,7 +25,7 @@ const SHADOW: usize = SHADOW_BYTES as usize;
 pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
 /// For whole programs: maximum number of regions of a thread, and its maximum wait.
 pub static REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
-pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_PATIENCE_MS as u32);
+pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
 /// Returns the calling thread's cursor and shadow stack pointer; `None` if the image writes no streams.
 pub fn thread_stream() -> Option<&'static mut ThreadStream> {
@@ -47,15 +47,15 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     let last = match value.bytes() {
         whole if asked && whole.strip_prefix(b"whole").is_some_and(bound) => return,
         digits if asked && !digits.is_empty() => number(digits),
-        _ => Some(DEFAULT_LAST),
+        _ => Some(DEFAULT_LAST_EVENTS),
     };
-    let last = last.filter(|n| (1..=MOST_LAST).contains(n)).unwrap_or_else(|| {
+    let last = last.filter(|n| (1..=MAX_LAST_EVENTS).contains(n)).unwrap_or_else(|| {
         text::print_line(
             b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175000: keeping the last 1000 events \
               of each thread\
 ",
         );
-        DEFAULT_LAST
+        DEFAULT_LAST_EVENTS
     });
     // One is being filled, and the one after it is free.
     RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
@@ -66,8 +66,8 @@ fn bound(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(number);
     let (Some(Some(regions)), Some(Some(patience)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
-    REGIONS.store(regions.clamp(1, MOST_REGIONS) as u32, Relaxed);
-    MAX_WAIT_MS.store(patience.min(MOST_PATIENCE_MS) as u32, Relaxed);
+    REGIONS.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
+    MAX_WAIT_MS.store(patience.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
     *comma == b','
 }
 

@@ -114,12 +114,12 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
 /// Returns the checksum in a header, if it belongs to a file of this image.
 fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
     match FileHead::read(bytes) {
-        Ok(head) if head.kind != FileKind::MORE_KNOWN => return Err(&NOT_OF_IMAGE),
+        Ok(head) if head.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
         Ok(head) if head.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
         Ok(_) => {}
-        Err(HeadError::Earlier) => return Err(&OTHER_VERSION),
-        Err(HeadError::Foreign) => return Err(&NOT_OF_IMAGE),
-        Err(HeadError::Short | HeadError::Checksum) => return Err(&DAMAGED),
+        Err(HeadError::EarlierFormat) => return Err(&OTHER_VERSION),
+        Err(HeadError::NotTrodden) => return Err(&NOT_OF_IMAGE),
+        Err(HeadError::Truncated | HeadError::Checksum) => return Err(&DAMAGED),
     }
     let header = KnownHeader::read(bytes).ok_or(&DAMAGED)?;
     match header.image == image.identity() && header.counters == image.counters {
@@ -168,7 +168,7 @@ pub extern "C" fn on_counted(counter: usize, copy: usize) {
     let Some(function) = image::function_of(counter) else { return };
     if count == 1 {
         // SAFETY: the record's word is in the same region.
-        unsafe { ((copy + function.to_times) as *mut u64).write_volatile(clock::now_ns()) };
+        unsafe { ((copy + function.time_offset) as *mut u64).write_volatile(clock::now_ns()) };
     }
     let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
     match acting & !RELOADED {

@@ -10,7 +10,7 @@
 use super::NumberingError;
 use super::set::InterestingSet;
 use std::collections::HashMap;
-use trodden_flow::numbering::{Numbering, TooManyPaths, absorb, marked_last, number_marked, push_down};
+use trodden_flow::numbering::{Numbering, TooManyPaths, marked_last, number_marked, push_down, zero_unmarked};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// Maximum number of paths for the repair of SPP, which tries every path for every edge.
@@ -36,7 +36,7 @@ fn labels(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, Num
     let mut values = marked_last(dag, set.edges(), sorted)?;
     if set.edges().contains(&false) {
         push_down(dag, &mut values);
-        absorb(set.edges(), &mut values);
+        zero_unmarked(set.edges(), &mut values);
     }
     Ok(values)
 }

@@ -4,7 +4,7 @@
 //! entry. The interesting pairs are paths of that graph and get compact numbers. A pair's key, which distinguishes it from all others, is
 //! the path's Ball-Larus number with the context in the bits above. Number and key share one register, as in [`crate::plan`].
 
-use crate::plan::{MAX_COUNTERS, NoInterestingPlan};
+use crate::plan::{InterestingPlanError, MAX_COUNTERS};
 use crate::preferential;
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdge, DagEdgeId, Origin};
@@ -29,31 +29,31 @@ pub struct ContextNumbering {
 /// that begins at the function's entry. `path_bits` is the number of bits for the path in a key.
 ///
 /// # Errors
-/// See [`NoInterestingPlan`].
+/// See [`InterestingPlanError`].
 pub fn preferential_contexts(
     (dag, all): (&Dag, &Numbering),
     (contexts, path_bits): (u32, u32),
     pairs: &[(u32, u64)],
     restarts: u32,
-) -> Result<ContextNumbering, NoInterestingPlan> {
-    let supergraph = Supergraph::new(dag, contexts).map_err(NoInterestingPlan::Wrong)?;
+) -> Result<ContextNumbering, InterestingPlanError> {
+    let supergraph = Supergraph::new(dag, contexts).map_err(InterestingPlanError::Wrong)?;
     let path = |(context, id): &(u32, u64)| supergraph.path(*context, &all.path(dag, *id)?);
-    let paths: Vec<Vec<DagEdgeId>> = pairs.iter().map(path).collect::<Option<_>>().ok_or(NoInterestingPlan::Nothing)?;
+    let paths: Vec<Vec<DagEdgeId>> = pairs.iter().map(path).collect::<Option<_>>().ok_or(InterestingPlanError::Nothing)?;
     let numbers = preferential(&supergraph.dag, &paths, restarts)?;
     let sum = |path: &[DagEdgeId]| path.iter().map(|edge| numbers.values[edge.index()]).fold(0i64, i64::wrapping_add);
     let ids: Vec<i64> = paths.iter().map(|path| sum(path)).collect();
     if ids.iter().collect::<BTreeSet<_>>().len() < ids.len() {
-        return Err(NoInterestingPlan::Wrong("two segments have one number".into()));
+        return Err(InterestingPlanError::Wrong("two segments have one number".into()));
     }
     let (low, high) = (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0));
     let words = (i128::from(high) - i128::from(low) + 1) as u128;
     let key = |context: u32, id: u64| u64::from(context) << path_bits | id;
     let shift = u64::BITS - key(contexts, (1 << path_bits) - 1).leading_zeros();
     if words >= MAX_COUNTERS.into() {
-        return Err(NoInterestingPlan::TooWide { words });
+        return Err(InterestingPlanError::TooWide { words });
     }
     if words << shift > 1 << 64 || shift >= u64::BITS {
-        return Err(NoInterestingPlan::TooLong { paths: all.paths() });
+        return Err(InterestingPlanError::TooLong { paths: all.paths() });
     }
     let mut keys = vec![None; words as usize];
     for (id, (context, path)) in ids.iter().zip(pairs) {

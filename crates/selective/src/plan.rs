@@ -15,34 +15,40 @@ use trodden_flow::interesting::{InterestingPlan, PathEnding};
 use trodden_flow::numbering::{Numbering, NumberingScheme};
 use trodden_flow::placement::Probes;
 use trodden_flow::plan::{Partial, Plan, probe_costs};
-use trodden_flow::trim::without;
+use trodden_flow::trim::restrict_to;
 
 /// Maximum number of counters of a function, including the one of all other paths.
 pub const MAX_COUNTERS: u64 = 1 << 20;
 
 /// The interesting paths of a function.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct InterestingInput<'a> {
     /// How paths are recognised.
     pub scheme: NumberingScheme,
     /// Ball-Larus numbers of the paths.
     pub ids: &'a [u64],
     /// For each edge of the graph, whether it only marks that a call was reached.
-    pub excluded: &'a [bool],
+    pub marks_call: &'a [bool],
 }
 
 /// The plan that counts all paths together, if no path that is left is interesting.
-fn plan_without_interesting_paths(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> InterestingPlan {
+fn plan_without_interesting_paths(
+    dag: Dag,
+    numbering: Numbering,
+    trimmed: Dag,
+    all: Numbering,
+    input: &InterestingInput,
+) -> InterestingPlan {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
-    let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
+    let partial = Partial { dag: trimmed, never_taken: input.marks_call.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), part: None };
     let ending = PathEnding::Direct { bias: 0, width: 0, checked: true };
-    InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exactly(0), proven: true }
+    InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exact(0), proven: true }
 }
 
 /// Why a plan is impossible.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum NoInterestingPlan {
+pub enum InterestingPlanError {
     /// All edges are excluded.
     #[error("none of its paths reaches the exit")]
     Nothing,
@@ -69,44 +75,44 @@ pub enum NoInterestingPlan {
 /// Plans to count the paths of the acyclic graph `dag` with the given numbers. Paths with an excluded edge are left out.
 ///
 /// # Errors
-/// See [`NoInterestingPlan`].
+/// See [`InterestingPlanError`].
 pub fn plan_interesting(
     graph: &Graph,
     (dag, numbering): (Dag, Numbering),
-    wish: &Wish,
+    input: &InterestingInput,
     frequencies: &Frequencies,
     options: &NumberOptions,
     budget: &VerifyBudget,
-) -> Result<InterestingPlan, NoInterestingPlan> {
-    let (kept, trimmed) = without(&dag, graph, &|e: Edge| !wish.excluded[e.index()]).ok_or(NoInterestingPlan::Nothing)?;
+) -> Result<InterestingPlan, InterestingPlanError> {
+    let (kept, trimmed) = restrict_to(&dag, graph, &|e: Edge| !input.marks_call[e.index()]).ok_or(InterestingPlanError::Nothing)?;
     let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
     let mut paths = Vec::new();
-    for id in wish.ids {
+    for id in input.ids {
         let path = numbering.path(&dag, *id).ok_or(NumberingError::NoSuchId { id: *id, paths: numbering.paths() })?;
         paths.extend(path.iter().map(|e| kept[e.index()]).collect::<Option<Vec<DagEdgeId>>>());
     }
     if paths.is_empty() {
-        return Ok(plan_without_interesting_paths(dag, numbering, trimmed, all, wish));
+        return Ok(plan_without_interesting_paths(dag, numbering, trimmed, all, input));
     }
     let set = InterestingSet::from_paths(&trimmed, &all, &paths)?;
-    let labelling = number(wish.scheme, &trimmed, &probe_costs(&trimmed, graph, frequencies), &set, options)?;
+    let labelling = number(input.scheme, &trimmed, &probe_costs(&trimmed, graph, frequencies), &set, options)?;
     let verdict = verify(&trimmed, &set, &labelling, budget);
-    if !verdict.is_good(wish.scheme.is_exact()) {
-        return Err(NoInterestingPlan::Wrong(format!("{verdict:?}")));
+    if !verdict.is_not_refuted(input.scheme.is_exact()) {
+        return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
     let register = SingleRegister { dag: &trimmed, all: &all, labelling: &labelling };
     let (ending, registers) = register.ending()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
-    let interesting = if wish.scheme.takes_closure() { set.closed() } else { set };
+    let interesting = if input.scheme.takes_closure() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
     let mut paths: Vec<(u64, u64)> =
-        interesting.paths(&trimmed)?.iter().map(|path| (ending.word(sum(path, &registers)), whole(path))).collect();
+        interesting.paths(&trimmed)?.iter().map(|path| (ending.counter_of(sum(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
-    if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.words()) {
-        return Err(NoInterestingPlan::Wrong("two paths have one word".into()));
+    if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.counter_count()) {
+        return Err(InterestingPlanError::Wrong("two paths have one word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
-    let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
+    let partial = Partial { dag: trimmed, never_taken: input.marks_call.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::from_increments(increments), partial: Some(partial), part: None };
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
@@ -115,20 +121,20 @@ pub fn plan_interesting(
 /// of the acyclic graph. The lower bits of a sum are the path's Ball-Larus number, whether or not the path is on the list.
 ///
 /// # Errors
-/// See [`NoInterestingPlan`].
+/// See [`InterestingPlanError`].
 pub fn preferential_register(
     (dag, all): (&Dag, &Numbering),
     paths: &[Vec<DagEdgeId>],
     weights: &[f64],
     options: &NumberOptions,
     budget: &VerifyBudget,
-) -> Result<(PathEnding, Vec<i64>), NoInterestingPlan> {
+) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
     let scheme = NumberingScheme::Ppp;
     let set = InterestingSet::from_paths(dag, all, paths)?;
     let labelling = number(scheme, dag, weights, &set, options)?;
     let verdict = verify(dag, &set, &labelling, budget);
-    if !verdict.is_good(scheme.is_exact()) {
-        return Err(NoInterestingPlan::Wrong(format!("{verdict:?}")));
+    if !verdict.is_not_refuted(scheme.is_exact()) {
+        return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
     SingleRegister { dag, all, labelling: &labelling }.ending()
 }
@@ -146,7 +152,7 @@ struct SingleRegister<'a> {
 
 impl SingleRegister<'_> {
     /// The ending, and the increment of each edge.
-    fn ending(&self) -> Result<(PathEnding, Vec<i64>), NoInterestingPlan> {
+    fn ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {
@@ -170,12 +176,12 @@ impl SingleRegister<'_> {
     }
 
     /// Joins two registers.
-    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEnding, Vec<i64>), NoInterestingPlan> {
+    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
         check_counters(expected.len() as u128)?;
         let shift = u64::BITS - (self.all.paths() - 1).leading_zeros();
         // The counters' numbers must fit above the Ball-Larus number.
         if (expected.len() as u128) << shift > 1 << 64 {
-            return Err(NoInterestingPlan::TooLong { paths: self.all.paths() });
+            return Err(InterestingPlanError::TooLong { paths: self.all.paths() });
         }
         let joined = |word: u64, id: u64| (word << shift) | id;
         let expected_value = |(word, id): (usize, &Option<u64>)| match id {
@@ -200,6 +206,6 @@ impl SingleRegister<'_> {
 }
 
 /// The number of counters, if it is within the limit.
-fn check_counters(words: u128) -> Result<u64, NoInterestingPlan> {
-    u64::try_from(words).ok().filter(|w| *w < MAX_COUNTERS).ok_or(NoInterestingPlan::TooWide { words })
+fn check_counters(words: u128) -> Result<u64, InterestingPlanError> {
+    u64::try_from(words).ok().filter(|w| *w < MAX_COUNTERS).ok_or(InterestingPlanError::TooWide { words })
 }

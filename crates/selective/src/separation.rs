@@ -18,9 +18,9 @@ pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Separation {
     /// With these values of the edges, interesting paths have negative numbers, others do not, and no two are equal.
-    By(Vec<i64>),
+    Separated(Vec<i64>),
     /// No values exist, because these interesting paths take each edge as often as these other paths.
-    Never {
+    Inseparable {
         /// Interesting paths with weights.
         interesting: WeightedPaths,
         /// Other paths with the same total weight.
@@ -63,14 +63,14 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
             let own = weights.iter().filter(|(path, _)| interesting[*path] == side);
             own.map(|(path, weight)| Some((paths[*path].clone(), i64::try_from(*weight).ok()?))).collect()
         };
-        return Some(Separation::Never { interesting: of(true)?, others: of(false)? });
+        return Some(Separation::Inseparable { interesting: of(true)?, others: of(false)? });
     }
     // The dual prices separate. Scaling them and adding Ball-Larus numbers makes all numbers different.
     let prices = tableau.prices();
     let count = paths.len() as i128;
     let all = Numbering::ball_larus(dag).ok()?;
     let value = |e: usize| i64::try_from(prices[e].checked_mul(count)?.checked_add(all.values()[e].into())?).ok();
-    Some(Separation::By((0..edges).map(value).collect::<Option<_>>()?))
+    Some(Separation::Separated((0..edges).map(value).collect::<Option<_>>()?))
 }
 
 /// The first phase of the simplex method, which minimises the sum of artificial variables.

@@ -3,7 +3,7 @@
 
 use super::preferential::Trie;
 use super::{InterestingSet, NumberingError};
-use trodden_flow::numbering::{TooManyPaths, absorb, marked_last, push_down};
+use trodden_flow::numbering::{TooManyPaths, marked_last, push_down, zero_unmarked};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// The steps of precise selective path profiling.
@@ -39,7 +39,7 @@ pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps
         push_down(dag, &mut moved);
     }
     let mut last = moved.clone();
-    absorb(set.edges(), &mut last);
+    zero_unmarked(set.edges(), &mut last);
     let absorbed = dag.edge_ids().filter(|e| moved[e.index()] != last[e.index()]).collect();
     Ok(SelectiveSteps { paths, least: ranges.iter().map(|r| r.map(|(least, _)| least)).collect(), initial, moved, absorbed })
 }

@@ -29,7 +29,7 @@ fn each_interesting_pair_has_a_counter_of_its_own() {
         let pairs: Vec<(u32, u64)> = pairs.into_iter().collect();
         let found = preferential_contexts((&dag, &all), (contexts, bits), &pairs, 4).unwrap();
         seen += 1;
-        let last = found.ending.words() - 1;
+        let last = found.ending.counter_count() - 1;
         compact += u64::from(last == pairs.len() as u64);
         let weights: Vec<f64> = dag.edges().iter().map(|_| random.below(9) as f64).collect();
         let probes = Probes::on_chords(&dag, &found.values, &weights);
@@ -40,7 +40,7 @@ fn each_interesting_pair_has_a_counter_of_its_own() {
                 let sum = |values: &[i64]| path.iter().map(|e| values[e.index()]).fold(found.starts[context as usize], i64::wrapping_add);
                 let register = sum(&found.values);
                 assert_eq!(sum(probes.increments()), register, "seed {seed}: chords keep sums");
-                let (key, word) = (u64::from(context) << bits | all.id(path), found.ending.word(register));
+                let (key, word) = (u64::from(context) << bits | all.id(path), found.ending.counter_of(register));
                 assert_eq!(register as u64 & found.ending.identity_mask().unwrap(), key, "seed {seed}: the register lacks the key");
                 match pairs.contains(&(context, all.id(path))) {
                     true => {

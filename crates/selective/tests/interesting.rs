@@ -10,7 +10,7 @@ use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingScheme, Plan};
 use trodden_selective::NumberOptions;
 use trodden_selective::NumberingError;
-use trodden_selective::plan::{NoInterestingPlan, Wish, plan_interesting};
+use trodden_selective::plan::{InterestingInput, InterestingPlanError, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
@@ -31,13 +31,13 @@ fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64
     let excluded: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
     let share = random.pick(&[5, 30, 70, 100]);
     let ids: Vec<u64> = (0..numbering.paths().min(MAX_PATHS as u64)).filter(|_| random.chance(share)).collect();
-    let wish = Wish { scheme, ids: &ids, excluded: &excluded };
-    match plan_interesting(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
+    let input = InterestingInput { scheme, ids: &ids, marks_call: &excluded };
+    match plan_interesting(&graph, (dag, numbering), &input, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
         Ok(planned) => Some((graph, excluded, ids, planned)),
-        Err(NoInterestingPlan::Nothing | NoInterestingPlan::TooWide { .. } | NoInterestingPlan::TooLong { .. }) => None,
-        Err(NoInterestingPlan::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
-        Err(NoInterestingPlan::Numbering(_)) => None,
-        Err(NoInterestingPlan::Wrong(what)) => panic!("seed {seed} {}: {what}", scheme.name()),
+        Err(InterestingPlanError::Nothing | InterestingPlanError::TooWide { .. } | InterestingPlanError::TooLong { .. }) => None,
+        Err(InterestingPlanError::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
+        Err(InterestingPlanError::Numbering(_)) => None,
+        Err(InterestingPlanError::Wrong(what)) => panic!("seed {seed} {}: {what}", scheme.name()),
     }
 }
 
@@ -55,7 +55,7 @@ fn interesting_paths_have_counters_of_their_own() {
             let Some(paths) = all_paths(&planned.dag, MAX_PATHS) else { continue };
             plans += 1;
             endings.insert((
-                planned.ending.words() > 2,
+                planned.ending.counter_count() > 2,
                 std::mem::discriminant(&planned.ending)
                     == std::mem::discriminant(&PathEnding::Direct { bias: 0, width: 0, checked: false }),
             ));
@@ -65,7 +65,7 @@ fn interesting_paths_have_counters_of_their_own() {
             let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
                 let id = planned.numbering.id(path);
-                match listed.get(&planned.ending.word(register(&planned, path))) {
+                match listed.get(&planned.ending.counter_of(register(&planned, path))) {
                     Some(named) if *named == id => drop(reported.insert(id)),
                     Some(_) => wrong += 1,
                     None => assert!(!ids.contains(&id), "seed {seed} {}: path {id} is counted", scheme.name()),
@@ -74,7 +74,7 @@ fn interesting_paths_have_counters_of_their_own() {
             assert_eq!(reported.len(), listed.len(), "seed {seed} {}", scheme.name());
             match scheme.is_exact() {
                 true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
-                false => assert_eq!(planned.aliases, NumberAliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
+                false => assert_eq!(planned.aliases, NumberAliases::Exact(wrong), "seed {seed} {}", scheme.name()),
             }
         }
         assert!(plans > 40, "{}: {plans}", scheme.name());
@@ -98,7 +98,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
                 for edge in walk {
                     let action = planned.plan.action(&graph, edge);
                     let mut count =
-                        |increment: i64| *words.entry(planned.ending.word(register.wrapping_add(increment))).or_insert(0u64) += 1;
+                        |increment: i64| *words.entry(planned.ending.counter_of(register.wrapping_add(increment))).or_insert(0u64) += 1;
                     match action {
                         RegisterAction::Add { increment } => register = register.wrapping_add(increment),
                         RegisterAction::Count { increment } => count(increment),

@@ -21,8 +21,8 @@ fn figure() -> (Dag, Numbering, Vec<Vec<DagEdgeId>>) {
 fn aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -> u128 {
     let labelling = number(NumberingScheme::Approximate, dag, weights, set, &NumberOptions::default()).unwrap();
     let verdict = verify(dag, set, &labelling, &VerifyBudget::default());
-    assert!(verdict.is_good(false));
-    let NumberAliases::Exactly(aliases) = verdict.aliases else { panic!("small graphs are enumerated") };
+    assert!(verdict.is_not_refuted(false));
+    let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("small graphs are enumerated") };
     aliases
 }
 
@@ -30,7 +30,7 @@ fn aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -> u128 {
 fn figure_3_5_has_no_threshold_but_numbers_without_aliases() {
     let (dag, all, paths) = figure();
     let set = InterestingSet::from_paths(&dag, &all, &paths).unwrap();
-    let Separation::Never { interesting, others } = separation(&dag, &all, &set).unwrap() else { panic!("lemma 3.3.1") };
+    let Separation::Inseparable { interesting, others } = separation(&dag, &all, &set).unwrap() else { panic!("lemma 3.3.1") };
     assert_eq!(interesting, paths.into_iter().map(|p| (p, 1)).collect::<Vec<_>>());
     assert_eq!(others.len(), 2);
     assert_eq!(aliases(&dag, &set, &[1.0; 8]), 0);
@@ -63,7 +63,7 @@ fn answers_are_proven_by_values_or_by_paths() {
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(|id| all.path(&dag, *id).unwrap()).collect();
         let set = InterestingSet::from_paths(&dag, &all, &paths).unwrap();
         match separation(&dag, &all, &set).unwrap() {
-            Separation::By(values) => {
+            Separation::Separated(values) => {
                 let mut seen = std::collections::HashSet::new();
                 for id in 0..all.paths() {
                     let sum: i64 = all.path(&dag, id).unwrap().iter().map(|e| values[e.index()]).sum();
@@ -72,7 +72,7 @@ fn answers_are_proven_by_values_or_by_paths() {
                 }
                 separated += 1;
             }
-            Separation::Never { interesting, others } => {
+            Separation::Inseparable { interesting, others } => {
                 assert!(balances(&dag, &interesting, &others), "seed {seed}");
                 assert!(
                     interesting.iter().all(|(p, _)| paths.contains(p)) && others.iter().all(|(p, _)| !paths.contains(p)),

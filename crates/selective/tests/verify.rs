@@ -62,7 +62,7 @@ fn search_and_enumeration_and_brute_force_agree() {
             assert_eq!(verdict.method, if budget.paths == 0 { VerifyMethod::Searched } else { VerifyMethod::Enumerated }, "seed {seed}");
             assert_eq!(verdict.uniqueness == VerifyFinding::Holds, unique, "seed {seed}, {}: {verdict:?}", scheme.name());
             assert_eq!(verdict.validity == VerifyFinding::Holds, aliases == 0, "seed {seed}, {}: {verdict:?}", scheme.name());
-            assert_eq!(verdict.aliases, NumberAliases::Exactly(aliases.into()), "seed {seed}, {}", scheme.name());
+            assert_eq!(verdict.aliases, NumberAliases::Exact(aliases.into()), "seed {seed}, {}", scheme.name());
             assert_eq!(verdict.compactness, VerifyFinding::Holds, "seed {seed}, {}", scheme.name());
             if let (VerifyFinding::Fails(first, Some(second)), true) = (&verdict.validity, budget.paths == 0) {
                 assert_eq!(labelling.run(first), labelling.run(second), "seed {seed}");
@@ -95,7 +95,7 @@ fn graphs_with_billions_of_paths_are_verified_exactly() {
         for scheme in [NumberingScheme::BallLarus, NumberingScheme::Pspp, NumberingScheme::Ppp, NumberingScheme::KnownTable] {
             let Ok(labelling) = number(scheme, &dag, &weights, &set, &NumberOptions::default()) else { continue };
             let verdict = verify(&dag, &set, &labelling, &SEARCH);
-            assert!(verdict.is_good(true), "seed {seed}, {}: {verdict:?}", scheme.name());
+            assert!(verdict.is_not_refuted(true), "seed {seed}, {}: {verdict:?}", scheme.name());
             *searched.entry(scheme.name()).or_default() += u32::from(verdict.is_proof());
         }
     }
@@ -115,10 +115,10 @@ fn paths_are_sampled_beyond_the_budget_and_the_verdict_says_so() {
     assert_eq!(verdict.method, VerifyMethod::Sampled(2_000));
     assert!(!verdict.is_proof() && matches!(verdict.validity, VerifyFinding::Fails(..)), "{verdict:?}");
     // Half of the samples are drawn from all paths, most of which are recognised as an interesting one.
-    assert!(matches!(verdict.aliases, NumberAliases::Drawn { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
+    assert!(matches!(verdict.aliases, NumberAliases::Sampled { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
     // With a larger budget, they are counted exactly, by sums.
     let verdict = verify(&dag, &set, &labelling, &SEARCH);
-    let NumberAliases::Exactly(aliases) = verdict.aliases else { panic!("{verdict:?}") };
+    let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("{verdict:?}") };
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");
     let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
     assert_eq!(verify(&dag, &set, &ppp, &little).validity, VerifyFinding::NotRefuted);

@@ -18,7 +18,7 @@ pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
     let mut known = KnownPaths::default();
     let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
     for name in names.split(',') {
-        known.unite(match read_known_paths(Path::new(name))? {
+        known.merge(match read_known_paths(Path::new(name))? {
             Some(known) => known,
             None => named::load(name)?.known_paths()?,
         })?;
@@ -38,6 +38,6 @@ fn paths_in_file(file: &Path) -> Result<KnownPaths> {
 /// # Errors
 /// The file is damaged.
 pub fn read_known_paths(file: &Path) -> Result<Option<KnownPaths>> {
-    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_begun_in(bytes));
+    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::begins_like_this(bytes));
     bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()
 }

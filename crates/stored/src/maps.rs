@@ -49,6 +49,6 @@ pub fn maps(head: &StreamHead, folders: &Folders) -> Result<StreamMaps> {
     }
     collected.problems.iter().map(message).for_each(|problem| log::warn!("{problem}"));
     let counted = profile.images.swap_remove(0);
-    profile.images = vec![counted.of_events()];
+    profile.images = vec![counted.with_event_paths()];
     Ok(StreamMaps { events: profile, counted })
 }

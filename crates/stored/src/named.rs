@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
-use trodden_profile::merge::{Builds, merge_files};
+use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{Loss, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
 
@@ -33,7 +33,7 @@ pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
         return Ok((found.profile, describe_losses(file, &found.lost)));
     }
     // If the program was rebuilt, the build of the latest run is used.
-    let merged = merge_files(files.iter().rev(), Builds::Refuse, |_| {});
+    let merged = merge_files(files.iter().rev(), BuildPolicy::Refuse, |_| {});
     if let Some((file, reason)) = merged.refused.first() {
         let more = match merged.refused.len() - 1 {
             0 => String::new(),

@@ -19,7 +19,7 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
         let bytes = plural(log.damaged_bytes().into(), "byte", "bytes");
         log::warn!("{} is damaged: {bytes} cannot be read, and events in that part are missing", path.display());
     }
-    if log.is_cut() {
+    if log.is_truncated() {
         log::warn!("{} is truncated: later events are missing", path.display());
     }
     Ok(log)

@@ -73,7 +73,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         scopes: Vec::new(),
         functions: subjects.iter().map(|s| s.map.clone()).collect(),
         skipped: Vec::new(),
-        instead: Vec::new(),
+        fully_counted: Vec::new(),
         counters,
         edge_profile: None,
         calls: vec![],

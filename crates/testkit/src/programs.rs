@@ -22,7 +22,7 @@ const KINDS: [WitnessEdgeKind; 8] = [
     WitnessEdgeKind::Flow,
     WitnessEdgeKind::Flow,
     WitnessEdgeKind::Unwind,
-    WitnessEdgeKind::Lands,
+    WitnessEdgeKind::AlwaysCaught,
 ];
 
 /// What random programs may contain.
@@ -251,7 +251,7 @@ impl Running {
                 let of = program.function(function);
                 let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] != WitnessEdgeKind::Flow);
                 next.extend(pads.map(|pad| this.follow(program, function, *pad)));
-                if of.graph.out(node).iter().any(|e| of.edges[e.index()] == WitnessEdgeKind::Lands) {
+                if of.graph.out(node).iter().any(|e| of.edges[e.index()] == WitnessEdgeKind::AlwaysCaught) {
                     return next;
                 }
             }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::linked::split_address;
 use trodden_container::{FileKind, HEAD_BYTES};
-use trodden_profile::whole_file::{Access, WholeFile};
+use trodden_profile::atomic_file::{Access, AtomicFile};
 
 /// The format of trace files.
 pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 5 };
@@ -211,7 +211,7 @@ const TEMPORARY_PREFIX: &str = ".trodden-";
 /// Writes a trace.
 pub struct TraceWriter {
     writer: Writer,
-    whole: WholeFile,
+    whole: AtomicFile,
     functions: Vec<TraceFunction>,
     threads: Vec<Buffer>,
 }
@@ -232,7 +232,7 @@ impl TraceWriter {
     /// Creates a file that only its owner can read. It replaces an existing file of this name once it is finished.
     pub fn create(path: &Path, about: &TraceDescription) -> Result<Self, TraceFileError> {
         let begin = || {
-            let whole = WholeFile::create_for(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
+            let whole = AtomicFile::create_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;

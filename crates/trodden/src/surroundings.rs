@@ -41,7 +41,7 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
 /// A variable does not name a folder.
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
-    folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::use_folder);
+    folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     Ok(())
 }
 

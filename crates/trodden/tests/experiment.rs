@@ -97,7 +97,7 @@ fn what_a_store_has_lost_is_named_with_the_remedy() {
     place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
     place.trodden("record --no-store -o interesting.trodden -- ./interesting");
     let set = experiment(&place, "interesting").interesting().expect("interesting paths").set;
-    std::fs::remove_file(InputFolder::at(place.path("store/inputs")).path(set)).unwrap();
+    std::fs::remove_file(InputFolder::new(place.path("store/inputs")).path(set)).unwrap();
     let error = refused(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
     assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");
 }
@@ -189,7 +189,7 @@ fn the_plugin_takes_requests_only() {
     };
     let error = refused(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
     assert!(error.contains("read by trodden's drivers"), "{error}");
-    let folder = InputFolder::at(place.path("in puts"));
+    let folder = InputFolder::new(place.path("in puts"));
     let request = PluginRequest::default().write(&folder).unwrap();
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     std::fs::write(&request, b"TRODEXP\x09").unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::process::Output;
 use trodden_flow::Edge;
 use trodden_oracle::random::{self, RandomLanguage};
-use trodden_unit::transformations::{LastIterations, PathCopy, Weighed};
+use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
 /// A loop whose last iteration leaves something out, as it is written in many programs of dynamic programming.
@@ -227,7 +227,7 @@ fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Tr
         dice.below(most)
     };
     let edges = function.edges.iter().map(|_| count()).collect();
-    let mut out = vec![Transformation::Weights(Weighed { entries: count(), edges })];
+    let mut out = vec![Transformation::Weights(BranchWeights { entries: count(), edges })];
     for _ in 0..paths.len().min(4) {
         let entry = paths[dice.below(paths.len() as u64) as usize];
         let mut blocks = vec![function.edges[entry].to];

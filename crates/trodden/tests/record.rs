@@ -5,7 +5,7 @@ mod place;
 use place::{Place, executions, must, trodden};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use trodden_profile::stream::{Places, StreamLog, Symbol};
+use trodden_profile::stream::{CounterLookup, StreamLog, Symbol};
 use trodden_profile::{ProcessEnding, Profile, RunEntry, RunStore};
 
 const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
@@ -268,8 +268,8 @@ fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
         let profile = store.load(entry).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap().of_events();
-        let places = Places::new(log.head(), &image);
+        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap().with_event_paths();
+        let places = CounterLookup::new(log.head(), &image);
         let is_step = |counter: u32| places.function(places.path(counter).unwrap().0).name == "step";
         for thread in log.threads() {
             log.visit(thread, 0, |event| {

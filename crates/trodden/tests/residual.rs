@@ -111,7 +111,7 @@ fn the_field_says_what_tests_did_not_take() {
     let classify: BTreeSet<u64> = found.iter().filter(|p| p.0 == "classify").map(|p| p.2).collect();
     assert_eq!(classify, BTreeSet::from([1, 2]), "{found:?}");
     let of = |count: u64| report["paths"].as_array().unwrap().iter().find(|p| p["function"] == "classify" && p["count"] == count).unwrap();
-    assert_eq!((&of(2)["every_edge_known"], &of(1)["every_edge_known"]), (&true.into(), &false.into()));
+    assert_eq!((&of(2)["all_edges_tested"], &of(1)["all_edges_tested"]), (&true.into(), &false.into()));
     let seen = of(2)["first_seen_ns"].as_u64().or_else(|| of(2)["first_seen_ns"].as_str().map(|t| t.parse().unwrap())).unwrap();
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
@@ -455,7 +455,7 @@ fn more_becomes_known_without_a_new_build() {
         bytes[at] ^= 0x10;
         bytes
     };
-    let later = FileHead::new(FileKind::MORE_KNOWN, KNOWN_VERSION + 1).to_bytes();
+    let later = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION + 1).to_bytes();
     for (name, bytes, wanted) in [
         ("a bit", flipped(whole.len() - 1), "it is damaged"),
         ("the sum", flipped(offset_of!(KnownHeader, checksum)), "it is damaged"),

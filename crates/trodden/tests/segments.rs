@@ -307,9 +307,10 @@ fn copies_share_the_counting_of_segments() {
             );
             let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
             // No copy counts what another does, but for what is checked, which is left out in all but the first.
-            let asked: Vec<u64> = profile.images.iter().map(|i| trodden_profile::segments::counted(i).interesting.len() as u64).collect();
+            let asked: Vec<u64> =
+                profile.images.iter().map(|i| trodden_profile::segments::counted_segments(i).interesting.len() as u64).collect();
             assert_eq!(asked.len().to_string(), copies, "{asked:?}");
-            let all = trodden_profile::segments::counted(&profile.images[0]).interesting;
+            let all = trodden_profile::segments::counted_segments(&profile.images[0]).interesting;
             assert!(asked.iter().skip(1).all(|n| *n > 0) && !all.is_empty(), "{asked:?}");
             assert!(profile.images.iter().all(|i| i.path.ends_with("/prog")), "copies are gone with their folder");
             let report = String::from_utf8(place.trodden("report shared.trodden").stdout).unwrap();

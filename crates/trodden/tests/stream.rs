@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use trodden_oracle::random::{RandomLanguage, program};
-use trodden_profile::stream::{LiveStream, Nesting, NestingStep, Places, StreamLog, Symbol, ThreadKey, ThreadLog, is_stream_file};
+use trodden_profile::stream::{CounterLookup, LiveStream, Nesting, NestingStep, StreamLog, Symbol, ThreadKey, ThreadLog, is_stream_file};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::FunctionMap;
 use trodden_wire::stream::Event;
@@ -172,8 +172,8 @@ fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap().of_events();
-        let places = Places::new(log.head(), &image);
+        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap().with_event_paths();
+        let places = CounterLookup::new(log.head(), &image);
         for thread in log.threads() {
             let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
             log.visit(thread, 0, |event| {
@@ -273,7 +273,7 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
         read.ok().map(|()| (thread.key, thread.lost, symbols))
     };
     let threads = log.threads().iter().map(read).collect::<Option<Vec<_>>>();
-    threads.filter(|_| log.damaged_bytes() == 0 && !log.is_cut())
+    threads.filter(|_| log.damaged_bytes() == 0 && !log.is_truncated())
 }
 
 /// Whatever byte of a log is damaged: it is an error, or it is said; and where the head of a frame is damaged, the other frames are read.
@@ -303,14 +303,14 @@ fn a_damaged_log_is_never_read_as_another() {
             std::fs::write(&file, damaged).unwrap();
             let log = StreamLog::open(&file).unwrap();
             let read: usize = log.threads().iter().map(ThreadLog::windows).sum();
-            assert_eq!((read, log.is_cut()), (heads.len() - 1, false), "head at {at}, byte {byte}");
+            assert_eq!((read, log.is_truncated()), (heads.len() - 1, false), "head at {at}, byte {byte}");
             assert!(log.damaged_bytes() > 136);
         }
     }
     for length in [bytes.len() - 1, heads[heads.len() - 1] + 1, heads[1] + 90] {
         std::fs::write(&file, &bytes[..length]).unwrap();
         let log = StreamLog::open(&file).unwrap();
-        assert_eq!((log.is_cut(), log.damaged_bytes()), (true, 0));
+        assert_eq!((log.is_truncated(), log.damaged_bytes()), (true, 0));
     }
     let shown = must(place.command(trodden()).arg("info").arg(&file));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));

@@ -27,7 +27,7 @@ fn journals_of(stream: &Path) -> Vec<PathBuf> {
 
 /// Whether a log has at least that number of frames, and is whole.
 fn has_frames(log: &Path, number: usize) -> bool {
-    StreamLog::open(log).is_ok_and(|log| !log.is_cut() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
+    StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
 }
 
 /// Kills a recorder while a journal has some frames, and lets the program end. Gives the stream file.

@@ -27,7 +27,7 @@ const PASS: &str = "pre-isel-intrinsic-lowering";
 
 /// The functions of a unit in a build by these settings; the unit's object is in the folder.
 fn made(place: &Place, unit: &str, settings: &Settings) -> String {
-    let folder = InputFolder::at(place.path("inputs"));
+    let folder = InputFolder::new(place.path("inputs"));
     let request = settings.clone().request(&folder).unwrap().write(&folder).unwrap();
     place.write("unit.ll", unit);
     let mut option = std::ffi::OsString::from("-fpass-plugin=");

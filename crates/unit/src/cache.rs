@@ -22,7 +22,7 @@ pub struct UnitCache {
 
 impl UnitCache {
     /// Refers to the cache in a folder, which need not exist.
-    pub fn at(root: impl Into<PathBuf>) -> UnitCache {
+    pub fn new(root: impl Into<PathBuf>) -> UnitCache {
         UnitCache { root: root.into() }
     }
 
@@ -42,7 +42,7 @@ impl UnitCache {
 
     /// The folder of builds' input files.
     pub fn inputs(&self) -> InputFolder {
-        InputFolder::at(self.root.join("inputs"))
+        InputFolder::new(self.root.join("inputs"))
     }
 
     /// Path of a unit's frame, which may not exist.

@@ -46,7 +46,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         }
         end = end.max(to);
     }
-    let is_bad = |f: &&FunctionMap| !is_sound(f) || f.counts_elsewhere() && f.first_counter < words;
+    let is_bad = |f: &&FunctionMap| !is_sound(f) || f.has_separate_words() && f.first_counter < words;
     match map.functions.iter().find(is_bad) {
         Some(bad) => Err(format!("the description of the words of function `{}` is inconsistent", bad.name)),
         None => Ok(()),

@@ -193,7 +193,7 @@ impl fmt::Display for CodegenOptions {
 
 /// Returns whether an option affects the code generated from bitcode, so that maps keep it. That includes listed options with unlisted
 /// values, which only the user's own command line may give (files).
-pub fn shapes_code(option: &str) -> bool {
+pub fn affects_generated_code(option: &str) -> bool {
     let has_file_value = |name: &str| name.ends_with('=') && option.starts_with(name);
     allowed(CLANG, option) || CLANG.iter().any(|(name, _)| has_file_value(name))
 }
@@ -266,10 +266,10 @@ mod tests {
     #[test]
     fn maps_keep_listed_options_with_any_value() {
         for option in ["-O2", "-fPIC", "-mavx2", "-fbasic-block-sections=list=order.txt"] {
-            assert!(shapes_code(option), "{option}");
+            assert!(affects_generated_code(option), "{option}");
         }
         for option in ["-Wall", "-fplugin=x.so", "-fPICx", "-ObjC", "-g", "-c"] {
-            assert!(!shapes_code(option), "{option}");
+            assert!(!affects_generated_code(option), "{option}");
         }
     }
 }

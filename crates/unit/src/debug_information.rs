@@ -2,4 +2,4 @@
 
 /// Value of `flags` in a `DICompileUnit` which marks debug information that the user did not request. The plugin takes lines from it and
 /// then strips it; kept bitcode still contains it.
-pub const ONLY_FOR_MAPS: &str = "trodden-only-for-maps";
+pub const MAP_ONLY_FLAG: &str = "trodden-only-for-maps";

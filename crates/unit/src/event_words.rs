@@ -1,6 +1,6 @@
 //! Functions and units with a path for each event of a stream ([`EventWords`]).
 
-use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, shape};
+use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, graph_hash};
 use crate::observe::EventWords;
 use crate::storage::Storage;
 use trodden_flow::Node;
@@ -16,7 +16,7 @@ impl FunctionMap {
 
     /// Returns the function's map with a path for each event.
     #[must_use]
-    pub fn of_events(&self) -> FunctionMap {
+    pub fn with_event_paths(&self) -> FunctionMap {
         let Some(words) = self.event_words() else { return self.clone() };
         let mut edges: Vec<FlowEdge> = Vec::with_capacity(self.edges.len() + words.calls.len());
         let mut own = self.edges.iter();
@@ -30,7 +30,7 @@ impl FunctionMap {
             blocks[block.index()].up_to_calls = *up_to_calls;
         }
         FunctionMap {
-            shape: shape(&blocks, &edges),
+            shape: graph_hash(&blocks, &edges),
             first_counter: words.first_word,
             counters: words.words,
             storage: Storage::Array,
@@ -55,10 +55,10 @@ impl FunctionMap {
 }
 
 impl UnitMap {
-    /// Returns the unit's map with a path for each event ([`FunctionMap::of_events`]).
+    /// Returns the unit's map with a path for each event ([`FunctionMap::with_event_paths`]).
     #[must_use]
-    pub fn of_events(&self) -> UnitMap {
-        let functions = self.functions.iter().map(FunctionMap::of_events).collect();
+    pub fn with_event_paths(&self) -> UnitMap {
+        let functions = self.functions.iter().map(FunctionMap::with_event_paths).collect();
         UnitMap { functions, counters: self.counters_in_regions(), ..self.clone() }
     }
 }

@@ -110,7 +110,7 @@ impl Frame {
         match expect_head(rest, FileKind::UNIT, MAP_VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, .. }) => return Err(FrameError::Version { at, found }),
-            Err(FileError::Head(HeadError::Earlier)) => return Err(FrameError::Earlier(at)),
+            Err(FileError::Head(HeadError::EarlierFormat)) => return Err(FrameError::Earlier(at)),
             Err(_) => return Err(FrameError::Magic(at)),
         }
         let (map_head, map) = section(&rest[HEAD_BYTES..], MAP).map_err(|error| FrameError::Section { at, error })?;
@@ -181,7 +181,7 @@ impl Frame {
 fn section(bytes: &[u8], tag: u32) -> Result<(SectionHead, &[u8]), SectionError> {
     let head = SectionHead::read(bytes)?;
     if head.tag != tag || head.index_length() != 0 {
-        return Err(SectionError::Form("a section of another kind".to_owned()));
+        return Err(SectionError::UnexpectedForm("a section of another kind".to_owned()));
     }
     let whole = usize::try_from(head.length()).ok().and_then(|length| bytes.get(..length));
     Ok((head, whole.ok_or(SectionError::Truncated)?))
@@ -205,7 +205,7 @@ mod tests {
             scopes: vec![],
             functions: vec![],
             skipped: vec![],
-            instead: vec![],
+            fully_counted: vec![],
             counters: 0,
             edge_profile: None,
             calls: vec![],

@@ -1,14 +1,14 @@
 //! Sets of paths as input of builds: known paths, so that the build counts all others, or paths that it should count.
 //!
-//! A file is a list of functions ([`FileFormat`]). They are identified by unit, name, [shape](crate::shape) and code. Each has its cuts, so
-//! that its paths have the same IDs in the build as in the profile, and the executions of its edges, so that probes can be placed where
-//! they cost least.
+//! A file is a list of functions ([`FileFormat`]). They are identified by unit, name, [shape](crate::graph_hash) and code. Each has its
+//! cuts, so that its paths have the same IDs in the build as in the profile, and the executions of its edges, so that probes can be placed
+//! where they cost least.
 
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use trodden_container::{FileFormat, FileKind, WrongContent};
+use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::{CutReason, Edge};
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "create one with `trodden export known -o FILE`" };
@@ -76,7 +76,7 @@ pub type FunctionKey = (String, String, NameVersion);
 /// Error of a function that was counted with two numberings, so that its path IDs are ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the paths of function `{0}` are cut differently in these profiles: record all runs with programs built with the same settings")]
-pub struct TwoNumberings(pub String);
+pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {
     /// Adds a function's executed paths and edge counts.
@@ -89,7 +89,7 @@ impl KnownPaths {
         function: &FunctionMap,
         known: impl Iterator<Item = (u64, u64)>,
         edges: &[u64],
-    ) -> Result<(), TwoNumberings> {
+    ) -> Result<(), ConflictingNumberings> {
         let key = (unit.source.clone(), function.name.clone(), function.version());
         let fresh = || KnownFunction {
             cuts: function.cuts.clone(),
@@ -98,37 +98,37 @@ impl KnownPaths {
             edges: vec![0; function.edges.len()],
         };
         let more = KnownFunction { known: known.collect(), edges: edges.to_vec(), ..fresh() };
-        self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| TwoNumberings(function.name.clone()))
+        self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| ConflictingNumberings(function.name.clone()))
     }
 
     /// Returns whether the set has a function of this name, of any version.
-    pub fn names(&self, unit: &str, name: &str) -> bool {
+    pub fn has_function(&self, unit: &str, name: &str) -> bool {
         let from = (unit.to_owned(), name.to_owned(), NameVersion::default());
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
     /// Returns the known paths of a function.
-    pub fn of(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
+    pub fn get(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
     /// Returns the known paths of a function, or else of one with the same graph, which has the same paths although its code differs.
-    pub fn like(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
+    pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
-        self.of(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
+        self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
     /// Adds another set. Executions are summed.
     ///
     /// # Errors
     /// A function is in both sets with different cuts.
-    pub fn unite(&mut self, other: KnownPaths) -> Result<(), TwoNumberings> {
+    pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
                 Entry::Vacant(free) => drop(free.insert(more)),
                 Entry::Occupied(mut there) => {
                     let name = there.key().1.clone();
-                    there.get_mut().merge(more).ok_or(TwoNumberings(name))?;
+                    there.get_mut().merge(more).ok_or(ConflictingNumberings(name))?;
                 }
             }
         }
@@ -168,7 +168,7 @@ impl KnownPaths {
     }
 
     /// Adds the unknown paths for which `is_known` returns true, with 0 executions.
-    pub fn learn(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
+    pub fn add_unknown_if(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
         let unknown: Vec<(FunctionKey, Vec<u64>)> = self.unknown().map(|(key, paths)| (key.clone(), paths)).collect();
         for (key, paths) in unknown {
             let learnt = paths.into_iter().filter(|path| is_known(&key, *path)).map(|path| (path, 0));
@@ -199,16 +199,16 @@ impl KnownPaths {
     }
 
     /// Returns whether a file's content begins like a set of known paths, of any version and possibly damaged.
-    pub fn is_begun_in(bytes: &[u8]) -> bool {
-        FORMAT.begins(bytes)
+    pub fn begins_like_this(bytes: &[u8]) -> bool {
+        FORMAT.matches_kind(bytes)
     }
 
     /// Decodes a file's content.
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, WrongContent> {
-        FORMAT.read_sound(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
+    pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, ContentError> {
+        FORMAT.read_checked(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }
 }
 
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn merging_sets_adds_executions() {
         let mut one = KnownPaths::from_bytes(&file(1, &[(0, 5), (2, 9)])).unwrap();
-        one.unite(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
-        let known = |set: &KnownPaths| set.of("u.c", "f", VERSION).unwrap().clone();
+        one.merge(KnownPaths::from_bytes(&file(1, &[(2, 1), (3, 7)])).unwrap()).unwrap();
+        let known = |set: &KnownPaths| set.get("u.c", "f", VERSION).unwrap().clone();
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
         let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
-        assert_eq!(one.unite(other), Err(TwoNumberings("f".into())));
+        assert_eq!(one.merge(other), Err(ConflictingNumberings("f".into())));
     }
 
     #[test]
@@ -241,8 +241,8 @@ mod tests {
         let mut set = KnownPaths::from_bytes(&file(1, &[(1, 5)])).unwrap();
         let unknown = |set: &KnownPaths| set.unknown().map(|(_, paths)| paths).collect::<Vec<_>>();
         assert_eq!(unknown(&set), [[0, 2, 3]]);
-        set.learn(|key, path| key.1 == "f" && path != 2);
-        assert_eq!(set.of("u.c", "f", VERSION).unwrap().known, [(0, 0), (1, 5), (3, 0)]);
+        set.add_unknown_if(|key, path| key.1 == "f" && path != 2);
+        assert_eq!(set.get("u.c", "f", VERSION).unwrap().known, [(0, 0), (1, 5), (3, 0)]);
         assert_eq!(unknown(&set), [[2]]);
     }
 
@@ -250,16 +250,16 @@ mod tests {
     fn versions_of_a_function_are_distinguished() {
         let set = KnownPaths::from_bytes(&file(1, &[(0, 5)])).unwrap();
         let (code, shape) = (NameVersion { code: 4, ..VERSION }, NameVersion { shape: 8, ..VERSION });
-        assert!(set.of("u.c", "f", VERSION).is_some() && set.names("u.c", "f"));
-        assert_eq!((set.of("u.c", "f", code), set.of("u.c", "f", shape), set.like("u.c", "f", shape)), (None, None, None));
-        assert_eq!(set.like("u.c", "f", code), set.of("u.c", "f", VERSION));
+        assert!(set.get("u.c", "f", VERSION).is_some() && set.has_function("u.c", "f"));
+        assert_eq!((set.get("u.c", "f", code), set.get("u.c", "f", shape), set.find_same_shape("u.c", "f", shape)), (None, None, None));
+        assert_eq!(set.find_same_shape("u.c", "f", code), set.get("u.c", "f", VERSION));
     }
 
     #[test]
     fn impossible_paths_and_cuts_are_damage() {
         assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
         for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
-            assert_eq!(KnownPaths::from_bytes(&damaged).unwrap_err().error, FileError::Unsound);
+            assert_eq!(KnownPaths::from_bytes(&damaged).unwrap_err().error, FileError::Inconsistent);
         }
     }
 }

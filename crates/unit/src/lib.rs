@@ -32,7 +32,7 @@ mod whole_file;
 
 pub use cache::UnitCache;
 pub use codegen::{CodegenOptions, RefusedOption};
-pub use debug_information::ONLY_FOR_MAPS;
+pub use debug_information::MAP_ONLY_FLAG;
 pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
     ReachedCall, ValueCounters,
@@ -42,7 +42,7 @@ pub use experiment::{Experiment, PluginRequest, Settings};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{Image, ImageError};
-pub use known::{FunctionKey, KnownFunction, KnownPaths, NameVersion, TwoNumberings};
+pub use known::{ConflictingNumberings, FunctionKey, KnownFunction, KnownPaths, NameVersion};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
 pub use observe::{
@@ -54,5 +54,5 @@ pub use properties::UnitProperties;
 pub use segments::{SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
 pub use storage::{CountTable, Storage};
 pub use transformations::{Transformation, TransformationPlan};
-pub use trodden_container::WrongContent;
+pub use trodden_container::ContentError;
 pub use weights::Weights;

@@ -40,7 +40,7 @@ pub struct UnitMap {
     /// Functions with a body that are not instrumented, with the reasons.
     pub skipped: Vec<Skipped>,
     /// Functions whose paths are all counted although only some are interesting, with the reasons.
-    pub instead: Vec<Skipped>,
+    pub fully_counted: Vec<Skipped>,
     /// Number of counters of the unit. Each function has a range of them, and so have counters for the edge profile. The first
     /// [`UnitMap::counters_in_regions`] are in memory; the others belong to functions whose words do not correspond to paths one to one.
     pub counters: u64,
@@ -298,25 +298,25 @@ impl UnitMap {
 
     /// Number of its counters that are in regions. The others are of functions whose words do not correspond to paths one to one.
     pub fn counters_in_regions(&self) -> u64 {
-        let elsewhere = self.functions.iter().filter(|f| f.counts_elsewhere());
+        let elsewhere = self.functions.iter().filter(|f| f.has_separate_words());
         elsewhere.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }
 }
 
 /// Counts distinct functions: one that several units of an image contain, such as an inline function, counts once.
-pub fn distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
+pub fn count_distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
     let mut names = std::collections::HashSet::new();
     // The same local name may stand for several functions.
     functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
 }
 
 /// Hash of code ([`FunctionMap::code`]).
-pub fn digest(code: &[u8]) -> u64 {
+pub fn code_hash(code: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(code)
 }
 
 /// Hash of a graph, from its blocks and edges without source positions.
-pub fn shape(blocks: &[UnitBlock], edges: &[FlowEdge]) -> u64 {
+pub fn graph_hash(blocks: &[UnitBlock], edges: &[FlowEdge]) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
     let bytes = postcard::to_allocvec(&(kinds, edges)).expect("maps are plain data");
     xxhash_rust::xxh3::xxh3_64(&bytes)
@@ -361,7 +361,7 @@ impl FunctionMap {
     }
 
     /// Returns whether its words do not correspond to paths one to one, so that its counters come after all words of the unit.
-    pub fn counts_elsewhere(&self) -> bool {
+    pub fn has_separate_words(&self) -> bool {
         !matches!(self.storage, Storage::Array)
     }
 
@@ -415,11 +415,11 @@ impl FunctionMap {
     /// # Errors
     /// The edges' values do not number the paths.
     pub fn numbering(&self, dag: &Dag) -> Result<Numbering, MapError> {
-        Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistent(what))
+        Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistency(what))
     }
 
     /// Returns the error that this map is damaged.
-    pub fn inconsistent(&self, what: String) -> MapError {
+    pub fn inconsistency(&self, what: String) -> MapError {
         MapError::Inconsistent { function: self.name.clone(), what }
     }
 

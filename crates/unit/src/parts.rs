@@ -2,12 +2,12 @@
 //!
 //! A file ([`FileFormat`]) has the copy's [part](trodden_flow::part::Part) of each function in which it counts anything, by the unit's
 //! identity in the original program. Functions have their cuts, so that paths are those of the original program, and their
-//! [shape](crate::shape), which is checked.
+//! [shape](crate::graph_hash), which is checked.
 
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trodden_container::{FileFormat, FileKind, WrongContent};
+use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::part::Part;
 use trodden_flow::{CutReason, Edge};
 
@@ -40,7 +40,7 @@ impl FunctionParts {
     }
 
     /// Returns the part of a function; `None` if the copy counts nothing there.
-    pub fn of(&self, unit: Identity, function: &str) -> Option<&FunctionPart> {
+    pub fn get(&self, unit: Identity, function: &str) -> Option<&FunctionPart> {
         self.units.get(&unit)?.get(function)
     }
 
@@ -53,7 +53,7 @@ impl FunctionParts {
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, WrongContent> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, ContentError> {
         FORMAT.read(bytes)
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         let unit = Identity([3; 16]);
         let parts = FunctionParts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
         let read = FunctionParts::from_bytes(&parts.to_bytes()).unwrap();
-        assert_eq!((read.of(unit, "f"), read.of(unit, "g"), read.of(Identity([4; 16]), "f")), (Some(&function), None, None));
+        assert_eq!((read.get(unit, "f"), read.get(unit, "g"), read.get(Identity([4; 16]), "f")), (Some(&function), None, None));
         assert!(FunctionParts::from_bytes(&parts.to_bytes()[..12]).is_err());
     }
 }

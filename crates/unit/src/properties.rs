@@ -196,7 +196,7 @@ impl UnitProperties {
     }
 
     /// Removes all positions, which are useless with another map.
-    pub fn forget_positions(&mut self) {
+    pub fn clear_positions(&mut self) {
         let steps = self.functions.iter_mut().flat_map(|f| &mut f.blocks).flat_map(|b| &mut b.steps);
         steps.for_each(|s| s.position = None);
     }

@@ -11,7 +11,7 @@ use crate::{FunctionMap, NameVersion, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_container::{FileFormat, FileKind, WrongContent};
+use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::{CutReason, Edge, Node};
 
 const FORMAT: FileFormat =
@@ -43,7 +43,7 @@ pub const MAX_DEPTH: u32 = 16;
 pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
     /// Whether every pair of a context and a path is counted if there is room, and not only interesting ones.
-    every: bool,
+    counts_all_pairs: bool,
     /// Maximum growth of a unit's code by copies of callees, in percent.
     growth: u32,
     /// Lookup tables of functions and contexts, built on first use.
@@ -117,19 +117,19 @@ impl SegmentSet {
     }
 
     /// Finds a function by unit, name and version.
-    pub fn function(&self, unit: &str, name: &str, version: NameVersion) -> Option<u32> {
+    pub fn find_function(&self, unit: &str, name: &str, version: NameVersion) -> Option<u32> {
         let all = || (0..).zip(&self.functions).map(|(at, f)| ((f.unit.clone(), f.name.clone(), f.version), at)).collect();
         self.index.functions.get_or_init(all).get(&(unit.to_owned(), name.to_owned(), version)).copied()
     }
 
     /// Returns whether the set has a function of that name, of any version.
-    pub fn names(&self, unit: &str, name: &str) -> bool {
+    pub fn has_function(&self, unit: &str, name: &str) -> bool {
         self.functions.iter().any(|f| f.unit == unit && f.name == name)
     }
 
     /// Returns whether every pair of a context and a path is counted, and not only interesting ones.
-    pub fn counts_every(&self) -> bool {
-        self.every
+    pub fn counts_all_pairs(&self) -> bool {
+        self.counts_all_pairs
     }
 
     /// Number of interesting segments.
@@ -214,16 +214,16 @@ impl SegmentSet {
     }
 
     /// Returns whether a file's content begins like a set of segments, of any version.
-    pub fn is_begun_in(bytes: &[u8]) -> bool {
-        FORMAT.begins(bytes)
+    pub fn begins_like_this(bytes: &[u8]) -> bool {
+        FORMAT.matches_kind(bytes)
     }
 
     /// Decodes a file's content.
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, WrongContent> {
-        FORMAT.read_sound(bytes, SegmentSet::is_sound)
+    pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, ContentError> {
+        FORMAT.read_checked(bytes, SegmentSet::is_sound)
     }
 
     /// Returns whether all contexts and paths exist. A caller's context is shorter than the callee's, so every chain ends.
@@ -318,9 +318,9 @@ impl SegmentSetBuilder {
         self.set.functions[function as usize].interesting.insert((context, path));
     }
 
-    /// Finishes the set; `every` says whether all paths in its contexts are counted.
-    pub fn finish(self, every: bool) -> SegmentSet {
-        SegmentSet { every, ..self.set }
+    /// Finishes the set; `counts_all_pairs` says whether all paths in its contexts are counted.
+    pub fn finish(self, counts_all_pairs: bool) -> SegmentSet {
+        SegmentSet { counts_all_pairs, ..self.set }
     }
 }
 
@@ -412,17 +412,17 @@ mod tests {
             SegmentSet::from_bytes(&set.to_bytes()).map(drop).map_err(|wrong| wrong.error)
         };
         assert_eq!(damaged(&|_| {}), Ok(()));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(FileError::Unsound));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(FileError::Unsound));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(FileError::Inconsistent));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(FileError::Inconsistent));
         assert_eq!(
             damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }),
-            Err(FileError::Unsound)
+            Err(FileError::Inconsistent)
         );
         assert_eq!(
             damaged(&|set| {
                 set.functions[1].interesting.insert((2, 0));
             }),
-            Err(FileError::Unsound)
+            Err(FileError::Inconsistent)
         );
     }
 }

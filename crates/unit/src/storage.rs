@@ -26,7 +26,7 @@ impl Storage {
     pub fn unattributed(&self) -> Range<u64> {
         match self {
             Storage::Table(table) => table.lost(),
-            Storage::Interesting(words) => words.others()..words.range().end,
+            Storage::Interesting(words) => words.shared_word()..words.range().end,
             // Other words of labels and segments are dropped when they are read.
             Storage::Array | Storage::Events(_) | Storage::Labels(_) | Storage::Segments(_) => 0..0,
         }

@@ -1,13 +1,13 @@
 //! Transformation plans: how a build should transform a program's code, computed from a profile.
 //!
-//! A file is a list of functions ([`FileFormat`]), identified by source file, name and [shape](crate::shape). Blocks and edges are given by
-//! index. Invariant: no plan changes what the code computes, since transformations only copy, split and lay out code. A plan for another
-//! program, or for an older version of it, may cost performance but not correctness.
+//! A file is a list of functions ([`FileFormat`]), identified by source file, name and [shape](crate::graph_hash). Blocks and edges are
+//! given by index. Invariant: no plan changes what the code computes, since transformations only copy, split and lay out code. A plan for
+//! another program, or for an older version of it, may cost performance but not correctness.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use trodden_container::{FileFormat, FileKind, WrongContent};
+use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::{Edge, Node};
 
 const FORMAT: FileFormat =
@@ -17,7 +17,7 @@ const FORMAT: FileFormat =
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transformation {
     /// Sets branch weights from the run.
-    Weights(Weighed),
+    Weights(BranchWeights),
     /// Copies blocks for executions that arrive by a certain edge, which decides a branch in the copy.
     Copy(PathCopy),
     /// Copies a loop for its last iteration, so that the other iterations do not need the branches that detect the last one.
@@ -26,7 +26,7 @@ pub enum Transformation {
 
 /// See [`Transformation::Weights`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Weighed {
+pub struct BranchWeights {
     /// Number of calls of the function.
     pub entries: u64,
     /// Executions of each edge of its graph, by index.
@@ -82,12 +82,12 @@ impl TransformationPlan {
     }
 
     /// Returns the transformations of a function.
-    pub fn of(&self, source: &str, function: &str, shape: u64) -> &[Transformation] {
+    pub fn get(&self, source: &str, function: &str, shape: u64) -> &[Transformation] {
         self.functions.get(&(source.to_owned(), function.to_owned(), shape)).map_or(&[], Vec::as_slice)
     }
 
     /// Returns whether the plan has a function of that name, of any shape.
-    pub fn knows(&self, source: &str, function: &str) -> bool {
+    pub fn has_function(&self, source: &str, function: &str) -> bool {
         let key = |shape: u64| (source.to_owned(), function.to_owned(), shape);
         self.functions.range(key(0)..=key(u64::MAX)).next().is_some()
     }
@@ -101,7 +101,7 @@ impl TransformationPlan {
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, WrongContent> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, ContentError> {
         FORMAT.read(bytes)
     }
 }
@@ -123,9 +123,13 @@ mod tests {
         );
         transformations.add("a.c", "f", 7, vec![]);
         transformations.add("a.c", "g", 7, vec![]);
-        let found = [("a.c", 7), ("a.c", 8), ("b.c", 7)].map(|(source, shape)| transformations.of(source, "f", shape).len());
+        let found = [("a.c", 7), ("a.c", 8), ("b.c", 7)].map(|(source, shape)| transformations.get(source, "f", shape).len());
         assert_eq!(found, [2, 0, 0]);
-        assert!(transformations.knows("a.c", "f") && !transformations.knows("a.c", "g") && !transformations.knows("b.c", "f"));
+        assert!(
+            transformations.has_function("a.c", "f")
+                && !transformations.has_function("a.c", "g")
+                && !transformations.has_function("b.c", "f")
+        );
         let bytes = transformations.to_bytes();
         assert_eq!(TransformationPlan::from_bytes(&bytes), Ok(transformations));
         for end in 0..bytes.len() {

@@ -1,11 +1,11 @@
 //! Measured edge frequencies, so that a later build can place probes on rarely executed edges.
 //!
-//! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::shape). Functions that have changed since have no
-//! weights, and are treated as if nothing had been measured.
+//! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::graph_hash). Functions that have changed since
+//! have no weights, and are treated as if nothing had been measured.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trodden_container::{FileFormat, FileKind, WrongContent};
+use trodden_container::{ContentError, FileFormat, FileKind};
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "create one with `trodden export weights -o FILE`" };
 
@@ -24,7 +24,7 @@ impl Weights {
     }
 
     /// Returns a function's edge counts, if it has `edges` edges.
-    pub fn of(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
+    pub fn get(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
 
@@ -52,7 +52,7 @@ impl Weights {
     ///
     /// # Errors
     /// The file is of another kind or version, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Weights, WrongContent> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Weights, ContentError> {
         FORMAT.read(bytes)
     }
 }
@@ -67,8 +67,8 @@ mod tests {
         weights.add("f", 1, &[1, 2, u64::MAX]);
         weights.add("f", 1, &[1, 0, 1]);
         weights.add("f", 2, &[7]);
-        assert_eq!(weights.of("f", 1, 3), Some(&[2, 2, u64::MAX][..]));
-        assert_eq!((weights.of("f", 1, 2), weights.of("g", 1, 3)), (None, None));
+        assert_eq!(weights.get("f", 1, 3), Some(&[2, 2, u64::MAX][..]));
+        assert_eq!((weights.get("f", 1, 2), weights.get("g", 1, 3)), (None, None));
         let bytes = weights.to_bytes();
         assert_eq!(Weights::from_bytes(&bytes), Ok(weights));
         for end in 0..bytes.len() {

@@ -127,7 +127,7 @@ impl Converter {
         parts: &mut ConvertedParts,
         object: ObjectId,
     ) -> Call {
-        let is_woken = record.amount == WOKEN;
+        let is_woken = record.size_or_count == WOKEN;
         match record.kind {
             kind::WAIT => Call::Wait(std::mem::take(&mut parts.requests)),
             kind::START => Call::Start(std::mem::take(&mut parts.starts)),
@@ -142,10 +142,10 @@ impl Converter {
                 Call::Sleep(object, SleepKind::Condition(Some(mutex)), is_woken)
             }
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
-            kind::FUTEX_WAIT if record.amount == EAGAIN => Call::Other,
+            kind::FUTEX_WAIT if record.size_or_count == EAGAIN => Call::Other,
             kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
-            kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.amount),
-            kind::BARRIER => Call::ThreadBarrier(object, record.amount.min(u64::from(u32::MAX)) as u32),
+            kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.size_or_count),
+            kind::BARRIER => Call::ThreadBarrier(object, record.size_or_count.min(u64::from(u32::MAX)) as u32),
             kind::THREAD_CREATE => Call::Create(thread_token_of(id, record.object)),
             kind::THREAD_EXIT if record.function == CallName::process_exit as u16 => Call::End(child_token(process.file.number)),
             kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
@@ -172,7 +172,7 @@ impl Converter {
         };
         let tag = (record.tag != ANY_TAG).then_some(record.tag);
         let is_synchronous = matches!(record.kind & !kind::PERSISTENT, kind::SYNC_SEND | kind::SYNC_ISEND);
-        let is_buffered = record.amount <= MAX_BUFFERED_BYTES && !is_synchronous;
+        let is_buffered = record.size_or_count <= MAX_BUFFERED_BYTES && !is_synchronous;
         Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
     }
 
@@ -254,7 +254,7 @@ impl Converter {
             rank,
             size,
             is_barrier: BARRIERS.contains(&name),
-            is_binding: record.amount != NO_DATA && is_binding(name),
+            is_binding: record.size_or_count != NO_DATA && is_binding(name),
         })
     }
 
@@ -278,7 +278,7 @@ impl Converter {
         };
         let communicator = self.communicator(id, record.object)?;
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.amount != NO_DATA && is_binding(name));
+        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.size_or_count != NO_DATA && is_binding(name));
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
@@ -376,7 +376,7 @@ impl ConvertedParts {
                     request: RequestId(next.request),
                     peer: converter.peer_of_status(process, id, &next),
                     tag: Some(next.tag),
-                    is_cancelled: next.amount != 0,
+                    is_cancelled: next.size_or_count != 0,
                 }),
             }
         }

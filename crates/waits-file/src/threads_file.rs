@@ -76,7 +76,9 @@ impl ThreadsFile {
                         path.display()
                     )
                 }
-                Err(FileError::Head(error @ HeadError::Earlier)) => bail!("{}: {error}. Use that version, or record again", path.display()),
+                Err(FileError::Head(error @ HeadError::EarlierFormat)) => {
+                    bail!("{}: {error}. Use that version, or record again", path.display())
+                }
                 Err(error) => bail!("{}: not a file of recorded threads: {error}", path.display()),
             }
         }

@@ -45,14 +45,14 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
     record.object = a as u64;
     if kind == kind::FUTEX_WAKE {
         // The record is complete before the woken thread continues.
-        record.amount = c as u64;
+        record.size_or_count = c as u64;
         finish(thread, open);
         return run_unrecorded(thread, call);
     }
     let result = call();
     // SAFETY: errno is the thread's own.
     let error = unsafe { *libc::__errno_location() };
-    open.record().amount = if result == -1 { error as u64 } else { 0 };
+    open.record().size_or_count = if result == -1 { error as u64 } else { 0 };
     finish(thread, open);
     // SAFETY: as above. Recording may have changed it.
     unsafe { *libc::__errno_location() = error };

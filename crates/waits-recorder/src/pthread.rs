@@ -39,7 +39,7 @@ pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: Object, o
     let record = open.record();
     record.object = object as u64;
     record.request = other;
-    record.amount = amount;
+    record.size_or_count = amount;
     finish(thread, open);
 }
 

@@ -43,7 +43,7 @@ impl FileKind {
     /// A set of known paths.
     pub const KNOWN_PATHS: FileKind = FileKind(*b"KNOW");
     /// Further known paths of one program, which its runtime reads.
-    pub const MORE_KNOWN: FileKind = FileKind(*b"MORE");
+    pub const FURTHER_KNOWN_PATHS: FileKind = FileKind(*b"MORE");
     /// Counts as programs write them: a raw file.
     pub const RAW_COUNTS: FileKind = FileKind(*b"RAWC");
     /// Streams of paths as programs write them: rings of chunks.
@@ -68,7 +68,7 @@ impl FileKind {
         (FileKind::TRANSFORMATIONS, "a plan of a profile-guided build"),
         (FileKind::SEGMENTS, "a set of segments"),
         (FileKind::KNOWN_PATHS, "a set of known paths"),
-        (FileKind::MORE_KNOWN, "a set of known paths of one program"),
+        (FileKind::FURTHER_KNOWN_PATHS, "a set of known paths of one program"),
         (FileKind::RAW_COUNTS, "a raw file of counts"),
         (FileKind::STREAM_FILE, "a stream file as programs write it"),
         (FileKind::WAITS, "a file of recorded threads"),
@@ -84,7 +84,7 @@ impl FileKind {
 
     /// Returns a description of the kind, with an article.
     #[inline]
-    pub fn phrase(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         FileKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("a file of a kind that this version of trodden does not know", |k| k.1)
     }
 }
@@ -104,11 +104,11 @@ pub struct FileHead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     /// There are fewer bytes than a head has.
-    Short,
+    Truncated,
     /// An earlier version of trodden wrote it, before files had this head.
-    Earlier,
+    EarlierFormat,
     /// It does not start with [`MAGIC`].
-    Foreign,
+    NotTrodden,
     /// The checksum does not match.
     Checksum,
 }
@@ -156,13 +156,13 @@ impl FileHead {
         let begins_with = |magic: &[u8]| bytes.starts_with(magic);
         if !begins_with(&MAGIC) {
             return Err(match EARLIER.into_iter().any(begins_with) {
-                true => HeadError::Earlier,
-                false if MAGIC.starts_with(bytes) => HeadError::Short,
-                false => HeadError::Foreign,
+                true => HeadError::EarlierFormat,
+                false if MAGIC.starts_with(bytes) => HeadError::Truncated,
+                false => HeadError::NotTrodden,
             });
         }
         let Some([magic, kind, flags, sum]) = bytes.as_chunks().0.first_chunk().map(|words| words.map(u64::from_le_bytes)) else {
-            return Err(HeadError::Short);
+            return Err(HeadError::Truncated);
         };
         if sum_of([magic, kind, flags]) != sum {
             return Err(HeadError::Checksum);
@@ -180,9 +180,9 @@ impl core::fmt::Display for HeadError {
     #[inline]
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            HeadError::Short => "it ends within its head",
-            HeadError::Earlier => "an earlier version of trodden wrote it",
-            HeadError::Foreign => "it is not a file of trodden",
+            HeadError::Truncated => "it ends within its head",
+            HeadError::EarlierFormat => "an earlier version of trodden wrote it",
+            HeadError::NotTrodden => "it is not a file of trodden",
             HeadError::Checksum => "its head is damaged",
         })
     }

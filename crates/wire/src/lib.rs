@@ -84,7 +84,7 @@ pub struct FunctionRecord {
     /// Number of its counters.
     pub counters: u64,
     /// Distance in bytes from a counter to its time.
-    pub to_times: u64,
+    pub time_offset: u64,
     /// Address of the function's linkage name (NUL-terminated) minus the address of this record.
     pub name_delta: i64,
 }
@@ -103,7 +103,7 @@ pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
-/// Version of files of further known paths, of kind [`head::FileKind::MORE_KNOWN`].
+/// Version of files of further known paths, of kind [`head::FileKind::FURTHER_KNOWN_PATHS`].
 pub const KNOWN_VERSION: u32 = 3;
 
 /// Start of a file of further known paths, followed by a bit for each counter of the image's template, lowest first: 1 if the path is
@@ -217,7 +217,7 @@ pub const SWITCH_IS_ON: &str = "on";
 pub const RAW_VERSION: u32 = 4;
 /// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file, in contrast, was just
 /// created.
-pub const RAW_GIVEN_UP: u64 = 1;
+pub const RAW_NO_SPACE_LENGTH: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
 /// Version of the [`UnitRecord`] layout.
@@ -323,7 +323,7 @@ impl LostThreads {
 
     /// Adds a thread with that reason.
     #[inline]
-    pub const fn and(self, reason: LostReason) -> LostThreads {
+    pub const fn with(self, reason: LostReason) -> LostThreads {
         let threads = self.0 & LostThreads::THREADS;
         let threads = if threads == LostThreads::THREADS { threads } else { threads + 1 };
         LostThreads(self.0 & !LostThreads::THREADS | threads | reason.bit())
@@ -335,12 +335,12 @@ impl LostThreads {
     }
 
     /// Returns true if `reason` is among the reasons.
-    pub const fn is_for(self, reason: LostReason) -> bool {
+    pub const fn has_reason(self, reason: LostReason) -> bool {
         self.0 & reason.bit() != 0
     }
 
     /// Merges two words.
-    pub const fn plus(self, other: LostThreads) -> LostThreads {
+    pub const fn merge(self, other: LostThreads) -> LostThreads {
         let threads = self.threads() + other.threads();
         let threads = if threads > LostThreads::THREADS { LostThreads::THREADS } else { threads };
         LostThreads((self.0 | other.0) & !LostThreads::THREADS | threads)
@@ -461,13 +461,13 @@ mod tests {
 
     #[test]
     fn merged_losses_keep_their_reasons() {
-        let one = LostThreads::default().and(LostReason::NoSpace);
-        let sum = one.and(LostReason::NoSpace).plus(LostThreads::default().and(LostReason::Other));
+        let one = LostThreads::default().with(LostReason::NoSpace);
+        let sum = one.with(LostReason::NoSpace).merge(LostThreads::default().with(LostReason::Other));
         assert_eq!(sum.threads(), 3);
-        assert_eq!(LostReason::ALL.map(|reason| sum.is_for(reason)), [true, false, true]);
-        let all = LostThreads(u64::from(u32::MAX)).plus(one).and(LostReason::SizeLimit);
+        assert_eq!(LostReason::ALL.map(|reason| sum.has_reason(reason)), [true, false, true]);
+        let all = LostThreads(u64::from(u32::MAX)).merge(one).with(LostReason::SizeLimit);
         assert_eq!(all.threads(), u64::from(u32::MAX));
-        assert_eq!(LostReason::ALL.map(|reason| all.is_for(reason)), [true, true, false]);
+        assert_eq!(LostReason::ALL.map(|reason| all.has_reason(reason)), [true, true, false]);
     }
 
     #[test]

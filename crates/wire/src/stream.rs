@@ -37,7 +37,7 @@ pub const HEADER_BYTES: u64 = 64;
 /// Number of events of a chunk.
 pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
 /// Maximum number of events of a thread that a flight recorder can be asked to keep.
-pub const MOST_LAST: u64 = (SLOTS - 2) * CHUNK_EVENTS;
+pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
@@ -52,16 +52,16 @@ pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
 /// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events of each thread that the flight recorder keeps.
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
 /// Number of events that the flight recorder keeps by default.
-pub const DEFAULT_LAST: u64 = 1000;
+pub const DEFAULT_LAST_EVENTS: u64 = 1000;
 /// Default maximum number of regions of a thread, each 1 MiB of the file: how far the recorder may lag before the thread waits.
 pub const DEFAULT_REGIONS: u64 = 64;
 /// Maximum number of regions that can be requested.
-pub const MOST_REGIONS: u64 = 1 << 20;
+pub const MAX_REGIONS: u64 = 1 << 20;
 /// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that it discards events and
 /// counts them.
-pub const DEFAULT_PATIENCE_MS: u64 = 2000;
+pub const DEFAULT_MAX_WAIT_MS: u64 = 2000;
 /// Maximum wait that can be requested.
-pub const MOST_PATIENCE_MS: u64 = 3_600_000;
+pub const MAX_WAIT_LIMIT_MS: u64 = 3_600_000;
 
 /// A thread's stream state in thread-local memory.
 #[repr(C)]

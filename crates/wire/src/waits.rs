@@ -174,7 +174,7 @@ pub struct CallRecord {
     /// Tag of a message.
     pub tag: i32,
     /// Bytes of a message, participants of a barrier, or threads woken; for a failed call its error number.
-    pub amount: u64,
+    pub size_or_count: u64,
     /// Handle of the request that is started or completed; for a wait on a condition variable, the mutex.
     pub request: u64,
     /// Processor time of the thread at the end of the call, in ns; 0 if it was not measured. See [`kind::CPU_AT_ENTER`].
@@ -201,7 +201,7 @@ crate::layout::layouts! {
     ExtentHeader { head, start, process, size, checksum, reserved }
     ChunkHeader { magic, kind, thread, first, size, reserved, checksum }
     ThreadHeader { thread, reserved, begin, begin_ns, token, anchor_ticks, anchor_ns }
-    CallRecord { enter, exit, kind, function, stack, object, peer, tag, amount, request, cpu_ns }
+    CallRecord { enter, exit, kind, function, stack, object, peer, tag, size_or_count, request, cpu_ns }
     SampleRecord { time, address, stack, calls, position }
 }
 
@@ -209,7 +209,7 @@ crate::layout::layouts! {
 pub mod kind {
     /// Ends the chunk.
     pub const END: u16 = 0;
-    /// A blocking send. `peer`, `tag`, `object`, `amount`.
+    /// A blocking send. `peer`, `tag`, `object`, `size_or_count`.
     pub const SEND: u16 = 1;
     /// A synchronous send.
     pub const SYNC_SEND: u16 = 2;
@@ -223,8 +223,8 @@ pub mod kind {
     pub const IRECV: u16 = 6;
     /// A call that waits for requests, each followed by a [`COMPLETED`] record.
     pub const WAIT: u16 = 7;
-    /// A request completed by the preceding record (`request`, 0 for the call itself), with the actual `peer` and `tag`. `amount` is 1 if
-    /// it was cancelled.
+    /// A request completed by the preceding record (`request`, 0 for the call itself), with the actual `peer` and `tag`. `size_or_count` is
+    /// 1 if it was cancelled.
     pub const COMPLETED: u16 = 8;
     /// The send of a combined send and receive; [`SENDRECV_RECV`] follows.
     pub const SENDRECV: u16 = 9;
@@ -275,9 +275,9 @@ pub mod kind {
     pub const UNLOCK: u16 = 0x41;
     /// A wait for the condition variable `object`, which releases the mutex `request` meanwhile.
     pub const CONDITION_WAIT: u16 = 0x42;
-    /// One (`amount` 1) or all (`amount` `u64::MAX`) waiters are woken.
+    /// One (`size_or_count` 1) or all (`size_or_count` `u64::MAX`) waiters are woken.
     pub const CONDITION_WAKE: u16 = 0x43;
-    /// A thread barrier of `amount` threads.
+    /// A thread barrier of `size_or_count` threads.
     pub const BARRIER: u16 = 0x44;
     /// A semaphore that was 0 is decremented.
     pub const SEMAPHORE_WAIT: u16 = 0x45;
@@ -291,7 +291,7 @@ pub mod kind {
     pub const THREAD_EXIT: u16 = 0x49;
     /// A wait for a futex at `object`.
     pub const FUTEX_WAIT: u16 = 0x4a;
-    /// At most `amount` waiters of a futex are woken.
+    /// At most `size_or_count` waiters of a futex are woken.
     pub const FUTEX_WAKE: u16 = 0x4b;
     /// The thread sleeps, or waits for something that is not recorded (input, a file).
     pub const BLOCKED: u16 = 0x4c;

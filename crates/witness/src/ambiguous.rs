@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 
 /// The executed blocks of an execution, in order.
-pub type Blocks = Vec<(WitnessFunctionId, Node)>;
+pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 
 // The following constants bound the search time. docs/benchmarks/constants.md has the effect of other values on 81 violations in three
 // programs; the comments repeat it only where there is one.
@@ -35,7 +35,7 @@ const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
 
 /// Returns two executions with equal partial traces for each violation, if the search finds any. `budget` bounds the pairs of runs tried
 /// for all violations together.
-pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violation], mut budget: usize) -> Vec<Option<[Blocks; 2]>> {
+pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violation], mut budget: usize) -> Vec<Option<[BlockSequence; 2]>> {
     let prefixes = prefixes(structure, violations);
     let search = |violation: &Violation| {
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
@@ -92,10 +92,10 @@ fn block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessF
 }
 
 /// Returns how runs reach each branch: a few call stacks, each with the blocks executed before.
-fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, Blocks)>> {
+fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
-    let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, Blocks)>> = HashMap::new();
+    let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> = HashMap::new();
     let first = Run { state: Some(pushdown.root()), stack: Vec::new() };
     let (mut seen, mut visited) = (HashSet::from([first.clone()]), vec![(first, 0usize)]);
     let (mut at, mut open) = (0, wanted.len());
@@ -117,7 +117,7 @@ fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Automato
     found
 }
 
-fn blocks_up_to(pushdown: &Pushdown, visited: &[(Run, usize)], mut at: usize) -> Blocks {
+fn blocks_up_to(pushdown: &Pushdown, visited: &[(Run, usize)], mut at: usize) -> BlockSequence {
     let mut blocks = Vec::new();
     loop {
         blocks.extend(block(pushdown, visited[at].0.state));
@@ -166,7 +166,7 @@ impl RunPair {
 }
 
 /// Returns the blocks of a shortest path from a run to its end, or `None` if none was found within the limit.
-fn shortest_end(pushdown: &Pushdown, run: &Run) -> Option<Blocks> {
+fn shortest_end(pushdown: &Pushdown, run: &Run) -> Option<BlockSequence> {
     let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
         if visited[at].0.state.is_none() {
@@ -202,7 +202,7 @@ struct VisitedPair {
 }
 
 impl Search<'_> {
-    fn run(&self, budget: &mut usize) -> Option<[Blocks; 2]> {
+    fn run(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
         let nothing = Lead { second: false, symbols: VecDeque::new() };
         let runs = self.violation.successors.map(|s| Run { state: Some(s), stack: self.stack.to_vec() });
         let mut first = RunPair { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
@@ -252,7 +252,7 @@ impl Search<'_> {
     }
 
     /// Returns the blocks of both runs, starting at the branch.
-    fn blocks(&self, visited: &[VisitedPair], at: usize) -> [Blocks; 2] {
+    fn blocks(&self, visited: &[VisitedPair], at: usize) -> [BlockSequence; 2] {
         let mut blocks = [Vec::new(), Vec::new()];
         let mut here = at;
         while here != 0 {

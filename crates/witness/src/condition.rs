@@ -47,7 +47,7 @@ pub enum BranchTarget {
     /// The called function.
     Function(WitnessFunctionId),
     /// Execution continues after the call: unknown code returns, or the block goes on.
-    GoesOn,
+    Continues,
     /// The function, or code outside, returns.
     Returns,
     /// The frame is left by unwinding.
@@ -75,7 +75,7 @@ pub struct Check {
     /// Pairs of successors that no profile distinguishes, in the order of the branches.
     pub violations: Vec<Violation>,
     /// Branches that need [`Lookahead::OwnComponent`].
-    pub far: Vec<BranchNode>,
+    pub unbounded_lookahead: Vec<BranchNode>,
 }
 
 impl Check {
@@ -121,12 +121,12 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], max_lookahe
         open.iter_mut().for_each(|o| o.distinguish(structure, &whole, &sets));
         open.retain(|o| !o.pairs.is_empty());
     }
-    let mut far = Vec::new();
+    let mut unbounded_lookahead = Vec::new();
     if max_lookahead == Lookahead::OwnComponent && !open.is_empty() {
-        far = distinguish_by_components(structure, members, &mut open);
+        unbounded_lookahead = distinguish_by_components(structure, members, &mut open);
     }
     let violations = open.iter().flat_map(|o| o.violations(&structure.pushdown)).collect();
-    Check { violations, far }
+    Check { violations, unbounded_lookahead }
 }
 
 /// Drops the pairs that can be distinguished by symbols of the branch's own component. Returns the branches for which that was needed.
@@ -264,6 +264,6 @@ pub fn target(pushdown: &Pushdown, from: AutomatonState, to: AutomatonState) -> 
         (StateAction::Unwind, _) => BranchTarget::Unwinds,
         (StateAction::Choose(_), Role::Unwinding) => BranchTarget::Unwinds,
         (StateAction::End, _) => BranchTarget::Ends,
-        _ => BranchTarget::GoesOn,
+        _ => BranchTarget::Continues,
     }
 }

@@ -5,7 +5,7 @@ use super::completion::{Candidate, Completion};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
 use super::fewest::{FewestSearch, fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
-use super::placement::OtherKind;
+use super::placement::WrongWitnessKind;
 pub use super::planned::{
     DistributionOptions, DistributionStrategy, PlannedDistribution, WitnessJobOrder, assign_to_machines, witness_count,
 };
@@ -46,7 +46,7 @@ pub enum PlanError {
     },
     /// The placement needs the other kind of witnesses.
     #[error(transparent)]
-    OtherKind(#[from] OtherKind),
+    WrongWitnessKind(#[from] WrongWitnessKind),
 }
 
 /// Maximum number of sets of witnesses tried for two successors of a branch, to stay within the limit.

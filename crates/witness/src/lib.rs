@@ -18,7 +18,8 @@
 //!   is, enter functions that are [external entries](WitnessProgram::external) any number of times.
 //! - **Unwinding** leaves frames until it reaches one whose block has out-edges of kind [`WitnessEdgeKind::Unwind`]: landing pads, or the
 //!   place where `setjmp` returns again. It may also pass such a frame, unless an out-edge of the block is of kind
-//!   [`WitnessEdgeKind::Lands`]. Unwinding out of all frames ends the run, so a call that may throw need not be marked as ending the run.
+//!   [`WitnessEdgeKind::AlwaysCaught`]. Unwinding out of all frames ends the run, so a call that may throw need not be marked as ending the
+//!   run.
 //! - **Leaving the exit** returns to the caller. A tail call is a call after which only the exit remains; its frame is dropped, unless
 //!   `keeps_frame` is set (machine code distinguishes the two).
 //! - A node without code (a virtual exit) is not part of executions and carries no witness. A *continuation* (the rest of a block after a

@@ -164,7 +164,7 @@ impl Lowering<'_> {
     /// Returns the state that follows when a call of the node unwinds.
     fn unwound(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
         let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
-        let certain = self.successors(node, WitnessEdgeKind::Lands, edges);
+        let certain = self.successors(node, WitnessEdgeKind::AlwaysCaught, edges);
         if certain.is_empty() {
             pads.push(self.lowered.plain(self.id, node, Role::Unwinding, StateAction::Unwind));
         }

@@ -40,7 +40,7 @@ pub enum Placement {
 /// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{placement:?} places witnesses on {}; choose this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
-pub struct OtherKind {
+pub struct WrongWitnessKind {
     /// The placement.
     pub placement: Placement,
     /// The kind that it needs.
@@ -70,21 +70,21 @@ pub fn place(
     view: &View,
     weights: &Weights,
     placement: Placement,
-) -> Result<PlacedWitnesses, OtherKind> {
+) -> Result<PlacedWitnesses, WrongWitnessKind> {
     let kind = structure.pushdown.kind();
     let plain = |member| Ok(PlacedWitnesses { member, proven: false });
     match (placement, kind) {
         (Placement::Blocks, _) => plain(view.witness.iter().map(Option::is_some).collect()),
         (Placement::Targets, _) => plain(targets(view)),
         (Placement::SpanningTree, WitnessKind::Edges) => plain(outside_spanning_tree(view)),
-        (Placement::SpanningTree, _) => Err(OtherKind { placement, needs: WitnessKind::Edges }),
+        (Placement::SpanningTree, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Edges }),
         (Placement::Paper, WitnessKind::Nodes) => plain(paper_nodes(program, structure, view, weights)),
         (Placement::Repaired, WitnessKind::Nodes) => {
             let mut member = paper_nodes(program, structure, view, weights);
             repair(view, &mut member);
             plain(member)
         }
-        (Placement::Paper | Placement::Repaired, _) => Err(OtherKind { placement, needs: WitnessKind::Nodes }),
+        (Placement::Paper | Placement::Repaired, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Nodes }),
         (Placement::Fewest, _) => plain(fewest(view)),
         (Placement::Exact, _) => {
             let (member, proven) = exact(view, &require_all(view), fewest(view), EXACT_STEPS);

@@ -53,7 +53,7 @@ pub enum WitnessEdgeKind {
     /// When a call of the block unwinds: to a landing pad, or to the place where `setjmp` returns again.
     Unwind,
     /// When a call of the block unwinds: to a landing pad that always catches, so that unwinding does not leave the frame.
-    Lands,
+    AlwaysCaught,
 }
 
 /// What unknown code may do when it is called.

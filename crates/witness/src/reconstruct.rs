@@ -25,7 +25,7 @@ pub enum TraceEnding {
     /// With the run: each trace is complete.
     Complete,
     /// Anywhere: the run was killed, or the traces were truncated. What was executed after the last symbol is unknown.
-    Cut,
+    Truncated,
 }
 
 /// A step of the execution.
@@ -54,7 +54,7 @@ pub enum ReconstructionOutcome {
     /// The execution is complete. The frames in which the run ended, outermost first; none if it returned from where it started.
     Complete(Vec<(WitnessFunctionId, Node)>),
     /// The traces were truncated: the returned events are certain, what followed is unknown. The frames at that place, outermost first.
-    Cut(Vec<(WitnessFunctionId, Node)>),
+    Truncated(Vec<(WitnessFunctionId, Node)>),
 }
 
 /// The reason why an execution cannot be reconstructed.
@@ -86,7 +86,7 @@ pub enum ReconstructError {
         "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: \
           the graph lacks an edge, or the traces belong to different executions"
     )]
-    Unexpected {
+    UnexpectedSymbol {
         /// Index of the trace.
         profile: usize,
         /// Number of its symbols read before.
@@ -103,7 +103,7 @@ pub enum ReconstructError {
         "trace {profile} continues with {found:?} at symbol {position}, where the run ends: \
           the graph lacks an edge, or the traces belong to different executions"
     )]
-    GoesOn {
+    TraceContinues {
         /// Index of the trace.
         profile: usize,
         /// Number of its symbols read before.
@@ -303,9 +303,9 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 
     /// Consumes the witness of a state in all traces, and executes its block.
     fn enter(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
-        if self.ending == TraceEnding::Cut && self.traces.iter_mut().all(|t| t.peek().is_none()) {
+        if self.ending == TraceEnding::Truncated && self.traces.iter_mut().all(|t| t.peek().is_none()) {
             let last = (!matches!(self.pushdown().state(state).action, StateAction::End)).then_some(state);
-            self.finish(ReconstructionOutcome::Cut, last);
+            self.finish(ReconstructionOutcome::Truncated, last);
             return Ok(None);
         }
         let data = self.reconstruction.structure.pushdown.state(state);
@@ -314,10 +314,10 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                 let trace = &mut self.traces[profile as usize];
                 match trace.peek() {
                     Some(found) if found == expected => trace.take(),
-                    None if self.ending == TraceEnding::Cut => {}
+                    None if self.ending == TraceEnding::Truncated => {}
                     found => {
                         let (position, blocks) = (trace.read, self.blocks);
-                        return Err(ReconstructError::Unexpected { profile: profile as usize, position, found, expected, blocks });
+                        return Err(ReconstructError::UnexpectedSymbol { profile: profile as usize, position, found, expected, blocks });
                     }
                 }
                 self.idle_steps = 0;
@@ -344,7 +344,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                     [one] => self.next = Next::Enter(one),
                     _ => match self.choose(state)? {
                         Some(one) => self.next = Next::Enter(one),
-                        None => self.finish(ReconstructionOutcome::Cut, Some(state)),
+                        None => self.finish(ReconstructionOutcome::Truncated, Some(state)),
                     },
                 }
                 Ok(None)
@@ -377,7 +377,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     fn all_read(&mut self) -> Result<(), ReconstructError> {
         let blocks = self.blocks;
         match self.traces.iter_mut().enumerate().find_map(|(i, t)| t.peek().map(|found| (i, found, t.read))) {
-            Some((profile, found, position)) => Err(ReconstructError::GoesOn { profile, position, found, blocks }),
+            Some((profile, found, position)) => Err(ReconstructError::TraceContinues { profile, position, found, blocks }),
             None => Ok(()),
         }
     }

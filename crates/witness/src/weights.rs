@@ -58,8 +58,8 @@ impl Weights {
         Weights { nodes, edges }
     }
 
-    /// Corrects the weights by measured executions of some nodes ([`heads`] is enough). The executions of a node are those of the head
-    /// of its innermost loop, or of its function's entry, times the ratio of the two in the uncorrected weights.
+    /// Corrects the weights by measured executions of some nodes ([`correction_points`] is enough). The executions of a node are those of
+    /// the head of its innermost loop, or of its function's entry, times the ratio of the two in the uncorrected weights.
     pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
         let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
         for f in program.function_ids() {
@@ -103,7 +103,7 @@ impl Weights {
 }
 
 /// Returns the entries of all functions and the heads of their loops: executions measured there correct all others.
-pub fn heads(program: &WitnessProgram) -> Vec<Witness> {
+pub fn correction_points(program: &WitnessProgram) -> Vec<Witness> {
     let of = |f: WitnessFunctionId| {
         let graph = &program.function(f).graph;
         let mut heads: Vec<Node> = innermost_loops(graph).into_iter().flatten().chain([graph.entry()]).collect();
@@ -185,7 +185,7 @@ mod tests {
     fn measured_loop_heads_correct_all_nodes() {
         let program = looping_program();
         let weights = Weights::estimate(&program);
-        let of: Vec<Node> = heads(&program).iter().map(|w| Node(w.0)).collect();
+        let of: Vec<Node> = correction_points(&program).iter().map(|w| Node(w.0)).collect();
         assert_eq!(of, [Node(0), Node(1)]);
         let measured = HashMap::from([(Witness(0), 10.0), (Witness(1), 5000.0)]);
         let corrected = weights.corrected(&program, &measured);

@@ -58,7 +58,7 @@ fn check_reconstruction(program: &WitnessProgram, distribution: &Distribution, e
 fn check_truncated(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
     for part in [0, 1, 2] {
         let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();
-        let mut walk = reconstruction.start(short, TraceEnding::Cut).unwrap();
+        let mut walk = reconstruction.start(short, TraceEnding::Truncated).unwrap();
         let blocks = programs::blocks_of(&mut walk).unwrap();
         assert!(execution.blocks.starts_with(&blocks), "{blocks:?} {execution:?}");
     }

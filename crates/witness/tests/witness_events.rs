@@ -111,7 +111,7 @@ fn recursion_is_realizable_if_the_landing_pad_always_catches() {
     };
     let may_pass = with_pad(WitnessEdgeKind::Unwind);
     assert!(!check_pairwise(&may_pass, &all_nodes(&may_pass)).is_realizable());
-    let lands = with_pad(WitnessEdgeKind::Lands);
+    let lands = with_pad(WitnessEdgeKind::AlwaysCaught);
     assert!(check_pairwise(&lands, &all_nodes(&lands)).is_realizable());
     let (found, ..) = events(&lands, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 2), (F, 2), (MAIN, 1)]).unwrap();
     assert_eq!(found.iter().filter(|e| **e == ExecutionEvent::Unwind(F)).count(), 0);
@@ -139,9 +139,9 @@ fn contradiction_is_reported_at_its_position() {
     let (branch, next) = (BranchNode::Node(MAIN, Node(0)), vec![witness(3)]);
     assert_eq!(error(&[0, 3]), ReconstructError::NoSuccessor { branch, blocks: 1, next });
     let expected = Witness(3);
-    assert_eq!(error(&[0, 1, 2]), ReconstructError::Unexpected { profile: 0, position: 2, found: witness(2), expected, blocks: 2 });
-    assert_eq!(error(&[0, 1]), ReconstructError::Unexpected { profile: 0, position: 2, found: None, expected, blocks: 2 });
-    assert_eq!(error(&[0, 1, 3, 3]), ReconstructError::GoesOn { profile: 0, position: 3, found: Witness(3), blocks: 3 });
+    assert_eq!(error(&[0, 1, 2]), ReconstructError::UnexpectedSymbol { profile: 0, position: 2, found: witness(2), expected, blocks: 2 });
+    assert_eq!(error(&[0, 1]), ReconstructError::UnexpectedSymbol { profile: 0, position: 2, found: None, expected, blocks: 2 });
+    assert_eq!(error(&[0, 1, 3, 3]), ReconstructError::TraceContinues { profile: 0, position: 3, found: Witness(3), blocks: 3 });
     let reconstruction = Reconstruction::new(&program, &all_nodes(&program));
     let none: Vec<std::vec::IntoIter<Witness>> = Vec::new();
     assert!(matches!(reconstruction.start(none, TraceEnding::Complete), Err(ReconstructError::Traces { traces: 0, profiles: 1 })));

@@ -93,7 +93,7 @@ fn plan_and_reconstruct(random: &mut Random, program: &WitnessProgram, options: 
     let of = |profile: &Vec<Witness>| walked.iter().copied().filter(|w| profile.binary_search(w).is_ok()).collect::<Vec<_>>();
     let traces: Vec<Vec<Witness>> = planned.distribution.profiles.iter().map(of).collect();
     let counted = traces.iter().map(|t| t.iter().copied().inspect(|_| read.set(read.get() + 1))).collect();
-    let ending = if ended { TraceEnding::Complete } else { TraceEnding::Cut };
+    let ending = if ended { TraceEnding::Complete } else { TraceEnding::Truncated };
     let mut reconstructor = reconstruction.start(counted, ending).unwrap();
     let (mut at, mut consumed) = (0, 0);
     while let Some(event) = reconstructor.next_event().unwrap() {

@@ -88,7 +88,7 @@ impl BlockWalk {
         if sums.len() < path.blocks.len() {
             sums.push(sum);
         }
-        BlockWalk { id: path.id, count: path.times(), blocks: path.blocks.to_vec(), edges, sums }
+        BlockWalk { id: path.id, count: path.executions(), blocks: path.blocks.to_vec(), edges, sums }
     }
 }
 

@@ -9,7 +9,7 @@
 use super::{Expression, ExpressionSequence, Gap, Matcher};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_profile::paths::{Beginning, CountedPath, FunctionPaths, PathEnd};
+use trodden_profile::paths::{CountedPath, FunctionPaths, PathEnd, PathStart};
 use trodden_unit::FunctionMap;
 
 /// Maximum number of chains tried.
@@ -92,7 +92,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
             *arrivals.entry(to).or_default() += part.count;
             *search.joined.entry(to).or_default() += if is_join { part.count } else { 0 };
         }
-        if let Beginning::After(_) = part.beginning {
+        if let PathStart::After(_) = part.beginning {
             search.starting_at.entry(part.blocks[0]).or_default().push(at);
             *search.total.entry(part.blocks[0]).or_default() += part.count;
         }
@@ -135,7 +135,7 @@ impl Search<'_> {
     /// Returns the number of executions of a piece that certainly begin a path; `None` if no path can begin with it.
     fn certain_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];
-        let begins = beginning == Beginning::Entry || cuts_to(self.function, blocks[0]).1.is_some();
+        let begins = beginning == PathStart::Entry || cuts_to(self.function, blocks[0]).1.is_some();
         // The other executions of the piece may continue paths that were cut here.
         begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
     }
@@ -160,7 +160,7 @@ impl Search<'_> {
         let blocks: Vec<Node> = chain.iter().flat_map(|at| self.pieces[*at].blocks).copied().collect();
         let (first, last) = (&self.pieces[chain[0]], &self.pieces[chain[chain.len() - 1]]);
         let beginning = match (first.beginning, cuts_to(self.function, blocks[0]).1) {
-            (Beginning::After(_), Some(edge)) => Beginning::After(edge),
+            (PathStart::After(_), Some(edge)) => PathStart::After(edge),
             (beginning, _) => beginning,
         };
         if !self.matcher.matches(&blocks, beginning, last.end) {

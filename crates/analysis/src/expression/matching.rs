@@ -6,7 +6,7 @@
 use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_profile::paths::{Beginning, PathEnd};
+use trodden_profile::paths::{PathEnd, PathStart};
 use trodden_unit::{FunctionMap, Position, UnitMap};
 
 /// An expression prepared for the paths of one function.
@@ -42,7 +42,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// Returns true if a path matches. `end` is `None` for an unfinished path, which ends at a call.
-    pub fn matches(&self, blocks: &[Node], beginning: Beginning, end: Option<PathEnd>) -> bool {
+    pub fn matches(&self, blocks: &[Node], beginning: PathStart, end: Option<PathEnd>) -> bool {
         let fits = |sequence: &ExpressionSequence| {
             sequence.begin.is_none_or(|begin| self.begins(begin, beginning))
                 && sequence.end.is_none_or(|expected| self.ends(expected, end))
@@ -51,10 +51,10 @@ impl<'a> Matcher<'a> {
         self.expression.patterns.iter().any(|pattern| pattern.iter().all(fits))
     }
 
-    fn begins(&self, expected: Begin, beginning: Beginning) -> bool {
+    fn begins(&self, expected: Begin, beginning: PathStart) -> bool {
         match (expected, beginning) {
-            (Begin::Entry, Beginning::Entry) => true,
-            (Begin::Head, Beginning::After(edge)) => self.is_back(edge),
+            (Begin::Entry, PathStart::Entry) => true,
+            (Begin::Head, PathStart::After(edge)) => self.is_back(edge),
             _ => false,
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
-use trodden_profile::copies::{PartitionedProgram, Within};
+use trodden_profile::copies::{CopyEdges, PartitionedProgram};
 use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
 
 /// A unit of a build.
@@ -34,7 +34,7 @@ pub struct DistributedCopies {
     /// For each unit of a copy, the program's unit that it was made from, and its own map.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
     /// For each function (the program's unit and the name), the copies that count part of it.
-    copies_with: HashMap<(Identity, String), Vec<(u32, Within)>>,
+    copies_with: HashMap<(Identity, String), Vec<(u32, CopyEdges)>>,
     /// Cache of graphs, by unit and function index.
     graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
 }
@@ -53,7 +53,7 @@ impl DistributedCopies {
     /// Matches copies with their program.
     pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
-        let mut copies_with = HashMap::<(Identity, String), Vec<(u32, Within)>>::new();
+        let mut copies_with = HashMap::<(Identity, String), Vec<(u32, CopyEdges)>>::new();
         let mut origins = HashMap::new();
         for (number, copy) in (0..).zip(&copies) {
             for (unit, map) in &copy.units {
@@ -65,7 +65,7 @@ impl DistributedCopies {
                 }
                 for own in &map.functions {
                     let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
-                    let within = function.and_then(|function| Within::new(function, own));
+                    let within = function.and_then(|function| CopyEdges::new(function, own));
                     let within = within.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
                     copies_with.entry((origin, own.name.clone())).or_default().push((number, within));
                 }

@@ -34,19 +34,19 @@ impl KnownInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
         let known = known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
-        Ok(self.paths.unite(known)?)
+        Ok(self.paths.merge(known)?)
     }
 
     /// Adds the sets that the builds of a profile knew.
     pub fn add_from_builds(&mut self, profile: &Profile, folders: &Folders) -> Result<()> {
         let units = profile.images.iter().flat_map(|i| &i.units);
-        let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.known_set()).collect();
+        let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.tested_paths()).collect();
         let folder = folders.inputs()?;
         for identity in named.difference(&self.added.clone()).copied() {
             match folder.get(InputKind::Known, identity) {
                 Ok(bytes) => {
                     let known = KnownPaths::from_bytes(&bytes).with_context(|| folder.path(identity).display().to_string())?;
-                    self.paths.unite(known)?;
+                    self.paths.merge(known)?;
                 }
                 Err(InputError::Missing { .. }) => drop(self.missing.insert(identity)),
                 Err(error) => return Err(error.into()),
@@ -80,7 +80,7 @@ impl KnownInput {
 pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
     let (mut same, mut changed) = (false, BTreeSet::new());
     for map in maps {
-        for function in map.functions.iter().filter(|f| known.names(&map.source, &f.name)) {
+        for function in map.functions.iter().filter(|f| known.has_function(&map.source, &f.name)) {
             match untested::known_paths_of(known, map, function) {
                 Some(_) => same = true,
                 None => drop(changed.insert((&map.source, function.plain_name()))),
@@ -123,7 +123,7 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
         }
     }
     anyhow::ensure!(residual, "{} was not built with --residual, so it counts all paths", program.display());
-    let head = FileHead::new(FileKind::MORE_KNOWN, KNOWN_VERSION).to_bytes();
+    let head = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION).to_bytes();
     let mut file = vec![0; KnownHeader::BYTES];
     KnownHeader { head, image: image.identity.0, counters, checksum: checksum(&bits) }.write(&mut file).context("a header has its size")?;
     file.extend(bits);

@@ -3,45 +3,45 @@
 
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
-use trodden_profile::segments::{FunctionPath, Segment, calling_block, map, unit};
-use trodden_profile::stream::FunctionPlace;
-use trodden_profile::{FunctionPaths, ImageProfile, Walks};
+use trodden_profile::segments::{FunctionPath, Segment, calling_block, function_map, unit_map};
+use trodden_profile::stream::FunctionIndex;
+use trodden_profile::{FunctionPaths, ImageProfile, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 /// Resolves the calls of an image.
 pub struct Callees<'a> {
     image: &'a ImageProfile,
     /// Functions by name, with the unit for functions that only their own unit can name.
-    names: HashMap<(Option<usize>, &'a str), FunctionPlace>,
+    names: HashMap<(Option<usize>, &'a str), FunctionIndex>,
     /// Functions that were called through pointers. Any call through a pointer may call any of them.
-    by_pointer: BTreeSet<FunctionPlace>,
+    by_pointer: BTreeSet<FunctionIndex>,
 }
 
 impl<'a> Callees<'a> {
     /// Collects the functions that can be called by name.
     pub fn from_image(image: &'a ImageProfile) -> Callees<'a> {
-        let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
+        let mut names: HashMap<(Option<usize>, &str), FunctionIndex> = HashMap::new();
         for (place, function) in functions(image) {
-            let aliases = unit(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
+            let aliases = unit_map(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
             let own = function.local.then_some(place.unit);
             names.extend(aliases.chain([function.name.as_str()]).map(|name| ((own, name), place)));
         }
         Callees { image, names, by_pointer: BTreeSet::new() }
     }
 
-    fn named(&self, from: FunctionPlace, name: &str) -> Option<FunctionPlace> {
+    fn named(&self, from: FunctionIndex, name: &str) -> Option<FunctionIndex> {
         self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
     }
 
     /// Returns true if the function has paths that end at each of its calls to functions of the image.
-    pub fn has_paths_to_calls(&self, place: FunctionPlace, function: &FunctionMap) -> bool {
+    pub fn has_paths_to_calls(&self, place: FunctionIndex, function: &FunctionMap) -> bool {
         let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.named(place, name).is_some()));
         let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
         calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
     }
 
     /// Returns the functions that the last block of a path calls or may call.
-    pub fn of_path(&self, at: FunctionPath) -> Vec<FunctionPlace> {
+    pub fn of_path(&self, at: FunctionPath) -> Vec<FunctionIndex> {
         let (mut found, by_pointer) = self.called(at);
         if by_pointer {
             found.extend(&self.by_pointer);
@@ -52,9 +52,11 @@ impl<'a> Callees<'a> {
     }
 
     /// Returns the functions that the last block of a path calls by name, and whether it calls through a pointer.
-    fn called(&self, at: FunctionPath) -> (Vec<FunctionPlace>, bool) {
-        let function = map(self.image, at.function);
-        let Some(walk) = Walks::from_function(function).ok().and_then(|walks| walks.walk(at.path)) else { return (Vec::new(), false) };
+    fn called(&self, at: FunctionPath) -> (Vec<FunctionIndex>, bool) {
+        let function = function_map(self.image, at.function);
+        let Some(walk) = PathDecoder::from_function(function).ok().and_then(|walks| walks.decode(at.path)) else {
+            return (Vec::new(), false);
+        };
         let block = calling_block(function, &walk);
         let here: Vec<_> = function.calls.iter().filter(|call| Some(call.block) == block).collect();
         let named = here.iter().filter_map(|call| self.named(at.function, call.callee.as_deref()?)).collect();
@@ -63,17 +65,17 @@ impl<'a> Callees<'a> {
 
     /// Records the functions that segments show to have been called through pointers.
     pub fn observe<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
-        let pairs: BTreeSet<(FunctionPath, FunctionPlace)> =
+        let pairs: BTreeSet<(FunctionPath, FunctionIndex)> =
             segments.flat_map(|s| s.windows(2).map(|pair| (pair[0], pair[1].function)).collect::<Vec<_>>()).collect();
-        let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionPlace)| !self.called(*caller).0.contains(callee);
-        let found: Vec<FunctionPlace> = pairs.iter().filter(|pair| is_by_pointer(pair)).map(|(_, callee)| *callee).collect();
+        let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionIndex)| !self.called(*caller).0.contains(callee);
+        let found: Vec<FunctionIndex> = pairs.iter().filter(|pair| is_by_pointer(pair)).map(|(_, callee)| *callee).collect();
         self.by_pointer.extend(found);
     }
 
     /// Records the functions that were entered more or less often than calls by name reached them, which suggests calls through pointers.
     /// (Fewer entries can also mean that an earlier call in the calling block did not return.)
     pub fn infer_from_counts(&mut self) -> Result<()> {
-        let mut by_name: HashMap<FunctionPlace, u64> = HashMap::new();
+        let mut by_name: HashMap<FunctionIndex, u64> = HashMap::new();
         for (place, function) in functions(self.image) {
             for (path, count) in executed(self.image, place, function) {
                 for callee in self.called(FunctionPath { function: place, path }).0 {
@@ -93,13 +95,13 @@ impl<'a> Callees<'a> {
 }
 
 /// All functions of an image.
-pub fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap)> {
+pub fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &FunctionMap)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
-        profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionPlace { unit, function }, map))
+        profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionIndex { unit, function }, map))
     })
 }
 
 /// The executed paths of a function, with their counts.
-pub fn executed(image: &ImageProfile, place: FunctionPlace, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
+pub fn executed(image: &ImageProfile, place: FunctionIndex, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
     image.units[place.unit].counts_of(function).filter(|(_, count)| *count > 0)
 }

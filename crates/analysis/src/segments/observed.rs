@@ -4,8 +4,8 @@
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
-use trodden_profile::stream::{Places, SegmentReader, StreamLog};
+use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, function_map, unit_map};
+use trodden_profile::stream::{CounterLookup, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile, RunStore};
 use trodden_stored::maps::maps_of;
 use trodden_stored::place::{LOG, files_with_extension};
@@ -49,12 +49,12 @@ impl ObservedSegments {
             return from_logs(&logs, depth, folders).map(Some);
         }
         let profile = stored::load(wanted)?;
-        Ok(profile.images.iter().any(segments::are_counted).then(|| ObservedSegments::from_profile(profile)))
+        Ok(profile.images.iter().any(segments::counts_segments).then(|| ObservedSegments::from_profile(profile)))
     }
 
     /// Collects the segments that programs counted.
     pub fn from_profile(profile: Profile) -> ObservedSegments {
-        let images = profile.images.iter().map(segments::counted).collect();
+        let images = profile.images.iter().map(segments::counted_segments).collect();
         ObservedSegments { profile, images, is_counted: true }
     }
 
@@ -67,7 +67,7 @@ impl ObservedSegments {
     /// Returns all segments of a depth with their image and count.
     pub fn of_depth(&self, depth: usize) -> Vec<(&ImageProfile, Segment, u64)> {
         let all = self.profile.images.iter().zip(&self.images);
-        all.flat_map(|(image, found)| segments::of_depth(&found.counts, depth).into_iter().map(move |(s, n)| (image, s, n))).collect()
+        all.flat_map(|(image, found)| segments::sum_to_depth(&found.counts, depth).into_iter().map(move |(s, n)| (image, s, n))).collect()
     }
 
     /// Returns all segments of a depth by name.
@@ -97,7 +97,7 @@ impl ObservedSegments {
 
 /// Converts a segment to names.
 pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
-    let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
+    let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     segment.iter().map(name).collect()
 }
 
@@ -148,7 +148,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
 
 fn read(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {
     let mut counts = SegmentCounts::new();
-    let places = Places::new(log.head(), image);
+    let places = CounterLookup::new(log.head(), image);
     for thread in log.threads() {
         let mut reader = SegmentReader::new(&places, depth);
         log.visit(thread, 0, |event| {

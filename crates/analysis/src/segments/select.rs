@@ -9,8 +9,8 @@ use super::observed::ObservedSegments;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use trodden_flow::Edge;
-use trodden_profile::segments::{FunctionPath, Segment, map, of_depth, unit};
-use trodden_profile::stream::FunctionPlace;
+use trodden_profile::segments::{FunctionPath, Segment, function_map, sum_to_depth, unit_map};
+use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_stored::Folders;
 use trodden_stored::named::{self, LAST};
@@ -63,7 +63,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
         let mut callees = Callees::from_image(image);
         callees.observe(found.counts.keys());
         let mut numbers = Numbers::default();
-        for segment in (1..=depth).flat_map(|depth| of_depth(&found.counts, depth).into_keys()) {
+        for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
             numbers.insert(&mut builder, image, &segment);
             for at in 0..segment.len() {
                 for callee in callees.of_path(segment[at]) {
@@ -127,16 +127,16 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
-            let of_events = function.of_events();
+            let of_events = function.with_event_paths();
             streamed
                 .insert((unit.map.source.clone(), function.name.clone(), of_events.version()), (function, words, of_events.edges.len()));
         }
     }
     builder.set_all_edges(|unit, name, version| {
         let Some((function, words, edges)) = streamed.get(&(unit.to_owned(), name.to_owned(), version)) else {
-            return known.of(unit, name, version).map(|k| k.edges.clone());
+            return known.get(unit, name, version).map(|k| k.edges.clone());
         };
-        let own = &known.of(unit, name, function.version())?.edges;
+        let own = &known.get(unit, name, function.version())?.edges;
         let executions = |edge: u32| words.own_edge(Edge(edge)).map_or(0, |own_edge| own[own_edge.index()]);
         Some((0..*edges as u32).map(executions).collect())
     });
@@ -145,12 +145,12 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
 /// Numbers of an image's functions in a set.
 #[derive(Default)]
 struct Numbers {
-    known: HashMap<FunctionPlace, u32>,
+    known: HashMap<FunctionIndex, u32>,
 }
 
 impl Numbers {
-    fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionPlace) -> u32 {
-        *self.known.entry(place).or_insert_with(|| builder.function(unit(image, place), map(image, place)))
+    fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
+        *self.known.entry(place).or_insert_with(|| builder.function(unit_map(image, place), function_map(image, place)))
     }
 
     fn chain(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {
@@ -164,7 +164,7 @@ impl Numbers {
         }
     }
 
-    fn add_context(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, callers: &[FunctionPath], callee: FunctionPlace) {
+    fn add_context(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, callers: &[FunctionPath], callee: FunctionIndex) {
         let chain = self.chain(builder, image, callers);
         let callee = self.number(builder, image, callee);
         builder.context(&chain, callee);
@@ -176,7 +176,7 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
         part.rsplit_once(':').is_some_and(|(function, path)| {
-            path.parse() == Ok(at.path) && Name::from_linkage(map(image, at.function).plain_name()).is(function)
+            path.parse() == Ok(at.path) && Name::from_linkage(function_map(image, at.function).plain_name()).is(function)
         })
     };
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))

@@ -3,8 +3,8 @@
 use super::observed::{ObservedSegments, to_names};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
-use trodden_profile::segments::{Segment, are_counted, map};
-use trodden_profile::{Builds, ImageProfile, Merger, Profile};
+use trodden_profile::segments::{Segment, counts_segments, function_map};
+use trodden_profile::{BuildPolicy, ImageProfile, Merger, Profile};
 use trodden_stored::Folders;
 use trodden_text::names::Name;
 use trodden_unit::SegmentSet;
@@ -20,7 +20,7 @@ pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
         let bytes = folders.inputs().ok()?.get(InputKind::Segments, set).ok()?;
-        SegmentSet::from_bytes(&bytes).ok().map(|set| set.counts_every())
+        SegmentSet::from_bytes(&bytes).ok().map(|set| set.counts_all_pairs())
     };
     sets.collect::<BTreeSet<_>>().into_iter().any(|set| every(set) == Some(true))
 }
@@ -47,7 +47,7 @@ pub struct UntestedSegmentSelection<'a> {
 impl Default for SegmentProfiles {
     /// No profiles.
     fn default() -> SegmentProfiles {
-        SegmentProfiles { merger: Merger::new(Builds::Separate) }
+        SegmentProfiles { merger: Merger::new(BuildPolicy::Separate) }
     }
 }
 
@@ -57,7 +57,7 @@ impl SegmentProfiles {
     /// # Errors
     /// They cannot be merged with those taken before.
     pub fn take(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
-        let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(are_counted);
+        let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(counts_segments);
         profile.images = rest;
         let counted: Vec<ImageProfile> = counted;
         if !counted.is_empty() {
@@ -94,8 +94,9 @@ impl<'a> UntestedSegments<'a> {
             let mut found = observed.of_depth(depth);
             let all = (found.len(), found.iter().map(|s| u128::from(s.2)).sum());
             found.retain(|(image, segment, _)| {
-                let ends_in =
-                    |name: &str| segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name));
+                let ends_in = |name: &str| {
+                    segment.last().is_some_and(|at| Name::from_linkage(function_map(image, at.function).plain_name()).is(name))
+                };
                 wanted.function.is_none_or(ends_in) && !known.contains(&to_names(image, segment))
             });
             depths.push(UntestedOfDepth { depth, found, all });

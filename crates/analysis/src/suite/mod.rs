@@ -12,7 +12,7 @@ use crate::isolate::FunctionKey;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use trodden_profile::model::{ProcessEnding, Profile};
-use trodden_profile::paths::{FunctionPaths, Walks};
+use trodden_profile::paths::{FunctionPaths, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, MapError, UnitMap};
 
 /// Index into [`Suite::paths`].
@@ -167,9 +167,9 @@ impl Suite {
             if touched.is_empty() {
                 continue;
             }
-            let walks = Walks::from_function(function)?;
+            let walks = PathDecoder::from_function(function)?;
             for at in paths {
-                let blocks = walks.walk(self.paths[at].id).map_or_else(Vec::new, |w| w.blocks);
+                let blocks = walks.decode(self.paths[at].id).map_or_else(Vec::new, |w| w.blocks);
                 if blocks.iter().any(|b| touched.contains(b)) {
                     found.insert(PathIndex(at as u32));
                 }

@@ -22,9 +22,9 @@ use trodden_analysis::isolate::Score;
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
-use trodden_unit::experiment::spelling::{MOST_PATHS, decode, encode};
+use trodden_unit::experiment::spelling::{MAX_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
-use trodden_wire::stream::MOST_REGIONS;
+use trodden_wire::stream::MAX_REGIONS;
 
 /// Environment variable that holds choices, in the syntax of their options.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
@@ -75,13 +75,13 @@ pub struct CountingChoices {
     #[arg(long, value_parser = by_spelling::<ExperimentScheme>())]
     pub scheme: Option<ExperimentScheme>,
     /// Cut the paths of functions that have more than N paths.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub max_paths: Option<u64>,
     /// Slots of the table for functions with more than --array-paths paths (0 = cut their paths).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MOST_PATHS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_PATHS))]
     pub table_slots: Option<u64>,
     /// Maximum number of paths counted in an array, if there are tables.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub array_paths: Option<u64>,
     /// Counters of threads: their own, or shared with atomic increments; both are exact.
     #[arg(long, value_parser = by_spelling::<Threads>())]
@@ -207,7 +207,7 @@ pub struct StreamChoices {
     #[arg(long, value_parser = one_of(METHODS))]
     pub method: Option<CompressionMethod>,
     /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MOST_REGIONS))]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_REGIONS))]
     pub backlog: Option<u64>,
     /// With --whole-program: longest wait on a full buffer [default: 2s].
     ///

@@ -75,7 +75,7 @@ impl Parameters {
             when: self.sample.then_some(Timing::Bursts),
             ..Settings::default()
         }
-        .over(self.choices.settings())
+        .or(self.choices.settings())
     }
 
     /// Takes over options of `trodden-lab with`.

@@ -1,7 +1,7 @@
 //! Durations.
 
 use std::time::Duration;
-use trodden_wire::stream::MOST_PATIENCE_MS;
+use trodden_wire::stream::MAX_WAIT_LIMIT_MS;
 
 /// Parses a whole number of seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
@@ -36,9 +36,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn max_wait(text: &str) -> Result<Duration, String> {
     let time = if text == "0" { Duration::ZERO } else { duration(text)? };
     let is_whole = time.subsec_nanos() % 1_000_000 == 0;
-    match is_whole && time <= Duration::from_millis(MOST_PATIENCE_MS) {
+    match is_whole && time <= Duration::from_millis(MAX_WAIT_LIMIT_MS) {
         true => Ok(time),
-        false => Err(format!("the time must be 0, or whole milliseconds from 1ms to {}s", MOST_PATIENCE_MS / 1000)),
+        false => Err(format!("the time must be 0, or whole milliseconds from 1ms to {}s", MAX_WAIT_LIMIT_MS / 1000)),
     }
 }
 

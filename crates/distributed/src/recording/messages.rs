@@ -87,11 +87,11 @@ pub(super) fn list_opaque(model: &Model) {
 pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
     let at = |w| describe_witness(model, code, w);
     match error {
-        ReconstructError::Unexpected { profile, found, expected, .. } => {
+        ReconstructError::UnexpectedSymbol { profile, found, expected, .. } => {
             let found = found.map_or_else(|| "its end".to_owned(), at);
             format!("run {} reached {found} where {} was expected", profile + 1, at(*expected))
         }
-        ReconstructError::GoesOn { profile, found, .. } => {
+        ReconstructError::TraceContinues { profile, found, .. } => {
             format!("run {} reached {} where the program should have ended", profile + 1, at(*found))
         }
         ReconstructError::NoSuccessor { branch, next, blocks } => {

@@ -156,7 +156,7 @@ impl Parser {
         if NO_CODE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
             self.makes_no_code = true;
         }
-        if codegen::shapes_code(text) {
+        if codegen::affects_generated_code(text) {
             self.line.codegen.push(text.to_owned());
         }
         match text {

@@ -1,6 +1,6 @@
 //! Line tables for unit maps if the user requests no debug information.
 //!
-//! Unit maps take lines from clang's debug information. If the user did not request any, compile units are marked with [`ONLY_FOR_MAPS`],
+//! Unit maps take lines from clang's debug information. If the user did not request any, compile units are marked with [`MAP_ONLY_FLAG`],
 //! and the plugin strips the debug information once it has described the unit. The mark is part of the bitcode, so it also works for
 //! objects that are rebuilt from bitcode, and for merged modules.
 
@@ -8,7 +8,7 @@ use super::arguments::CommandLine;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use trodden_unit::ONLY_FOR_MAPS;
+use trodden_unit::MAP_ONLY_FLAG;
 
 /// Prefixes of options for which clang itself keeps source locations until code generation, without writing line tables.
 const NEED_LOCATIONS: &[&str] = &[
@@ -29,7 +29,7 @@ pub fn options(line: &CommandLine, clang: &Path) -> Vec<OsString> {
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
         // Key instructions serve stepping in debuggers. Each adds a location, which maps do not need.
-        added.extend(["-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS]);
+        added.extend(["-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG]);
     }
     added.into_iter().map(OsString::from).collect()
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     const KEPT: &[&str] = &["-gline-tables-only"];
-    const STRIPPED: &[&str] = &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", ONLY_FOR_MAPS];
+    const STRIPPED: &[&str] = &["-gline-tables-only", "-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG];
 
     #[test]
     fn requested_debug_information_is_kept() {

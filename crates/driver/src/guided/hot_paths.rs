@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_hardware::TableParameters;
-use trodden_profile::temporary::names;
+use trodden_profile::temporary::lock_registry;
 use trodden_profile::{Merger, Profile};
 
 /// Suffix of the program's name while the script replaces it.
@@ -68,8 +68,8 @@ impl Substitute {
                 -- {} \"$@\"\n",
             quoted(&substitute.original)?
         );
-        let mut names = names();
-        names.enter_renamed(&std::path::absolute(&substitute.original)?, &std::path::absolute(program)?);
+        let mut names = lock_registry();
+        names.register_renamed(&std::path::absolute(&substitute.original)?, &std::path::absolute(program)?);
         fs::rename(program, &substitute.original).with_context(|| format!("cannot rename {}", program.display()))?;
         drop(names);
         fs::write(program, script).with_context(|| format!("cannot write {}", program.display()))?;
@@ -81,10 +81,10 @@ impl Substitute {
 impl Drop for Substitute {
     fn drop(&mut self) {
         // A failure shows in the next step, which reads the program.
-        let mut names = names();
+        let mut names = lock_registry();
         let _ = fs::rename(&self.original, &self.program);
         if let Ok(path) = std::path::absolute(&self.original) {
-            names.forget(&path);
+            names.unregister(&path);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use trodden_profile::edges::SiteValues;
-use trodden_profile::{EdgeCounts, NotedValue};
+use trodden_profile::{EdgeCounts, ProfiledValue};
 
 /// Flags in LLVM's version word, by bit, with their names in the text.
 const FLAGS: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
@@ -52,9 +52,9 @@ fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
             writeln!(out, "{}", place.len())?;
             for (value, count) in place {
                 match value {
-                    NotedValue::Number(number) => writeln!(out, "{number}:{count}")?,
-                    NotedValue::Function(name) => writeln!(out, "{name}:{count}")?,
-                    NotedValue::Elsewhere => writeln!(out, "{ELSEWHERE}:{count}")?,
+                    ProfiledValue::Number(number) => writeln!(out, "{number}:{count}")?,
+                    ProfiledValue::Function(name) => writeln!(out, "{name}:{count}")?,
+                    ProfiledValue::Elsewhere => writeln!(out, "{ELSEWHERE}:{count}")?,
                 }
             }
         }

@@ -62,6 +62,6 @@ pub fn push_down(dag: &Dag, values: &mut [i64]) {
 }
 
 /// Sets the values of uninteresting edges to zero.
-pub fn absorb(interesting: &[bool], values: &mut [i64]) {
+pub fn zero_unmarked(interesting: &[bool], values: &mut [i64]) {
     values.iter_mut().zip(interesting).filter(|(_, interesting)| !**interesting).for_each(|(value, _)| *value = 0);
 }

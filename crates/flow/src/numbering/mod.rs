@@ -9,7 +9,7 @@ pub mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use known::{NoHash, PerfectHash};
-pub use marked::{absorb, marked_last, number_marked, push_down};
+pub use marked::{marked_last, number_marked, push_down, zero_unmarked};
 pub use scheme::NumberingScheme;
 
 use crate::dag::Dag;

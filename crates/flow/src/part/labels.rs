@@ -5,7 +5,7 @@
 //! labels are pushed over nodes with one in-edge, and those of uninteresting edges become zero. O(edges * log(out-degree)).
 
 use crate::dag::{Dag, DagEdgeId};
-use crate::numbering::{absorb, marked_last, push_down};
+use crate::numbering::{marked_last, push_down, zero_unmarked};
 
 /// The label of each edge. `interesting` has one entry for each edge.
 ///
@@ -13,7 +13,7 @@ use crate::numbering::{absorb, marked_last, push_down};
 pub fn pspp(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
     let mut values = marked_last(dag, interesting, true).expect("the paths can be numbered");
     push_down(dag, &mut values);
-    absorb(interesting, &mut values);
+    zero_unmarked(interesting, &mut values);
     values
 }
 

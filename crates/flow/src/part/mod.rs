@@ -90,7 +90,7 @@ impl Part {
     }
 
     /// Whether all tables have `edges` entries. Stored parts may be damaged.
-    pub fn fits(&self, edges: usize) -> bool {
+    pub fn has_edges(&self, edges: usize) -> bool {
         let tables = [self.interesting.len(), self.values.len(), self.increments.len(), self.counted.len(), self.ends.len()];
         tables == [edges; 5]
     }

@@ -28,7 +28,7 @@ impl Cells {
     /// Whether the path with this sum is known where paths are looked up; `None` if the sum alone does not tell.
     pub(super) fn is_known(&self, sum: i64) -> Option<bool> {
         match self {
-            Cells::Preferential(ending) => Some(ending.word(sum) + 1 < ending.words()),
+            Cells::Preferential(ending) => Some(ending.counter_of(sum) + 1 < ending.counter_count()),
             _ => None,
         }
     }

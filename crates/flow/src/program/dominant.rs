@@ -154,7 +154,9 @@ impl LoopSearch<'_> {
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
         // The register of an infinite loop would never be written.
-        let can = !writes.is_empty() && nodes.contains(&self.frame.graph.from(back)) && writes.iter().all(|e| self.blocks.open[e.index()]);
+        let can = !writes.is_empty()
+            && nodes.contains(&self.frame.graph.from(back))
+            && writes.iter().all(|e| self.blocks.can_carry_code[e.index()]);
         let pays = often >= MIN_ITERATIONS_PER_WRITE * written && writes.len() <= MAX_WRITES;
         (can && pays).then_some(RegisterCounted { head, nodes, writes })
     }

@@ -27,8 +27,8 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
         let can = blocks.quiet[node.index()]
             && !in_loops.contains(&node)
             && graph.to(end) != node
-            && into.iter().all(|e| blocks.open[e.index()] && !counts_continuing_path(code.on(*e)));
-        if can && (blocks.early[node.index()] || (wherever && pays(code, &into, &known, frequencies, blocks))) {
+            && into.iter().all(|e| blocks.can_carry_code[e.index()] && !counts_continuing_path(code.on(*e)));
+        if can && (blocks.must_count_early[node.index()] || (wherever && pays(code, &into, &known, frequencies, blocks))) {
             let set = value_set(code.on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
             into.iter().for_each(|e| code.operations[e.index()].push(count));
@@ -58,7 +58,7 @@ fn pays(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequen
     let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
     let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
     let constant = sum(&|e| known[e.index()].is_some());
-    let jumps = sum(&|e| !blocks.free[e.index()] && !code.has_code(**e));
+    let jumps = sum(&|e| !blocks.carries_code_for_free[e.index()] && !code.has_code(**e));
     into.len() > 1 && differ && jumps < constant
 }
 

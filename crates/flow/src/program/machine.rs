@@ -105,7 +105,7 @@ impl Machine {
             Operation::Discard => self.register = None,
             Operation::Count { increment } => self.count(register?.wrapping_add(increment), 1),
             Operation::CountIteration { increment, dominant } => {
-                let (index, it) = (register?.wrapping_add(increment), program.dominant_of(dominant));
+                let (index, it) = (register?.wrapping_add(increment), program.dominant_by_id(dominant));
                 match it.in_register.is_some() && index == it.index {
                     true => *self.in_register.entry(dominant).or_default() += 1,
                     false => self.count(index, 1),
@@ -119,14 +119,14 @@ impl Machine {
             }
             Operation::Iterate(of) => *self.iterations.entry(of).or_default() += 1,
             Operation::Flush { of, partial } => {
-                let (it, n, register) = (program.loop_of(of), self.iterations.remove(&of).unwrap_or(0), register?);
+                let (it, n, register) = (program.loop_by_id(of), self.iterations.remove(&of).unwrap_or(0), register?);
                 self.count(register.wrapping_add(it.increment), n.min(1));
                 self.count(it.start.wrapping_add(it.increment), n.saturating_sub(1));
                 self.register = Some(if n > 0 { it.start } else { register }.wrapping_add(partial));
             }
             Operation::FlushDominant(dominant) => {
                 let in_register = self.in_register.remove(&dominant).unwrap_or(0);
-                self.count(program.dominant_of(dominant).index, in_register);
+                self.count(program.dominant_by_id(dominant).index, in_register);
             }
             Operation::CountHits(hits) => self.hits = [self.hits, hits].into_iter().sum(),
             Operation::Emit { increment } => self.stream.push(StreamItem::Path(register?.wrapping_add(increment))),
@@ -148,7 +148,7 @@ impl Machine {
     fn check_lost(&self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         let (from, to) = (program.graph().from(edge), program.graph().to(edge));
         for id in self.iterations.keys() {
-            let it = program.loop_of(*id);
+            let it = program.loop_by_id(*id);
             if !it.nodes.contains(&to) || (to == it.head && edge != it.back) {
                 return Err(MachineFault::Iterations(edge, *id));
             }
@@ -157,7 +157,7 @@ impl Machine {
             !in_register.nodes.contains(&node) || (node == in_register.head && !in_register.nodes.contains(&from))
         };
         for id in self.in_register.keys() {
-            if program.dominant_of(*id).in_register.as_ref().is_none_or(|register| leaves(register, to)) {
+            if program.dominant_by_id(*id).in_register.as_ref().is_none_or(|register| leaves(register, to)) {
                 return Err(MachineFault::Dominant(edge, *id));
             }
         }

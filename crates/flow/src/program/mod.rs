@@ -45,15 +45,15 @@ pub struct BlockProperties {
     /// Nodes whose code has no effect that can be observed from outside: no calls.
     pub quiet: Vec<bool>,
     /// Nodes whose count must be made on the edges into them, whatever the cost.
-    pub early: Vec<bool>,
+    pub must_count_early: Vec<bool>,
     /// Edges that can carry code.
-    pub open: Vec<bool>,
+    pub can_carry_code: Vec<bool>,
     /// Edges that can carry code without another jump.
-    pub free: Vec<bool>,
+    pub carries_code_for_free: Vec<bool>,
     /// Number of instructions of each node.
     pub sizes: Vec<u32>,
     /// Back edges on which control may change to another version of the code. Their loops cannot be counted by trip count.
-    pub crossed: BTreeSet<Edge>,
+    pub changes_version: BTreeSet<Edge>,
     /// For each of these back edges, how often it is taken per entry of the loop if the loop is left at the edge's tail, where that is a
     /// constant.
     pub trip_counts: BTreeMap<Edge, u64>,
@@ -245,7 +245,7 @@ impl ProbeProgram {
     }
 
     /// Counts every path by a plan whose increments are those of `ending`, and whose numbers are those of all paths.
-    pub fn from_registers(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
+    pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_all(graph, plan) }
     }
 
@@ -403,7 +403,7 @@ impl ProbeProgram {
     }
 
     /// The loop with this number.
-    pub fn loop_of(&self, id: LoopId) -> &TripCountedLoop {
+    pub fn loop_by_id(&self, id: LoopId) -> &TripCountedLoop {
         &self.code.loops[id.0]
     }
 
@@ -413,12 +413,12 @@ impl ProbeProgram {
     }
 
     /// The dominant iteration with this number.
-    pub fn dominant_of(&self, id: DominantId) -> &DominantIterationCode {
+    pub fn dominant_by_id(&self, id: DominantId) -> &DominantIterationCode {
         &self.code.dominant[id.0]
     }
 
     /// The back edges of the loops that are counted by trip count.
-    pub fn by_trip_count(&self) -> Vec<Edge> {
+    pub fn trip_counted_back_edges(&self) -> Vec<Edge> {
         self.code.loops.iter().map(|l| l.back).collect()
     }
 

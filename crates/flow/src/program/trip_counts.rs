@@ -45,14 +45,14 @@ struct Candidate {
 impl Candidate {
     fn find(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Candidate> {
         let graph = &frame.graph;
-        if blocks.crossed.contains(&back) {
+        if blocks.changes_version.contains(&back) {
             return None;
         }
         let nodes = only_path(frame, code, blocks, back)?;
         let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays(graph, &nodes, back, *e)).collect();
         // An infinite loop has to be counted inside.
-        if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.open[e.index()]) {
+        if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.can_carry_code[e.index()]) {
             return None;
         }
         // With a constant trip count, the exit needs two additions and the iterations none.

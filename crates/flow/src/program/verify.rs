@@ -288,7 +288,7 @@ impl<'a> Counting<'a> {
         let mut by_cell = BTreeMap::new();
         for (&index, &count) in &machine.counts {
             let cell = match self.program.cells() {
-                Cells::Interesting(cells) => cells.ending.word(index) as i64,
+                Cells::Interesting(cells) => cells.ending.counter_of(index) as i64,
                 Cells::Preferential(ending) => (index as u64 & ending.identity_mask().unwrap_or(u64::MAX)) as i64,
                 Cells::Paths | Cells::Labels { .. } => index,
             };
@@ -299,7 +299,7 @@ impl<'a> Counting<'a> {
 
     /// Whether a counter of an interesting path may count other paths, too.
     fn may_alias(&self) -> bool {
-        matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, NumberAliases::Exactly(0)))
+        matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, NumberAliases::Exact(0)))
     }
 
     /// Whether a counter counts one path and no other.

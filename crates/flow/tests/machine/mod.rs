@@ -19,11 +19,11 @@ pub fn blocks(random: &mut Random, graph: &Graph) -> BlockProperties {
     let can_be_early = |n: Node| n != graph.entry() && graph.incoming(n).iter().all(|e| open[e.index()]);
     BlockProperties {
         quiet: graph.nodes().map(|_| random.chance(85)).collect(),
-        early: graph.nodes().map(|n| can_be_early(n) && random.chance(10)).collect(),
-        free: graph.edges().map(|_| random.chance(50)).collect(),
+        must_count_early: graph.nodes().map(|n| can_be_early(n) && random.chance(10)).collect(),
+        carries_code_for_free: graph.edges().map(|_| random.chance(50)).collect(),
         sizes: graph.nodes().map(|_| 1 + random.below(9) as u32).collect(),
-        open,
-        crossed: BTreeSet::new(),
+        can_carry_code: open,
+        changes_version: BTreeSet::new(),
         trip_counts: BTreeMap::new(),
         counted: graph.edges().filter(|_| random.chance(20)).collect(),
     }

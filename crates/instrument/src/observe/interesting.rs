@@ -13,8 +13,8 @@ use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::{Cells, Choices};
 use trodden_flow::{NumberingScheme, Plan};
-use trodden_selective::plan::{NoInterestingPlan, Wish};
-use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, shape};
+use trodden_selective::plan::{InterestingInput, InterestingPlanError};
+use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, graph_hash};
 
 /// Why a function without interesting paths is not counted.
 const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
@@ -60,15 +60,15 @@ impl Observer for InterestingPaths {
 
 /// Returns why a function is not counted if the set does not name it.
 pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
-    let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.names(&unit.map.source, &function.name()));
+    let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.has_function(&unit.map.source, &function.name()));
     (!is_named).then_some(NOT_INTERESTING)
 }
 
 /// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of it.
 pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.interesting.as_ref()?;
-    let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
-    known.like(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
+    known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
 /// Returns the words of a function's interesting paths, if it has any.
@@ -87,13 +87,13 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     let name = planned.function.name();
     let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {
         let reason = "its shape differs from that of the function with this name whose paths are interesting".into();
-        unit.map.instead.push(Skipped { name, reason });
+        unit.map.fully_counted.push(Skipped { name, reason });
         return Ok(());
     };
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
-    let (dag, numbering) =
-        Plan::cut_as(&planned.graph, &known.cuts, entries, known.paths).ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
+    let (dag, numbering) = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, entries, known.paths)
+        .ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
     let excluded = planned.cfg.excluded();
     let scheme = match unit.options.experiment.scheme() {
         ExperimentScheme::Interesting(scheme) => Some(scheme),
@@ -102,7 +102,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     let request = InterestingRequest {
         graph: &planned.graph,
         frequencies: &planned.frequencies,
-        wish: Wish { scheme: scheme.unwrap_or(NumberingScheme::BallLarus), ids: &ids, excluded: &excluded },
+        input: InterestingInput { scheme: scheme.unwrap_or(NumberingScheme::BallLarus), ids: &ids, marks_call: &excluded },
         options: &unit.options.plan,
         time_limit_s: unit.options.time_limit_s,
     };
@@ -115,13 +115,13 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
             planned.program = program;
             return Ok(());
         }
-        Some(Err(NoInterestingPlan::Wrong(what))) => return Err(Error::InvalidNumbering { function: name, what }),
+        Some(Err(InterestingPlanError::Wrong(what))) => return Err(Error::InvalidNumbering { function: name, what }),
         Some(Err(why)) => Some(why.to_string()),
         None => None,
     };
     let reason = [reason, elsewhere].into_iter().flatten().collect::<Vec<String>>().join("; ");
     if !reason.is_empty() {
-        unit.map.instead.push(Skipped { name, reason });
+        unit.map.fully_counted.push(Skipped { name, reason });
     }
     planned.program = in_full.unwrap_or_else(|| planned.program.clone());
     Ok(())

@@ -13,7 +13,7 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::Choices;
 use trodden_flow::{Graph, Plan, ProbeProgram};
-use trodden_unit::{FunctionPart, Storage, observe, shape};
+use trodden_unit::{FunctionPart, Storage, graph_hash, observe};
 
 /// Observer that counts a copy's part of the paths.
 struct CopyPart {
@@ -35,7 +35,7 @@ fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
 }
 
 fn part_of<'u>(unit: &'u Unit, name: &str) -> Option<&'u FunctionPart> {
-    unit.options.parts.as_ref()?.of(unit.options.experiment.part()?.origin, name)
+    unit.options.parts.as_ref()?.get(unit.options.experiment.part()?.origin, name)
 }
 
 impl Observer for CopyPart {
@@ -45,8 +45,8 @@ impl Observer for CopyPart {
 
     fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, graph: &Graph, _: &Frequencies) -> Result<Plan, Error> {
         let other = || Error::PartMismatch(name.to_owned());
-        let known = part_of(unit, name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
-        let (dag, _) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
+        let known = part_of(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
+        let (dag, _) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 

@@ -26,7 +26,7 @@ use trodden_flow::program::operation::Operation;
 use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
 use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
 use trodden_unit::observe::SegmentNumbering;
-use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, observe, shape};
+use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, graph_hash, observe};
 
 /// A planned function, its number in the set, and its preferential numbering, if any.
 type PlannedSegments = (PlannedFunction, u32, Option<ContextNumbering>);
@@ -57,7 +57,7 @@ impl SegmentedFunction {
 
 impl Observer for SegmentCounts {
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        let is_on_segments = unit.options.segments.as_ref().is_none_or(|set| set.names(&unit.map.source, &function.name()));
+        let is_on_segments = unit.options.segments.as_ref().is_none_or(|set| set.has_function(&unit.map.source, &function.name()));
         (!is_on_segments).then_some(NO_SEGMENT)
     }
 
@@ -110,7 +110,7 @@ impl SegmentCounts {
             return Ok(None);
         };
         let known = &set.functions()[number as usize];
-        let numbered = Plan::cut_as(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
+        let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
         let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(function.name()))?;
         let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
         let (graph, frequencies, options) = (&planned.graph, &planned.frequencies, &unit.options.plan);
@@ -121,7 +121,7 @@ impl SegmentCounts {
                     false => Probes::direct(&found.values),
                 };
                 let plan = Plan { dag, numbering, probes, partial: None, part: None };
-                ProbeProgram::from_registers(graph, &plan, found.ending.clone())
+                ProbeProgram::from_register_ending(graph, &plan, found.ending.clone())
             }
             (None, Observation::SegmentCounts(counts)) if counts.numbering == SegmentNumbering::PreciseSelective => {
                 selective(unit, &planned, (dag, numbering), &set.paths_of(number))
@@ -164,14 +164,14 @@ fn preferential_numbering(
     let (contexts, bits) = (known.contexts.len() as u32, SegmentWords::path_bits(known.paths));
     let rows = (u64::from(contexts) + 1) << bits;
     let pairs: Vec<(u32, u64)> = known.interesting.iter().copied().collect();
-    if !is_asked || set.counts_every() || !known.counts || contexts == 0 || pairs.is_empty() || rows <= pairs.len() as u64 + 1 {
+    if !is_asked || set.counts_all_pairs() || !known.counts || contexts == 0 || pairs.is_empty() || rows <= pairs.len() as u64 + 1 {
         return None;
     }
     match preferential_contexts((dag, numbering), (contexts, bits), &pairs, RESTARTS) {
         Ok(found) => Some(found),
         Err(why) => {
             let reason = format!("its segments are looked up by hash instead of by number: {why}");
-            unit.map.instead.push(Skipped { name: name.to_owned(), reason });
+            unit.map.fully_counted.push(Skipped { name: name.to_owned(), reason });
             None
         }
     }
@@ -224,8 +224,8 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
 /// Returns a function's number and entry in the set; `None` if it is not in the set or has a different shape.
 fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
     let set = unit.options.segments.as_ref()?;
-    let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
-    let number = set.function(&unit.map.source, name, version)?;
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
+    let number = set.find_function(&unit.map.source, name, version)?;
     let function = &set.functions()[number as usize];
     (function.edges.len() == cfg.edges.len()).then_some((number, function))
 }

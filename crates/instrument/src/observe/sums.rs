@@ -23,7 +23,7 @@ pub struct EventSums {
 impl EventSums {
     /// Declares what the code refers to.
     pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
-        EventSums { events: Events::declare(module, sums.event), of_interesting: sums.of.is_some() }
+        EventSums { events: Events::declare(module, sums.event), of_interesting: sums.paths.is_some() }
     }
 }
 

@@ -13,9 +13,9 @@ use crate::versions;
 use trodden_flow::program::Choices;
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{NumberingScheme, Plan, ProbeProgram, ResidualPlan};
-use trodden_selective::plan::{NoInterestingPlan, Wish};
+use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::observe::Recognition;
-use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, shape};
+use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, graph_hash};
 use trodden_wire::UNTESTED_SYMBOL;
 
 /// Observer that counts unknown paths.
@@ -97,35 +97,35 @@ impl Observer for UnknownPaths {
 /// Returns the known paths of a function; `None` if there are none, or if they belong to a different version of it.
 fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.known.as_ref()?;
-    let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
-    known.of(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
+    known.get(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
 /// Returns the program that recognises known paths by preferential numbering, if it is asked for. If the numbers do not fit, the map
 /// records that known paths are recognised by region.
 fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
     let observed = unit.options.experiment.observation();
-    let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.by == Recognition::Preferential);
+    let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.recognition == Recognition::Preferential);
     if !is_asked || known.known.is_empty() {
         return Ok(None);
     }
     let name = planned.function.name();
-    let numbered = Plan::cut_as(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
+    let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
     let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let request = InterestingRequest {
         graph: &planned.graph,
         frequencies: &planned.frequencies,
-        wish: Wish { scheme: NumberingScheme::Ppp, ids: &ids, excluded: &[] },
+        input: InterestingInput { scheme: NumberingScheme::Ppp, ids: &ids, marks_call: &[] },
         options: &unit.options.plan,
         time_limit_s: 0,
     };
     match plan_unknown(&request, dag, numbering) {
         Ok(program) => Ok(Some(program)),
-        Err(NoInterestingPlan::Wrong(what)) => Err(Error::InvalidNumbering { function: name, what }),
+        Err(InterestingPlanError::Wrong(what)) => Err(Error::InvalidNumbering { function: name, what }),
         Err(why) => {
             let reason = format!("its tested paths are recognised by code region instead of by number: {why}");
-            unit.map.instead.push(Skipped { name, reason });
+            unit.map.fully_counted.push(Skipped { name, reason });
             Ok(None)
         }
     }
@@ -135,10 +135,10 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
 /// code if possible. `None` if the function has different paths.
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
     let PlannedFunction { graph, frequencies, .. } = planned;
-    let (dag, numbering) = Plan::cut_as(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
+    let (dag, numbering) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
     let excluded = planned.cfg.excluded();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
-    let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, single, excluded: &excluded });
+    let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, uncopied: single, marks_call: &excluded });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     let plan = Plan { dag, numbering, probes, partial: None, part: None };
     Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })

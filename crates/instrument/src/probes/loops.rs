@@ -37,7 +37,7 @@ pub(super) struct TripCountFlush {
 impl ProbeCode<'_> {
     /// Returns the register at the header of a loop that is counted by trip count, and determines or inserts its iteration counter.
     pub(super) fn enter_loop(&mut self, which: LoopId) -> Register {
-        let (module, counted_loop) = (self.context.module, self.program.loop_of(which));
+        let (module, counted_loop) = (self.context.module, self.program.loop_by_id(which));
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
         let latch = self.cfg.nodes[self.graph.from(counted_loop.back).index()].expect("a dispatch block is in no loop of one path");
         let from = predecessors(head);
@@ -84,7 +84,7 @@ impl ProbeCode<'_> {
     /// Emits the counts at a loop's exit; returns the register after them.
     pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> Register {
         let module = self.context.module;
-        let counted_loop = self.program.loop_of(of);
+        let counted_loop = self.program.loop_by_id(of);
         let (number, entered) = self.trip_counts[&of];
         let start = Register::Constant(counted_loop.start);
         let number = match number {

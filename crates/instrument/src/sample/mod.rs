@@ -88,7 +88,7 @@ impl SampleTier {
         let PlannedFunction { cfg, graph, program, frequencies, .. } = planned;
         let mut blocks = crate::places::block_properties(cfg, graph);
         let sites = &self.sites[&planned.function];
-        blocks.crossed = sites.every_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
+        blocks.changes_version = sites.every_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
         probes::run_passes(
             program,
             frequencies,

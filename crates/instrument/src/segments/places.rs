@@ -144,7 +144,7 @@ impl Places {
         match self {
             Places::Keys { words, .. } => *words,
             Places::Minimal { keys, .. } => keys.len() as u64 + 1,
-            Places::Preferential { numbering, .. } => numbering.ending.words(),
+            Places::Preferential { numbering, .. } => numbering.ending.counter_count(),
         }
     }
 

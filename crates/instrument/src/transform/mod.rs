@@ -19,8 +19,8 @@ use crate::shape::prepare;
 use crate::weights::{set_entry_count, set_target_weights};
 use indexmap::IndexMap;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use trodden_unit::transformations::Weighed;
-use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
+use trodden_unit::transformations::BranchWeights;
+use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 
 /// Passes that remove what copies make redundant: tests whose outcome the edge to the copy implies, and repeated loads.
 const FOLD_PASSES: &str =
@@ -35,7 +35,7 @@ pub fn apply(
     reach_all: bool,
 ) -> Result<(), Error> {
     let source = module.source();
-    let known: Vec<Value> = chosen.iter().copied().filter(|f| plan.knows(&source, &f.name())).collect();
+    let known: Vec<Value> = chosen.iter().copied().filter(|f| plan.has_function(&source, &f.name())).collect();
     if known.is_empty() {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub fn apply(
     for function in known {
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
-        let found = plan.of(&source, &function.name(), shape(&cfg.blocks, &cfg.edges));
+        let found = plan.get(&source, &function.name(), graph_hash(&cfg.blocks, &cfg.edges));
         apply_to_function(TransformedFunction { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
@@ -89,7 +89,7 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
 /// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers. After optimisation,
 /// the weights of an earlier profile are only estimates wherever code was inlined, copied or threaded; these counts are for the code as it
 /// is now.
-fn set_measured_weights(place: TransformedFunction, weights: &Weighed) {
+fn set_measured_weights(place: TransformedFunction, weights: &BranchWeights) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {

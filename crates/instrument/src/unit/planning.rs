@@ -11,7 +11,7 @@ use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
 use trodden_flow::{Graph, Node, Plan};
-use trodden_unit::shape;
+use trodden_unit::graph_hash;
 
 impl Unit {
     /// Returns the frequency of each edge, and whether it was measured: by the given weights, or else by path counts. Edges that measured
@@ -21,7 +21,7 @@ impl Unit {
         // programs by at most 0.2 % (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
-        let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&cfg.blocks, &cfg.edges), cfg.edges.len()));
+        let known = self.options.weights.as_ref().and_then(|w| w.get(name, graph_hash(&cfg.blocks, &cfg.edges), cfg.edges.len()));
         // Interesting paths may never have been executed; then their counts say nothing.
         match known.or(path_counts).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),

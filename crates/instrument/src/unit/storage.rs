@@ -14,7 +14,7 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::Node;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::program::Cells;
-use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, shape};
+use trodden_unit::{CountTable, EventWords, FunctionMap, LabelWords, Storage, graph_hash};
 
 impl Unit {
     pub fn add_function(&mut self, planned: PlannedFunction) {
@@ -46,7 +46,7 @@ impl Unit {
             name: function.name(),
             local: is_local(function),
             position,
-            shape: shape(&blocks, &edges),
+            shape: graph_hash(&blocks, &edges),
             code: cfg.code,
             first_counter: self.map.counters,
             counters,
@@ -56,7 +56,7 @@ impl Unit {
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
             cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-            by_trip_count: program.by_trip_count(),
+            by_trip_count: program.trip_counted_back_edges(),
             calls: cfg.calls,
         });
         self.map.counters += words;
@@ -69,7 +69,7 @@ impl Unit {
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
-                with_hits: self.options.count_hits,
+                has_hits: self.options.count_hits,
                 labels: labels.clone(),
             }),
             Cells::Paths if self.is_in_table(planned) => Storage::Table(self.table()),

@@ -45,6 +45,6 @@ pub struct Loops {
 impl Loops {
     /// Merges both groups of counting options.
     pub fn settings(&self) -> Settings {
-        self.parameters.settings().over(self.choices.settings())
+        self.parameters.settings().or(self.choices.settings())
     }
 }

@@ -61,7 +61,7 @@ pub struct Reconstruct {
     pub edges: bool,
     /// Accept truncated traces, such as those of a killed program, and print what is certain.
     #[arg(long)]
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 const STRATEGIES: [Choice<DistributionStrategy>; 4] = [

@@ -127,7 +127,7 @@ fn run_missing_settings(
             copies,
             input: options.input.name().to_owned(),
             engine: if options.engine == Engine::Slurm { "slurm" } else { "local" }.to_owned(),
-            lost_node: options.lose_node,
+            killed_node: options.lose_node,
         };
         let known = results.row(&setting);
         if known.is_some_and(|row| row.times.is_some() || !options.times) {

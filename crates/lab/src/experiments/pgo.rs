@@ -268,7 +268,7 @@ const HEAD: &str = concat!(
 
 fn line(row: &Row) -> String {
     let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
-    let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.least);
+    let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.min);
     let ratio = |a: u64, b: u64| a as f64 / b as f64;
     let counts = row.instructions.map_or([f64::NAN; BUILD_COUNT], |all| all.map(|n| ratio(n, all[0])));
     let profiling = row.profiling.map_or(f64::NAN, |[clang, paths]| ratio(paths, clang));

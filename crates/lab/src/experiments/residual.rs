@@ -25,7 +25,7 @@ const DEFAULT_PROGRAMS: &[&str] =
 /// Builds whose size is compared with that of the plain build.
 const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -52,8 +52,8 @@ struct Untested {
     functions: u64,
     untested_edges: u64,
     functions_with_untested_edges: u64,
-    in_functions_without_untested_edges: u64,
-    every_edge_known: u64,
+    untested_paths_in_functions_without_untested_edges: u64,
+    all_edges_tested: u64,
 }
 
 impl Untested {
@@ -70,7 +70,7 @@ impl Untested {
 
     /// Returns the share of untested paths that lie in functions without an untested edge, in percent.
     fn share_without_edges(&self) -> f64 {
-        percent(self.in_functions_without_untested_edges as f64, self.untested_paths as f64)
+        percent(self.untested_paths_in_functions_without_untested_edges as f64, self.untested_paths as f64)
     }
 }
 
@@ -229,8 +229,8 @@ impl<'a> Subject<'a> {
             ("functions", checked.functions),
             ("untested_edges", checked.untested_edges),
             ("functions_with_untested_edges", checked.functions_with_untested_edges),
-            ("in_functions_without_untested_edges", checked.in_functions_without_untested_edges),
-            ("every_edge_known", checked.every_edge_known),
+            ("untested_paths_in_functions_without_untested_edges", checked.untested_paths_in_functions_without_untested_edges),
+            ("all_edges_tested", checked.all_edges_tested),
         ];
         for (name, wanted) in expected {
             ensure!(

@@ -82,14 +82,14 @@ pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interest
     };
     Ok(match separation(dag, &acyclic.all, set)? {
         Separation::Unknown => Value::Null,
-        Separation::By(values) => {
+        Separation::Separated(values) => {
             let edge = |id: DagEdgeId| {
                 let [from, to] = ends(named, acyclic, id);
                 json!({"from": from, "to": to, "value": signed_json(values[id.index()])})
             };
             json!({"separable": true, "below": 0, "edges": dag.edge_ids().map(edge).collect::<Vec<_>>()})
         }
-        Separation::Never { interesting, others } => {
+        Separation::Inseparable { interesting, others } => {
             json!({"separable": false, "interesting": paths(&interesting), "others": paths(&others)})
         }
     })

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use trodden_coding::CodingError;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::limit::cut_sparing;
+use trodden_flow::limit::cut_to_limit_sparing;
 use trodden_flow::numbering::TooManyPaths;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
 use trodden_selective::NumberingError;
@@ -242,7 +242,7 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
 pub fn acyclic(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
-    let limited = cut_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
+    let limited = cut_to_limit_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
     let weights = limited.dag.edge_ids().map(|id| frequency_of(&limited.dag, &frequencies, id)).collect();
     AcyclicGraph { dag: limited.dag, all: limited.numbering, weights }
 }

@@ -33,7 +33,7 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     };
     let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
     let verdict = verify(&acyclic.dag, &set, &labelling, &VerifyBudget::default());
-    if !verdict.is_good(job.scheme.is_exact()) {
+    if !verdict.is_not_refuted(job.scheme.is_exact()) {
         bail!("the numbering by {} is invalid ({verdict:?}); this is a bug in trodden, please report the graph", job.scheme.name());
     }
     let marks = Marks::new(&acyclic, &set, &labelling, given)?;
@@ -94,8 +94,8 @@ fn summary(
         "labels": labelling.labels(dag),
         "placement": if labelling.placement() == RegisterPlacement::Direct { "direct" } else { "chords" },
         "aliases": match verdict.aliases {
-            NumberAliases::Exactly(aliases) => number_json(aliases),
-            NumberAliases::Drawn { aliases, of } => json!({"drawn": of, "aliases": aliases}),
+            NumberAliases::Exact(aliases) => number_json(aliases),
+            NumberAliases::Sampled { aliases, of } => json!({"drawn": of, "aliases": aliases}),
         },
         "verified": match verdict.method {
             VerifyMethod::Enumerated => json!("enumerated"),

@@ -10,7 +10,7 @@ use trodden_witness::{
     check_pairwise,
 };
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// Returns the execution as JSON, and whether the distribution is realizable.
 pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool)> {
@@ -20,7 +20,7 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
     let distribution = Distribution::new(&file.program, kind, profiles.clone())?;
     check_traces(file, &distribution, traces)?;
     let reconstruction = Reconstruction::new(&file.program, &distribution);
-    let ending = if job.cut { TraceEnding::Cut } else { TraceEnding::Complete };
+    let ending = if job.truncated { TraceEnding::Truncated } else { TraceEnding::Complete };
     let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), ending)?;
     let (mut execution, mut ambiguous) = (Vec::new(), None);
     loop {
@@ -37,8 +37,8 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
         }
     }
     let mut answer = json!({ "schema_version": SCHEMA_VERSION, "execution": execution });
-    if let Some(ReconstructionOutcome::Cut(_)) = walk.outcome() {
-        answer["cut"] = json!(true);
+    if let Some(ReconstructionOutcome::Truncated(_)) = walk.outcome() {
+        answer["truncated"] = json!(true);
     }
     let check = check_pairwise(&file.program, &distribution);
     if !check.is_realizable() {
@@ -77,14 +77,14 @@ fn describe(file: &WitnessFile, error: &ReconstructError) -> String {
                 next.join(", ")
             )
         }
-        ReconstructError::Unexpected { profile, position, found, expected, blocks } => {
+        ReconstructError::UnexpectedSymbol { profile, position, found, expected, blocks } => {
             let (found, expected) = (symbol(found), file.witness(*expected));
             format!(
                 "after {blocks} nodes, trace {profile} has {found} at symbol {position} instead of {expected}; \
                   the traces do not belong to one execution"
             )
         }
-        ReconstructError::GoesOn { profile, position, found, .. } => {
+        ReconstructError::TraceContinues { profile, position, found, .. } => {
             format!(
                 "trace {profile} continues with {} at symbol {position}, where the execution ends; \
                  the traces do not belong to one execution",

@@ -8,14 +8,14 @@ use trodden_witness::bound::bound;
 use trodden_witness::condition::{BranchNode, BranchTarget, Violation, members};
 use trodden_witness::distribution::{assign_to_machines, plan};
 use trodden_witness::placed::plan_placed;
-use trodden_witness::placement::OtherKind;
+use trodden_witness::placement::WrongWitnessKind;
 use trodden_witness::pushdown::Pushdown;
 use trodden_witness::structure::Structure;
 use trodden_witness::{
     Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
 };
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Maximum number of pairs of runs tried, in all, to find executions that have the same traces.
 const MAX_SEARCHED_PAIRS: usize = 300_000;
 /// Maximum number of violations to list.
@@ -50,7 +50,7 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
         answer["theorems"] = theorems;
     }
     if check.violations.len() > MAX_VIOLATIONS {
-        answer["violations_in_all"] = json!(check.violations.len());
+        answer["violation_count"] = json!(check.violations.len());
     }
     Ok((answer, realizable))
 }
@@ -63,7 +63,7 @@ fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Ch
     let more: Vec<Violation> = paper.graph.into_iter().filter(|v| !violations.contains(v)).collect();
     violations.extend(more);
     violations.sort_by_key(|v| (v.state, v.successors));
-    Ok((Check { violations, far: Vec::new() }, Some(theorems)))
+    Ok((Check { violations, unbounded_lookahead: Vec::new() }, Some(theorems)))
 }
 
 /// Checks a distribution from the file, and computes its costs.
@@ -116,8 +116,10 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(
                 "found no {limit} witnesses that distinguish two successors of a branch in function `{function}`; raise --limit to {enough}"
             )
         }
-        PlanError::OtherKind(OtherKind { needs: WitnessKind::Edges, .. }) => anyhow!("this placement chooses edges; add --edges"),
-        PlanError::OtherKind(_) => anyhow!("this placement chooses nodes; omit --edges"),
+        PlanError::WrongWitnessKind(WrongWitnessKind { needs: WitnessKind::Edges, .. }) => {
+            anyhow!("this placement chooses edges; add --edges")
+        }
+        PlanError::WrongWitnessKind(_) => anyhow!("this placement chooses nodes; omit --edges"),
     })?;
     Ok((planned.distribution, planned.check, planned.costs))
 }
@@ -130,8 +132,8 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
     let structure = Structure::new(Pushdown::new(&file.program, distribution.kind));
     let listed = &check.violations[..check.violations.len().min(MAX_VIOLATIONS)];
     let found = ambiguous::find(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
-    let row = |(violation, found): (&Violation, &Option<[ambiguous::Blocks; 2]>)| {
-        let blocks = |blocks: &ambiguous::Blocks| blocks.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<Value>>();
+    let row = |(violation, found): (&Violation, &Option<[ambiguous::BlockSequence; 2]>)| {
+        let blocks = |blocks: &ambiguous::BlockSequence| blocks.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<Value>>();
         let executions: Vec<Vec<Value>> = found.iter().flatten().map(blocks).collect();
         let mut row = json!({
             "branch": branch_json(file, violation.branch),
@@ -166,6 +168,6 @@ pub fn target_json(file: &WitnessFile, branch: BranchNode, target: BranchTarget)
         (BranchTarget::Function(_), _) => json!("outside"),
         (BranchTarget::Returns | BranchTarget::Ends, _) => json!("END"),
         (BranchTarget::Unwinds, _) => json!("unwinds"),
-        (BranchTarget::GoesOn | BranchTarget::Node(..), _) => json!("goes on"),
+        (BranchTarget::Continues | BranchTarget::Node(..), _) => json!("continues"),
     }
 }

@@ -44,7 +44,7 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let text = fs::read_to_string(&named)?;
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with named blocks is a different unit, and must not enter the store.
-    let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().over(Settings::from(&map.experiment)) };
+    let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().or(Settings::from(&map.experiment)) };
     let request = experiment::resolve(context(), settings).and_then(|request| experiment::write_request(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
     let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;

@@ -7,7 +7,7 @@ use trodden_unit::{FunctionMap, MapError};
 
 /// Lists the functions whose edges two profiles of one program count differently. Images are matched by path, since copies have other
 /// identities.
-pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
+pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();
     for image in &one.images {
@@ -38,7 +38,7 @@ fn images_differ(one: &Profile, other: &Profile) -> String {
 }
 
 /// Lists the functions whose paths two profiles with the same images count differently.
-pub fn differences(one: &Profile, other: &Profile) -> Vec<String> {
+pub fn path_differences(one: &Profile, other: &Profile) -> Vec<String> {
     let mut out = Vec::new();
     let known: BTreeMap<_, _> = other.images.iter().map(|i| (i.identity, i)).collect();
     for image in &one.images {

@@ -1,7 +1,7 @@
 //! Copies that count edges: maps in which each path is an edge, and computing the counts of all edges from the counted ones.
 //! [`trodden_partition::edges`] explains which edges are counted and why the others follow.
 
-use super::{CopiesError, CopyDivergence, PartitionedProgram, Within};
+use super::{CopiesError, CopyDivergence, CopyEdges, PartitionedProgram};
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use trodden_partition::edges::{Network, cut_all, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// Converts a unit's map so that each path is an edge.
-pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
+pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
         let graph = function.graph()?;
         let dag = dag(&graph, &cut_all(&graph, &function.cuts));
-        let numbering = Numbering::ball_larus(&dag).map_err(|e| function.inconsistent(e.to_string()))?;
+        let numbering = Numbering::ball_larus(&dag).map_err(|e| function.inconsistency(e.to_string()))?;
         let (first_counter, counters) = (out.counters, numbering.paths());
         out.counters += counters;
         out.functions.push(FunctionMap {
@@ -45,7 +45,7 @@ pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
 /// Computes the counts of the edges that no copy counted; returns a divergence if the counts contradict each other.
 pub(super) fn complete(
     function: &FunctionMap,
-    parts: &[&Within],
+    parts: &[&CopyEdges],
     counts: &mut BTreeMap<u64, u64>,
 ) -> Result<Option<CopyDivergence>, CopiesError> {
     let (_, network) = network(function)?;
@@ -65,14 +65,14 @@ pub(super) fn complete(
 }
 
 /// Gives an image and its units identities for counts of edges, which differ from those for counts of paths.
-pub fn rename(image: &mut ImageProfile) {
+pub fn set_edge_identities(image: &mut ImageProfile) {
     let other = |identity: Identity| Identity::from_content(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
     image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
 }
 
 /// Converts a program so that each path is an edge.
-pub fn program_of_edges(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
-    let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(unit_of_edges(map)?)));
+pub fn edge_program(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
+    let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(edge_unit(map)?)));
     Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })
 }

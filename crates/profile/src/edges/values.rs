@@ -12,7 +12,7 @@ use trodden_unit::{ProfiledValueKind, ValueCounters};
 
 /// A profiled value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotedValue {
+pub enum ProfiledValue {
     /// A size, or the smallest one of its class.
     Number(u64),
     /// A function, by its name in LLVM's profiles.
@@ -22,7 +22,7 @@ pub enum NotedValue {
 }
 
 /// Counts of the values at one site.
-pub type Values = BTreeMap<NotedValue, u64>;
+pub type Values = BTreeMap<ProfiledValue, u64>;
 
 /// A possible callee of indirect calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct CallTarget {
 pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
-pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
+pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> {
     let sort = |values: Values| {
         let mut list: Vec<_> = values.into_iter().collect();
         list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -76,13 +76,13 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
 fn counts_of(unit: &UnitProfile, place: &ValueCounters) -> Vec<u64> {
     let size = u64::from(place.kind.counters());
     let mut counts = vec![0; size as usize];
-    for (at, count) in unit.counts.within(place.first..place.first.saturating_add(size)) {
+    for (at, count) in unit.counts.in_range(place.first..place.first.saturating_add(size)) {
         counts[(at - place.first) as usize] = count;
     }
     counts
 }
 
-fn add(values: &mut Values, value: NotedValue, count: u64) {
+fn add(values: &mut Values, value: ProfiledValue, count: u64) {
     if count > 0 {
         let sum = values.entry(value).or_default();
         *sum = sum.saturating_add(count);
@@ -91,7 +91,7 @@ fn add(values: &mut Values, value: NotedValue, count: u64) {
 
 fn add_sizes(values: &mut Values, counts: &[u64]) {
     for class in 0..SIZE_CLASSES {
-        add(values, NotedValue::Number(size_of_class(class)), counts[class as usize]);
+        add(values, ProfiledValue::Number(size_of_class(class)), counts[class as usize]);
     }
 }
 
@@ -100,7 +100,7 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
         let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();
         for (distance, count) in callees(calls, sum, bucket, targets, &of_bucket) {
-            let name = targets.get(&distance).map_or(NotedValue::Elsewhere, |t| NotedValue::Function(t.name.clone()));
+            let name = targets.get(&distance).map_or(ProfiledValue::Elsewhere, |t| ProfiledValue::Function(t.name.clone()));
             add(values, name, count);
         }
     }

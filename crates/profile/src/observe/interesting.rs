@@ -9,7 +9,7 @@ use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
 pub fn counters(function: &FunctionMap, words: &InterestingWords, of: &[u64]) -> Vec<Option<u64>> {
     let counter = |word: &u64| match words.paths.binary_search_by_key(&(word - words.first_word), |path| path.0) {
         Ok(at) => function.first_counter.saturating_add(words.paths[at].1),
-        Err(_) => words.others(),
+        Err(_) => words.shared_word(),
     };
     of.iter().map(|word| Some(counter(word))).collect()
 }
@@ -31,7 +31,7 @@ impl InexactFinder for Finder {
         self.scheme = map.experiment.scheme().name().to_owned();
         self.interesting.add(unattributed);
         self.unproven += u64::from(!words.proven);
-        let (StorageAliases::Exactly(aliases) | StorageAliases::Drawn { aliases, .. }) = words.aliases;
+        let (StorageAliases::Exact(aliases) | StorageAliases::Sampled { aliases, .. }) = words.aliases;
         if aliases > 0 {
             self.aliases.add(aliases);
         }

@@ -22,7 +22,7 @@ pub struct EventPaths {
 impl EventPaths {
     /// Matches the edges of a function with those of its events.
     pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
-        let of_events = function.of_events();
+        let of_events = function.with_event_paths();
         let events = of_events.dag()?;
         let (dag, numbering) = (function.dag()?, of_events.numbering(&events)?);
         let by_origin: HashMap<Origin, DagEdgeId> = dag.edge_ids().map(|id| (dag.edge(id).origin, id)).collect();
@@ -34,7 +34,7 @@ impl EventPaths {
                 Origin::Leave(e) => own_edge(e).map(Origin::Leave),
                 Origin::Stop(node) => Some(Origin::Stop(node)),
             };
-            let missing = || function.inconsistent("its events are on an edge that it does not have".to_owned());
+            let missing = || function.inconsistency("its events are on an edge that it does not have".to_owned());
             origin.map(|origin| by_origin.get(&origin).copied().ok_or_else(missing)).transpose()
         });
         let own_edges = own_edges.collect::<Result<Vec<_>, _>>()?;
@@ -52,8 +52,9 @@ impl EventPaths {
 impl ImageProfile {
     /// Returns the image with maps that have a path for each event, and without counts.
     #[must_use]
-    pub fn of_events(&self) -> ImageProfile {
-        let unit = |unit: &UnitProfile| UnitProfile { unit: unit.unit, map: Arc::new(unit.map.of_events()), counts: Counts::default() };
+    pub fn with_event_paths(&self) -> ImageProfile {
+        let unit =
+            |unit: &UnitProfile| UnitProfile { unit: unit.unit, map: Arc::new(unit.map.with_event_paths()), counts: Counts::default() };
         ImageProfile { units: self.units.iter().map(unit).collect(), ..self.clone() }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::calls::UnitCalls;
 use super::calls_of_program::calls_of_program;
-use super::{estimated, measured, of_edges};
+use super::{edge_procedure, estimated_procedure, measured_procedure};
 use crate::model::{Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub enum ProcedureError {
 ///
 /// # Errors
 /// The profile is of another program or variant, or a map is damaged.
-pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>, ProcedureError> {
+pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>, ProcedureError> {
     let counted = profile.map(Counted::from_profile);
     let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
     if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
@@ -52,8 +52,8 @@ pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Ve
     let calls = calls_of_program(units)?;
     let procedure = |((unit, frame, map, function), calls): ((usize, &Frame, &UnitMap, &FunctionMap), f64)| {
         let found = match &counted {
-            None => estimated(function, calls)?,
-            Some(known) => measured(function, &known.counts(frame, map, function))?,
+            None => estimated_procedure(function, calls)?,
+            Some(known) => measured_procedure(function, &known.counts(frame, map, function))?,
         };
         Ok(Procedure { unit, ..found })
     };
@@ -61,7 +61,7 @@ pub fn known(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Ve
 }
 
 /// Converts units in which each path is an edge. `units` are the original ones, which the profile knows.
-pub fn procedures_of_edges(
+pub fn edge_procedures(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],
     profile: Option<&Profile>,
@@ -71,8 +71,8 @@ pub fn procedures_of_edges(
         units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
     let calls = calls_of_program(units)?;
     let procedure = |((frame, map, (function, own)), calls): ((&Frame, &UnitMap, (&FunctionMap, &FunctionMap)), f64)| match &counted {
-        None => estimated(own, calls),
-        Some(known) => of_edges(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
+        None => estimated_procedure(own, calls),
+        Some(known) => edge_procedure(own, &FunctionPaths::decode(function, known.counts(frame, map, function))?),
     };
     pairs.zip(calls).map(procedure).collect()
 }
@@ -122,14 +122,14 @@ impl<'a> Counted<'a> {
 
 /// Adds estimates to measured frequencies, for paths that were not executed. All estimates of a function together weigh less than one
 /// measured execution.
-pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>, MapError> {
+pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>, MapError> {
     /// Base-2 logarithm of the weight of a measured execution, if the sum fits a word.
     const LOG_WEIGHT: u32 = 16;
     let sum = measured.iter().flat_map(|p| &p.frequencies).fold(1u64, |sum, n| sum.saturating_add(*n));
     let weight = 1u64 << LOG_WEIGHT.min(sum.leading_zeros().saturating_sub(2));
     let functions = units.iter().flat_map(|(_, map)| &map.functions);
     let procedure = |(known, function): (&Procedure, &FunctionMap)| {
-        let estimated = estimated(function, 1.0)?.frequencies;
+        let estimated = estimated_procedure(function, 1.0)?.frequencies;
         let all = estimated.iter().fold(1u128, |sum, n| sum + u128::from(*n));
         let share = |n: u64| (u128::from(n) * u128::from(weight - 1) / all) as u64;
         let frequencies = known.frequencies.iter().zip(estimated).map(|(n, e)| n.saturating_mul(weight).saturating_add(share(e))).collect();

@@ -44,7 +44,7 @@ pub struct Losses {
     /// How many of those are on counted paths.
     pub blocks_counted: u64,
     /// Number of paths whose beginning or end was not observed.
-    pub cut_off: u64,
+    pub incomplete: u64,
     /// Number of block sequences that the function's graph does not allow.
     pub inconsistent: u64,
     /// Number of block sequences that match several paths, which differ in blocks without addresses.
@@ -71,8 +71,8 @@ pub struct ObservedBranches {
 impl BranchSampling {
     /// Returns whether everything that was executed was observed. Only then does an unfinished path say something about the program.
     pub fn is_complete(&self) -> bool {
-        let Losses { blocks: _, blocks_counted: _, cut_off, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
-        self.source == BranchSource::BranchTrace && [cut_off, inconsistent, ambiguous, broken, gaps] == [0; 5]
+        let Losses { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
+        self.source == BranchSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
     /// Describes the data for the head of a report.
@@ -110,7 +110,7 @@ impl BranchSampling {
         for (to, more) in [
             (&mut to.blocks, more.blocks),
             (&mut to.blocks_counted, more.blocks_counted),
-            (&mut to.cut_off, more.cut_off),
+            (&mut to.incomplete, more.incomplete),
             (&mut to.inconsistent, more.inconsistent),
             (&mut to.ambiguous, more.ambiguous),
             (&mut to.inferred, more.inferred),

@@ -74,7 +74,7 @@ impl Default for Readings {
 
 /// A sampled run: its readings and times.
 #[derive(Debug)]
-pub struct Sampled {
+pub struct SampledRun {
     /// The readings in order.
     pub readings: Readings,
     /// See [`BurstSampling::on_ns`].
@@ -151,14 +151,14 @@ impl Reading {
     }
 }
 
-impl Sampled {
+impl SampledRun {
     /// Computes the estimates of the whole run, given the profile of its counts.
     ///
     /// Bursts differ in length: on a busy machine one may last many times longer than intended, and what the program did then would be
     /// overrepresented. So readings are joined to slices, and each slice's counts are multiplied by its time over its time with the switch
     /// on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
     pub fn finish(self, profile: &Profile) -> BurstSampling {
-        let Sampled { readings, on_ns, total_ns, bursts, clock } = self;
+        let SampledRun { readings, on_ns, total_ns, bursts, clock } = self;
         // If nearly all of the time was counted, counts need no weights.
         let is_mostly_counted = on_ns > total_ns / 2;
         let (weights, common_error) = match is_mostly_counted {
@@ -301,7 +301,7 @@ mod tests {
     use super::super::slowdown::counting_cost;
     use super::*;
     use crate::model::{ImageProfile, Run, UnitProfile};
-    use crate::paths::{Beginning, FunctionPaths, PathEnd};
+    use crate::paths::{FunctionPaths, PathEnd, PathStart};
     use crate::raw::RawUnitCounts;
     use std::path::PathBuf;
     use std::sync::Arc;
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
+        SampledRun { readings, on_ns, total_ns, bursts: MIN_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
             run: Run::default(),
             images: Vec::new(),
             sampling: None,
@@ -397,7 +397,7 @@ mod tests {
             for function in &map.functions {
                 let counts = (0..function.counters).map(|path| (path, 1));
                 for path in FunctionPaths::decode(function, counts).unwrap().complete {
-                    let is_iteration = matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(_)));
+                    let is_iteration = matches!((path.beginning, path.end), (PathStart::After(_), PathEnd::Cut(_)));
                     let cost = costs[&(function.first_counter + path.id)];
                     let expected = if is_iteration { 0.0 } else { counting_cost(cost.instructions) };
                     assert_eq!(cost.counting, expected, "{seed} {}", function.name);
@@ -432,7 +432,7 @@ mod tests {
             let mut readings = Readings::default();
             (1..=20).for_each(|at| read(&mut readings, raw(&[(3, 4 * at)]), 5));
             let clock = SampledClock::Wall { asked_ns: 100, waited };
-            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
+            let sampled = SampledRun { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).map(|estimate| estimate.margin)
         };

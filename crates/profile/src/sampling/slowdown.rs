@@ -6,7 +6,7 @@
 //! were short or long (docs/benchmarks/constants.md). So the cost is a share of the path, up to the path length of those programs.
 
 use crate::model::Profile;
-use crate::paths::{Beginning, FunctionPaths, PathEnd};
+use crate::paths::{FunctionPaths, PathEnd, PathStart};
 use std::collections::HashMap;
 use trodden_unit::Identity;
 
@@ -56,7 +56,7 @@ pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashM
             let instructions: u64 = path.blocks.iter().map(|b| u64::from(function.blocks[b.index()].instructions)).sum();
             // Iterations of some loops are counted once, by trip count, when the loop is left.
             let is_free =
-                matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_trip_count.contains(&edge));
+                matches!((path.beginning, path.end), (PathStart::After(_), PathEnd::Cut(edge)) if function.by_trip_count.contains(&edge));
             let counting = if is_free { 0.0 } else { counting_cost(instructions as f64) };
             let cost = Cost { instructions: instructions as f64, counting };
             all.insert(function.first_counter + path.id, cost);

@@ -38,12 +38,12 @@ pub struct Drain {
     next: BTreeMap<ThreadKey, u64>,
     polls: u32,
     idle: u32,
-    drained: Drained,
+    drained: DrainTotals,
 }
 
 /// What a drain wrote and what it missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainTotals {
     /// Number of events.
     pub events: u64,
     /// Number of chunks.
@@ -78,7 +78,7 @@ impl Drain {
             next: BTreeMap::new(),
             polls: 0,
             idle: 0,
-            drained: Drained::default(),
+            drained: DrainTotals::default(),
         })
     }
 
@@ -120,7 +120,7 @@ impl Drain {
     }
 
     /// Takes everything that is left after the program has ended.
-    pub fn finish(mut self) -> Result<Drained, ProfileError> {
+    pub fn finish(mut self) -> Result<DrainTotals, ProfileError> {
         self.flush_all()?;
         for chunk in self.live.chunks()? {
             self.take(&chunk)?;
@@ -128,17 +128,17 @@ impl Drain {
         self.flush_all()?;
         self.drained.damaged += damaged_words(&self.live)?;
         let bytes = self.builder.close_all()?;
-        Ok(Drained { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
+        Ok(DrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
     /// Makes the log of a program that has ended from its stream file and from the log and journals that an earlier recorder left. These
     /// stay unchanged.
-    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<Drained, ProfileError> {
+    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<DrainTotals, ProfileError> {
         let live = LiveStream::open(stream, false)?;
         // Read before the chunks, so that a program that is still running cannot be ahead of them.
         let ends = live.ends()?;
         let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
-        let mut drained = Drained::default();
+        let mut drained = DrainTotals::default();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
             drained.damaged_bytes += windows.damaged_bytes();
@@ -168,7 +168,7 @@ impl Drain {
         // A truncated journal or log may lack chunks that were given back already.
         ends.into_iter().try_for_each(|(key, end)| builder.end_at(key, end))?;
         let bytes = builder.close_all()?;
-        Ok(Drained { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
+        Ok(DrainTotals { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
     }
 
     /// The file that is drained.

@@ -165,7 +165,7 @@ impl LiveStream {
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
         (0..self.regions()?)
-            .try_fold(of_header, |sum, region| Ok(sum.plus(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
+            .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
     /// Number of complete regions.
@@ -175,7 +175,7 @@ impl LiveStream {
     }
 
     /// Returns whether the file is truncated: it grows by whole regions.
-    pub fn is_cut(&self) -> Result<bool, ProfileError> {
+    pub fn is_truncated(&self) -> Result<bool, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.checked_sub(self.regions_offset).is_none_or(|regions| !regions.is_multiple_of(self.stride)))
     }

@@ -225,7 +225,7 @@ impl StreamLog {
                 let (found, known) = (found.into(), known.into());
                 return Err(ProfileError::Version { path: path.to_owned(), kind: "stream log", found, known });
             }
-            Err(FileError::Head(HeadError::Earlier)) => {
+            Err(FileError::Head(HeadError::EarlierFormat)) => {
                 return Err(ProfileError::Earlier { path: path.to_owned(), kind: "stream log" });
             }
             Err(error) => return Err(foreign(error.to_string())),
@@ -254,7 +254,7 @@ impl StreamLog {
     }
 
     /// Returns whether the log ends within a frame.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         self.is_cut
     }
 

@@ -16,11 +16,11 @@ mod segments;
 mod symbol;
 
 pub use builder::{BYTES_PER_ENTRY, JOURNAL, WindowBounds};
-pub use drain::{Drain, Drained};
+pub use drain::{Drain, DrainTotals};
 pub use fold::{counts, write_raw};
 pub use live::{Chunk, LiveStream, LiveThread, StreamHead, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
 pub use nesting::{Nesting, NestingStep, StreamActivation, Unclear};
-pub use places::{FunctionPlace, PathRole, Places};
+pub use places::{CounterLookup, FunctionIndex, PathRole};
 pub use segments::SegmentReader;
 pub use symbol::{Depth, Symbol};

@@ -5,14 +5,14 @@
 //!   seen to begin. Both are counted ([`Unclear`]); neither happens in a complete stream of a program that does not switch stacks.
 //! - *Unwound* pops frames that an exception or `longjmp` left.
 
-use super::places::{FunctionPlace, PathRole, Places};
+use super::places::{CounterLookup, FunctionIndex, PathRole};
 use super::symbol::Symbol;
 
 /// An activation of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamActivation {
     /// Its function.
-    pub function: FunctionPlace,
+    pub function: FunctionIndex,
     /// The caller's counter for its path up to the call. `None` if unknown, or if no instrumented function called it.
     pub call: Option<u32>,
     /// The counter of its own path up to its last call, if it has made a call since that path began.
@@ -51,20 +51,20 @@ pub struct Unclear {
 /// The frames of a thread.
 #[derive(Debug)]
 pub struct Nesting<'p, 'a> {
-    places: &'p Places<'a>,
+    places: &'p CounterLookup<'a>,
     frames: Vec<StreamActivation>,
     unclear: Unclear,
 }
 
 impl<'p, 'a> Nesting<'p, 'a> {
     /// Starts without frames.
-    pub fn new(places: &'p Places<'a>) -> Nesting<'p, 'a> {
+    pub fn new(places: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
         Nesting { places, frames: Vec::new(), unclear: Unclear::default() }
     }
 
     /// Starts in the middle of a stream with live frames, outermost first, each given by a counter of its function. Their calls are
     /// unknown.
-    pub fn within(places: &'p Places<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
+    pub fn with_live_frames(places: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| places.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
         Nesting { places, frames, unclear: Unclear::default() }
@@ -117,7 +117,7 @@ impl<'p, 'a> Nesting<'p, 'a> {
         }
         let depth = self.frames.len();
         let top = &mut self.frames[depth - 1];
-        top.at = matches!(role, PathRole::Call | PathRole::Stops).then_some(counter);
+        top.at = matches!(role, PathRole::Call | PathRole::DoesNotReturn).then_some(counter);
         if role == PathRole::Leaves {
             self.frames.pop();
         }

@@ -6,9 +6,9 @@
 //! path that was left is the caller's.
 
 use super::nesting::{Nesting, NestingStep};
-use super::places::{FunctionPlace, PathRole, Places};
+use super::places::{CounterLookup, FunctionIndex, PathRole};
 use super::symbol::Symbol;
-use crate::paths::Beginning;
+use crate::paths::PathStart;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const NO_CALLERS: ChainId = 0;
 
 /// Reads the events of one thread.
 pub struct SegmentReader<'p, 'a> {
-    places: &'p Places<'a>,
+    places: &'p CounterLookup<'a>,
     nesting: Nesting<'p, 'a>,
     depth: usize,
     frames: Vec<FrameChain>,
@@ -29,7 +29,7 @@ pub struct SegmentReader<'p, 'a> {
     /// Memo of `extend`: the chain that results from a chain and one more call.
     extended: HashMap<(ChainId, u32), ChainId>,
     counts: HashMap<(ChainId, u32), u64>,
-    calls: HashMap<(u32, FunctionPlace), bool>,
+    calls: HashMap<(u32, FunctionIndex), bool>,
     tails: HashMap<u32, bool>,
 }
 
@@ -45,7 +45,7 @@ struct FrameChain {
 
 impl<'p, 'a> SegmentReader<'p, 'a> {
     /// Starts with an empty count; chains have at most `depth` calls.
-    pub fn new(places: &'p Places<'a>, depth: usize) -> SegmentReader<'p, 'a> {
+    pub fn new(places: &'p CounterLookup<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
             places,
             nesting: Nesting::new(places),
@@ -129,10 +129,10 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Returns whether the last block of a path may call a function.
-    fn may_call(&mut self, path: u32, callee: FunctionPlace) -> bool {
+    fn may_call(&mut self, path: u32, callee: FunctionIndex) -> bool {
         let places = self.places;
         *self.calls.entry((path, callee)).or_insert_with(|| {
-            let Some((place, walk)) = places.walk(path) else { return false };
+            let Some((place, walk)) = places.decode(path) else { return false };
             let (caller, name) = (places.function(place), &places.function(callee).name);
             let aliases = &places.unit(callee).aliases;
             let is_callee = |called: &String| called == name || aliases.iter().any(|a| a.of == *name && a.name == *called);
@@ -143,12 +143,12 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     fn begins_at_entry(&self, path: u32) -> bool {
-        self.places.walk(path).is_some_and(|(_, walk)| walk.beginning == Beginning::Entry)
+        self.places.decode(path).is_some_and(|(_, walk)| walk.beginning == PathStart::Entry)
     }
 
     fn ends_with_tail_call(&mut self, path: u32) -> bool {
         let places = self.places;
-        let is_left = || places.walk(path).is_some_and(|(place, walk)| ends_with_tail_call(places.function(place), &walk));
+        let is_left = || places.decode(path).is_some_and(|(place, walk)| ends_with_tail_call(places.function(place), &walk));
         *self.tails.entry(path).or_insert_with(is_left)
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use trodden_driver::recipe::OsText;
 use trodden_launch::StopFlag;
-use trodden_profile::copies::differences;
+use trodden_profile::copies::path_differences;
 
 /// The result of a determinism check.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub fn check_repeatable(
     ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
     let mut found = outcomes(&copies);
     for (at, copy) in copies.iter().enumerate().skip(1) {
-        found.extend(differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
+        found.extend(path_differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
     // If the runs differ anyway, the effect of addresses cannot be determined.
     let by_addresses = if found.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
@@ -60,7 +60,7 @@ pub fn check_repeatable(
 
 /// Differences of a run with randomised addresses. They matter because copies differ in code size and so in some addresses.
 fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
-    let mut differences = differences(&fixed.profile, &moved.profile);
+    let mut differences = path_differences(&fixed.profile, &moved.profile);
     if fixed.outcome != moved.outcome {
         differences.push("it prints something else, or ends differently".into());
     }

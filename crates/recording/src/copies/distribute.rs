@@ -14,7 +14,7 @@ use trodden_flow::part::Measure;
 use trodden_launch::StopFlag;
 use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::PartitionedProgram;
-use trodden_profile::procedures::{add_call_sites, known, with_estimates};
+use trodden_profile::procedures::{add_call_sites, add_estimates, procedures};
 use trodden_stored::named;
 use trodden_unit::{Identity, Image, UnitCache, UnitMap, parts};
 
@@ -87,12 +87,13 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
     let units = program.units();
     let profile = job.profile.map(named::load).transpose()?;
     let by = |profile: &str| format!("cannot base the partition of {} on the profile {profile}", job.program.display());
-    let mut measured = known(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;
+    let mut measured =
+        procedures(units, profile.as_ref()).with_context(|| job.profile.map_or_else(|| job.program.display().to_string(), by))?;
     if job.strategy == PartitionStrategy::P3 {
         add_call_sites(units, &mut measured);
     }
     let basis = match profile {
-        Some(_) => with_estimates(units, &measured)?,
+        Some(_) => add_estimates(units, &measured)?,
         None => {
             log::info!("the partition uses estimated frequencies: pass a profile of the program (--profile last) to use measured counts");
             measured

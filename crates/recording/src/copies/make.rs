@@ -15,8 +15,8 @@ use trodden_launch::StopFlag;
 use trodden_partition::tasks::are_too_many;
 use trodden_partition::{CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, bounded, cross_check, hits, weighted};
 use trodden_profile::copies::{PartitionedProgram, edges};
-use trodden_profile::procedures::{self, add_call_sites, procedures_of_edges, with_estimates};
-use trodden_profile::{Profile, has_usual_numbers};
+use trodden_profile::procedures::{self, add_call_sites, add_estimates, edge_procedures};
+use trodden_profile::{Profile, has_standard_numbering};
 use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, Image, Observation, Settings, UnitCache, UnitMap};
 
@@ -61,12 +61,12 @@ impl CopiedProgram {
 
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
         ensure!(!self.is_residual(), "{} counts unknown paths only: pass a program that counts all to --divide edges", self.original.path);
-        let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
-        let procedures = procedures_of_edges(&self.units, &edges, weights)?;
+        let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::edge_unit(map)?))).collect::<Result<Vec<_>>>()?;
+        let procedures = edge_procedures(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = trodden_partition::edges::plan(&procedures, &networks, copies);
-        let original = edges::program_of_edges(&self.original)?;
+        let original = edges::edge_program(&self.original)?;
         Ok(PathPartition::planned(CopiedProgram { original, units: edges, ..self }, plan))
     }
 
@@ -175,13 +175,13 @@ impl PathPartition {
         let by = || {
             format!("cannot base the partition of {} on {}", program.original.path, options.weights.as_deref().unwrap_or("the first run"))
         };
-        let mut procedures = procedures::known(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
+        let mut procedures = procedures::procedures(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = options.strategy;
         if strategy == PartitionStrategy::P3 {
             add_call_sites(&program.units, &mut procedures);
         }
         let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
-        let estimated = weights.map(|_| with_estimates(&program.units, &procedures)).transpose()?;
+        let estimated = weights.map(|_| add_estimates(&program.units, &procedures)).transpose()?;
         let basis = estimated.as_ref().unwrap_or(&procedures);
         let mut plan = match options.max_probes {
             Some(most) => program.divide_bounded(basis, most, &choices)?,
@@ -276,7 +276,7 @@ impl PathPartition {
                 for unit in counted.iter().filter(|u| u.unit == frame.unit) {
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
                 }
-                out.push(procedures::measured(function, &counts.into_iter().collect::<Vec<_>>())?);
+                out.push(procedures::measured_procedure(function, &counts.into_iter().collect::<Vec<_>>())?);
             }
         }
         Ok(out)
@@ -302,7 +302,7 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         }
         for function in &map.functions {
             ensure!(
-                has_usual_numbers(function)?,
+                has_standard_numbering(function)?,
                 "the paths of function `{}` do not have their usual numbers: build without table-slots",
                 function.name
             );

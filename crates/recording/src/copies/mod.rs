@@ -47,7 +47,7 @@ use trodden_driver::recipe::OsText;
 use trodden_flow::part::Measure;
 use trodden_launch::{Engine, StopFlag};
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
-use trodden_profile::copies::{CopyMeasurements, counted_hits, differences, different_edges, edges, merge_copies};
+use trodden_profile::copies::{CopyMeasurements, counted_hits, edge_differences, edges, merge_copies, path_differences};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_unit::SegmentSet;
 
@@ -175,7 +175,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     }
     let file = program(&job.what.command[0], context)?;
     if matches!(job.options.shared, SharedCounting::Paths) {
-        if watched::is_watching(&file, context) {
+        if watched::watches_paths(&file, context) {
             return watched::run(job, context, input);
         }
         if interesting::is_counting(&file, context) {
@@ -252,7 +252,7 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     }
     profile.run.diverged = differences.len() as u64;
     if matches!(options.shared, SharedCounting::Edges) {
-        profile.images.iter_mut().take(1).for_each(edges::rename);
+        profile.images.iter_mut().take(1).for_each(edges::set_edge_identities);
     }
     Ok(Counted { profile, measurements, differences, outcome: copies[0].outcome.clone() })
 }
@@ -299,8 +299,8 @@ fn baseline(
     let base = results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {
-        true => different_edges(merged, &base[1].profile)?,
-        false => differences(merged, &base[1].profile),
+        true => edge_differences(merged, &base[1].profile)?,
+        false => path_differences(merged, &base[1].profile),
     })
 }
 

@@ -77,7 +77,7 @@ impl<'a> Objects<'a> {
         );
         let scratch = self.driver.folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
-            InputFolder::at(scratch.path()).put(&self.driver.inputs()?.get(InputKind::Known, known)?)?;
+            InputFolder::new(scratch.path()).put(&self.driver.inputs()?.get(InputKind::Known, known)?)?;
         }
         let mut open: Vec<_> = self.open.iter().collect();
         // Large units first, so that none is left over when all others are done.
@@ -93,7 +93,7 @@ impl<'a> Objects<'a> {
         let stem = to.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
         fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("no bitcode was kept of {}", map.source))?)?;
-        let folder = InputFolder::at(scratch);
+        let folder = InputFolder::new(scratch);
         let mut settings = self.settings.clone();
         if let Some(parts) = parts {
             settings.part = Some(SettingsFile::Stored(folder.put(parts)?));

@@ -64,7 +64,7 @@ pub fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> 
         let dag = &procedure.dag;
         dag.out(dag.entry()).iter().fold(0, |sum: u64, edge| sum.saturating_add(procedure.frequencies[edge.index()]))
     };
-    Ok(functions.zip(procedures::known(units, None)?.iter().map(entries)).collect())
+    Ok(functions.zip(procedures::procedures(units, None)?.iter().map(entries)).collect())
 }
 
 /// Returns the key by which a function is found in the other copies.

@@ -15,7 +15,7 @@ use std::path::Path;
 use trodden_flow::part::Ends;
 use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, NumberingScheme, Origin};
 use trodden_partition::{ExecutedPath, PartitionOptions, PartitionPlan, Procedure};
-use trodden_profile::segments::{FunctionPath, are_counted, counted, map, unit};
+use trodden_profile::segments::{FunctionPath, counted_segments, counts_segments, function_map, unit_map};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
@@ -30,7 +30,7 @@ type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 /// Records a run with copies that share the counting of segments.
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |_| SegmentPartition::new(set.spelled_out(MAX_SPELLED_OUT), job))
+    shared::run(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_SPELLED_OUT), job))
 }
 
 /// Which copy counts the segments that end in which path.
@@ -208,7 +208,7 @@ impl Partition for SegmentPartition {
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let divided = self.names(self.divided());
         let (images, differences) = merge(profiles, &self.names(self.checked.iter().copied()), &divided);
-        ensure!(images.iter().any(are_counted), "no copy counted a segment: no function of the set was executed");
+        ensure!(images.iter().any(counts_segments), "no copy counted a segment: no function of the set was executed");
         Ok((images, differences))
     }
 
@@ -225,7 +225,7 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key
     for (copy, profile) in profiles.into_iter().enumerate() {
         let mut own = NamedCounts::new();
         for mut image in profile.images {
-            if !are_counted(&image) {
+            if !counts_segments(&image) {
                 if copy == 0 {
                     images.push(image);
                 }
@@ -259,9 +259,9 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key
 
 /// Executions of the segments that end in the given functions, by name, since copies number contexts and paths differently.
 fn counts_of(image: &ImageProfile, functions: &BTreeSet<Key>) -> NamedCounts {
-    let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
+    let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     let ends_there =
         |segment: &[(String, String, u64)]| segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())));
-    let named = counted(image).counts.into_iter().map(|(segment, count)| (segment.iter().map(name).collect::<Vec<_>>(), count));
+    let named = counted_segments(image).counts.into_iter().map(|(segment, count)| (segment.iter().map(name).collect::<Vec<_>>(), count));
     named.filter(|(segment, count)| *count > 0 && ends_there(segment)).collect()
 }

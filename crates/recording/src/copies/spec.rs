@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::recipe::OsText;
 use trodden_launch::temporary::folder_in;
-use trodden_profile::whole_file::{self, Access};
+use trodden_profile::atomic_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
 /// Version of the file formats.
@@ -58,7 +58,7 @@ const TEMPORARY_PREFIX: &str = ".trodden-";
 
 /// Writes a file atomically.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    whole_file::write(path, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
+    atomic_file::write(path, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The path of a copy's file in the job folder.
@@ -71,7 +71,7 @@ impl Spec {
     pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
         let bytes = serde_json::to_vec_pretty(self)?;
-        let written = whole_file::write_for(&path, TEMPORARY_PREFIX, Access::PRIVATE, |out| out.write_all(&bytes));
+        let written = atomic_file::write_with_access(&path, TEMPORARY_PREFIX, Access::PRIVATE, |out| out.write_all(&bytes));
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(JobFile(path))
     }

@@ -26,7 +26,7 @@ use trodden_wire::ON_UNTESTED_VARIABLE;
 const KIND: &str = "--watch";
 
 /// Returns true if a program watches for paths.
-pub fn is_watching(program: &Path, context: CopyContext) -> bool {
+pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
     units(program, context.around.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
 }
 
@@ -92,7 +92,7 @@ impl Partition for WatchPartition {
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |copy: usize| {
             let mut others = self.others.clone();
-            others.learn(|key, path| self.owners[key][&path] != copy);
+            others.add_unknown_if(|key, path| self.owners[key][&path] != copy);
             Ok(Settings { watched: Some(experiment::store_paths(context.driver, &others)?), ..self.settings.clone() })
         };
         (0..self.copies).map(of).collect()

@@ -16,7 +16,7 @@ use trodden_driver::experiment;
 use trodden_driver::recipe::OsText;
 use trodden_driver::variant::LinkInputs;
 use trodden_partition::PartitionStrategy;
-use trodden_profile::merge::{Builds, Merger};
+use trodden_profile::merge::{BuildPolicy, Merger};
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_stored::named;
 use trodden_unit::Identity;
@@ -105,7 +105,7 @@ fn name(run: &RunEntry) -> String {
 /// Merges profiles of a build after scaling their counts to the total of the largest one.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
-    let mut sum = Merger::new(Builds::Separate);
+    let mut sum = Merger::new(BuildPolicy::Separate);
     for (at, profile) in profiles.iter_mut().enumerate() {
         let own = executions(profile, identity);
         profile.images.retain(|image| image.identity == identity);

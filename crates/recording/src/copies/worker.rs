@@ -17,13 +17,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::copies::CopyTimes;
-use trodden_profile::stream::Drained;
+use trodden_profile::stream::DrainTotals;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG, files_with_extension, move_logs};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
-use trodden_wire::stream::{DEFAULT_REGIONS, MOST_PATIENCE_MS, STREAM_VARIABLE};
+use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
 
 /// Bursts of a first run, which cover a tenth of the time.
 const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
@@ -43,7 +43,7 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext
     let bursting = spec.sampled.then(|| BurstThread::start(BurstFiles::from_folder(place.raw.path()), FIRST_RUN_BURSTS)).transpose()?;
     let (status, drained) = match spec.streamed {
         true => drain_during(place.raw.path(), CompressionMethod::Phrases, || command.status()),
-        false => (command.status(), Ok(Drained::default())),
+        false => (command.status(), Ok(DrainTotals::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
     bursting.map(BurstThread::stop);
@@ -108,7 +108,7 @@ impl RunFolders {
         if let (0, Some(own)) = (copy, self.own) {
             let kept = file(folder, "made", copy);
             if !kept.exists() {
-                own.keep_as(&kept)?;
+                own.rename_and_keep(&kept)?;
             }
         }
         Ok(())
@@ -133,7 +133,7 @@ fn command(spec: &Spec, program: &Path, place: &RunFolders) -> Result<(Command, 
     let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
     if spec.streamed {
         // Copies may wait for the recorder as long as necessary.
-        command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MOST_PATIENCE_MS}"));
+        command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
     }
     command.env(OUTPUT_VARIABLE, pattern(place.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
     Ok((command, out, err))

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::wait_forwarding;
-use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
+use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{self, LOG, STREAM, files_with_extension, move_logs, streams_folder_of};
@@ -107,7 +107,7 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Rec
 }
 
 /// Calls `run` while a thread drains the streams that programs write to a folder. Returns both results.
-pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<Drained>) {
+pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<DrainTotals>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorder = scope.spawn(|| drain(Recorder::new(folder, method), &is_over));
@@ -117,7 +117,7 @@ pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnc
     })
 }
 
-fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
+fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<DrainTotals> {
     let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
         if recorder.poll()? == 0 {
@@ -132,7 +132,7 @@ fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
 }
 
 /// Makes the profile of the logs, and delivers both. Returns whether they are complete.
-fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &Drained, around: &RecordingContext) -> Result<bool> {
+fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, around: &RecordingContext) -> Result<bool> {
     let logs = files_with_extension(folder, LOG)?;
     let mut lossy = 0;
     for log in &logs {
@@ -178,7 +178,7 @@ pub fn fold(path: &Path) -> Result<u64> {
     if lost > 0 {
         log::warn!("{} of {} were lost for lack of room", plural(lost.into(), "event", "events"), path.display());
     }
-    let of_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.and(LostReason::Other));
+    let of_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.with(LostReason::Other));
     write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, of_threads)?;
     Ok(lossy)
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
+use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG, STREAM, files_with_extension};
 use trodden_wire::LostThreads;
@@ -58,9 +58,9 @@ impl<'a> Recorder<'a> {
 
     /// Finishes the logs of the stream files in a folder, next to them. Their programs must have ended. Files of programs that only counted
     /// become raw files.
-    pub fn finish(&mut self, folder: &Path) -> Result<Drained> {
+    pub fn finish(&mut self, folder: &Path) -> Result<DrainTotals> {
         self.start_new_drains(folder)?;
-        let mut all = Drained::default();
+        let mut all = DrainTotals::default();
         for file in files_with_extension(folder, STREAM)? {
             let found = number(&file).and_then(|number| self.drains.remove(&number));
             let Some((drain, log)) = found else {
@@ -75,7 +75,7 @@ impl<'a> Recorder<'a> {
             all.chunks += drained.chunks;
             all.damaged += drained.damaged;
             all.bytes += drained.bytes;
-            all.lost = all.lost.plus(drained.lost);
+            all.lost = all.lost.merge(drained.lost);
             let place = file.with_extension(LOG);
             if log != place {
                 fs::rename(&log, &place).with_context(|| format!("cannot rename {}", log.display()))?;

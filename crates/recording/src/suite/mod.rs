@@ -208,7 +208,7 @@ impl<'a> Recorder<'a> {
                 log::warn!("{}", problem);
             }
         }
-        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
+        if collected.problems.iter().any(|p| p.loses_counts() && !p.is_recorded_in_profile()) {
             let kept = raw.keep();
             let word = kept.to_string_lossy();
             let (place, word) = (kept.display(), shell_word(&word));

@@ -146,7 +146,7 @@ impl<'v, 'a> Details<'v, 'a> {
             _ => None,
         });
         json!({
-            "id": number(path.id), "c": if path.is_complete() { number(path.times()) } else { json!(path.count as i64) },
+            "id": number(path.id), "c": if path.is_complete() { number(path.executions()) } else { json!(path.count as i64) },
             "i": number(self.function.length(path.blocks)), "b": words::begins(&listing.begins), "e": words::ends(&listing.ends),
             "s": steps, "n": path.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
         })

@@ -14,7 +14,7 @@ use std::path::Path;
 use trodden_analysis::libraries::Library;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
-use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, distinct};
+use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, count_distinct};
 
 const SCHEMA_VERSION: u32 = 2;
 /// Maximum length of a list without `--all`.
@@ -124,7 +124,7 @@ impl ImageSummary {
                 }
             }
         }
-        out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
+        out.functions = count_distinct(maps.iter().flat_map(|m| &m.functions));
         // The duplicated bodies of functions whose counting is sampled, and the copies of callees that count segments.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_copy = |f: &str| {
@@ -140,7 +140,7 @@ impl ImageSummary {
     }
 
     fn unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
-        self.not_exact.extend(exactness::of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
+        self.not_exact.extend(exactness::reasons_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
         self.bodies += map.functions.len();
         for function in &map.functions {
             known.insert(function.plain_name().to_owned());
@@ -153,7 +153,7 @@ impl ImageSummary {
         };
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
-        self.counted_in_full.extend(map.instead.iter().map(named));
+        self.counted_in_full.extend(map.fully_counted.iter().map(named));
         // Counters of an edge profile are not counters of paths.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);

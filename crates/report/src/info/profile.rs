@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fmt::{self, Write};
 use std::path::Path;
 use trodden_profile::{ProcessEnding, Recovered, Run};
-use trodden_unit::distinct;
+use trodden_unit::count_distinct;
 
 /// Summary of a stored profile.
 #[derive(Debug, Serialize)]
@@ -94,8 +94,8 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
         image: image.identity.to_string(),
         build_id: image.build_id.as_deref(),
         units: image.units.len(),
-        functions: distinct(functions().map(|(_, f)| f)),
-        functions_entered: distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
+        functions: count_distinct(functions().map(|(_, f)| f)),
+        functions_entered: count_distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
         // Only counters of paths: units may have other counters.
         counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
         counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),

@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use trodden_analysis::sequences::{EventTable, PathEvent};
-use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_profile::stream::{FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_stored::maps::maps_of;
@@ -68,7 +68,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
 struct Reader<'r, 'a> {
     event_names: &'r EventNames<'a>,
     table: &'r mut EventTable,
-    functions: HashMap<FunctionPlace, u32>,
+    functions: HashMap<FunctionIndex, u32>,
     /// The number of different events of units without a map.
     unknown: u64,
 }
@@ -99,7 +99,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn function(&mut self, place: FunctionPlace) -> u32 {
+    fn function(&mut self, place: FunctionIndex) -> u32 {
         if let Some(number) = self.functions.get(&place) {
             return *number;
         }
@@ -114,11 +114,11 @@ impl Reader<'_, '_> {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
             // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, with another path.
-            PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
+            PathRole::Continues | PathRole::DoesNotReturn => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };
         let number = self.event_names.number(counter).unwrap_or_default();
-        let blocks = self.event_names.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
+        let blocks = self.event_names.places.decode(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
         let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
         let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.path(counter)) };
         self.table.path(&event, &number, |_| names)

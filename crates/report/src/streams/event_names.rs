@@ -6,7 +6,7 @@ use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead};
+use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHead};
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
@@ -16,11 +16,11 @@ const MAX_OUTLINE: usize = 12;
 /// Names and descriptions for the events of a stream.
 pub struct EventNames<'a> {
     /// Maps counters to functions.
-    pub places: Places<'a>,
+    pub places: CounterLookup<'a>,
     counted: &'a ImageProfile,
     /// Maps events to paths, for functions that have more events than paths.
-    paths: RefCell<HashMap<FunctionPlace, Option<EventPaths>>>,
-    functions: HashMap<FunctionPlace, &'a Function<'a>>,
+    paths: RefCell<HashMap<FunctionIndex, Option<EventPaths>>>,
+    functions: HashMap<FunctionIndex, &'a Function<'a>>,
     /// Short and qualified names that several functions share, such as instances of a template and overloads.
     shared: [HashSet<String>; 2],
     sources: &'a SourceCache<'a>,
@@ -45,12 +45,12 @@ impl<'a> EventNames<'a> {
         for (unit_place, unit) in image.units.iter().enumerate() {
             for (place, map) in unit.map.functions.iter().enumerate() {
                 if let Some(function) = view.functions.iter().find(|f| std::ptr::eq(f.map, map)) {
-                    functions.insert(FunctionPlace { unit: unit_place, function: place }, function);
+                    functions.insert(FunctionIndex { unit: unit_place, function: place }, function);
                 }
             }
         }
         EventNames {
-            places: Places::new(head, image),
+            places: CounterLookup::new(head, image),
             counted: &maps.counted,
             paths: RefCell::default(),
             functions,
@@ -60,7 +60,7 @@ impl<'a> EventNames<'a> {
     }
 
     /// The shortest unambiguous name of a function.
-    pub fn name(&self, place: FunctionPlace) -> String {
+    pub fn name(&self, place: FunctionIndex) -> String {
         let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
@@ -100,7 +100,7 @@ impl<'a> EventNames<'a> {
 
     /// The function's own lines in the block in which a path ends or reaches a call.
     pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
-        let Some((place, walk)) = self.places.walk(counter) else { return Vec::new() };
+        let Some((place, walk)) = self.places.decode(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
         let mut lines: Vec<(String, u32)> = Vec::new();
@@ -117,7 +117,7 @@ impl<'a> EventNames<'a> {
     }
 
     /// The line of a function's declaration.
-    pub fn declared(&self, place: FunctionPlace) -> Option<SourceLine> {
+    pub fn declared(&self, place: FunctionIndex) -> Option<SourceLine> {
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let position = function.position?;
         let file = file_of(unit, position)?.to_owned();
@@ -128,8 +128,8 @@ impl<'a> EventNames<'a> {
     pub fn role(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
-            PathRole::Goes => "path",
-            PathRole::Stops => "stop",
+            PathRole::Continues => "path",
+            PathRole::DoesNotReturn => "stop",
             PathRole::Leaves => "exit",
         }
     }

@@ -104,7 +104,7 @@ impl LastReport {
         let mut core = job.core.map(Core::read).transpose()?;
         for file in streams {
             let stream = LiveStream::open(&file, false)?;
-            if stream.is_cut()? {
+            if stream.is_truncated()? {
                 log::warn!("{} is truncated: the threads and events at its end are missing", file.display());
             }
             report.streams.push(stream_report(&stream, job, core.as_mut(), folders)?);

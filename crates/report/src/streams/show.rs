@@ -65,7 +65,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
         Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
         _ => None,
     });
-    let mut nesting = Nesting::within(&event_names.places, counters);
+    let mut nesting = Nesting::with_live_frames(&event_names.places, counters);
     let shown = if range.count == 0 { usize::MAX } else { usize::try_from(range.count)? };
     let numbers = (range.from..).zip(grammar.symbols_from(range.from));
     let mut separator = "";

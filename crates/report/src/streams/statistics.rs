@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamLog, Symbol, ThreadLog};
+use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_stored::maps::maps_of;
 use trodden_stored::{Folders, streams as kept};
 
@@ -71,10 +71,16 @@ impl StreamStatistics {
         for file in logs {
             let log = kept::open_log(file)?;
             let maps = maps_of(&log, folders)?;
-            let places = Places::new(log.head(), maps.image());
+            let places = CounterLookup::new(log.head(), maps.image());
             let threads = log.threads().iter().map(|t| thread_report(&log, t, &places)).collect::<Result<_>>()?;
             let bytes = std::fs::metadata(file)?.len();
-            report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file: file.clone() });
+            report.logs.push(LogReport {
+                image: log.head().image_path.clone(),
+                bytes,
+                is_cut: log.is_truncated(),
+                threads,
+                file: file.clone(),
+            });
         }
         Ok(report)
     }
@@ -85,7 +91,7 @@ impl StreamStatistics {
     }
 }
 
-fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<ThreadReport> {
+fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) -> Result<ThreadReport> {
     let (process, number) = (thread.key.process, thread.key.thread);
     let mut report = ThreadReport {
         process,
@@ -125,16 +131,16 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result
 #[derive(Default)]
 struct Brackets {
     /// Functions of the frames that it closes and that were live before, in order; `None` if unwound or unknown.
-    closes: Vec<Option<FunctionPlace>>,
+    closes: Vec<Option<FunctionIndex>>,
     /// Functions of the frames that it leaves open, outermost first.
-    opens: Vec<Option<FunctionPlace>>,
+    opens: Vec<Option<FunctionIndex>>,
     /// Maximum number of live frames, relative to the number before it.
     deepest: i64,
     mismatched: u64,
 }
 
 impl Brackets {
-    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionPlace>) -> Brackets {
+    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionIndex>) -> Brackets {
         let Some(symbol) = Symbol::from_number(symbol) else { return Brackets::default() };
         let effect = symbol.effect();
         let closes = vec![function(symbol); effect.closes as usize];

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_flow::{Edge, Node};
 use trodden_profile::PathEnd;
-use trodden_profile::stream::{Depth, FunctionPlace, LiveThread, Nesting, NestingStep, PathRole};
+use trodden_profile::stream::{Depth, FunctionIndex, LiveThread, Nesting, NestingStep, PathRole};
 use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
 
 /// Maximum number of paths that are distinguished.
@@ -54,7 +54,7 @@ pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) ->
 }
 
 /// The function of the innermost frame and the blocks of its path so far; `None` if its events are not known.
-fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, Vec<Node>)> {
+fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, Vec<Node>)> {
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
@@ -63,9 +63,9 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, 
             NestingStep::Entered(_) => begun.push(vec![Node(0)]),
             NestingStep::Path { counter, role, depth } => {
                 begun.resize(depth, Vec::new());
-                let (place, walk) = names.places.walk(counter)?;
+                let (place, walk) = names.places.decode(counter)?;
                 match (role, walk.end) {
-                    (PathRole::Goes, Some(PathEnd::Cut(edge))) => {
+                    (PathRole::Continues, Some(PathEnd::Cut(edge))) => {
                         begun[depth - 1] = vec![names.places.function(place).edges[edge.index()].to]
                     }
                     (PathRole::Leaves, _) => drop(begun.pop()),

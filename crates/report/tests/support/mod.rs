@@ -51,7 +51,7 @@ impl UnitBuilder {
             scopes: Vec::new(),
             functions: Vec::new(),
             skipped: Vec::new(),
-            instead: Vec::new(),
+            fully_counted: Vec::new(),
             counters: 0,
             edge_profile: None,
             calls: vec![],

@@ -149,7 +149,7 @@ impl Raw {
         assert_eq!((bytes.len() - first) % stride, 0, "partial region");
         let regions = (first..bytes.len()).step_by(stride);
         let tails = regions.clone().map(|at| LostThreads(word(at + region_lost_offset(field!(counters) as u64) as usize)));
-        let lost = tails.fold(LostThreads(field!(lost) as u64), LostThreads::plus);
+        let lost = tails.fold(LostThreads(field!(lost) as u64), LostThreads::merge);
         Raw {
             name: path.file_name().unwrap().to_str().unwrap().to_owned(),
             image_path: String::from_utf8(bytes[field!(path_offset)..][..field!(path_len)].to_vec()).unwrap(),

@@ -288,7 +288,7 @@ fn a_full_disk_is_reported_and_survived() {
                 let raw = lab.raw_file("disk");
                 assert!(raw.regions[0].iter().all(|&count| count == 2));
                 // One thread of each run.
-                assert_eq!((raw.lost.threads(), raw.lost.is_for(LostReason::NoSpace)), (2, true));
+                assert_eq!((raw.lost.threads(), raw.lost.has_reason(LostReason::NoSpace)), (2, true));
             }
             _ => {
                 expect_message(&output, &["no space"]);
@@ -378,7 +378,7 @@ fn lost_counts_are_recorded_in_the_file() {
         assert!(String::from_utf8_lossy(&output.stderr).contains("ulimit -f"), "{}", String::from_utf8_lossy(&output.stderr));
         let raw = lab.raw_file("out");
         let lost = raw.lost;
-        assert_eq!((raw.count(0), lost.threads(), lost.is_for(LostReason::SizeLimit)), (1, 2, true), "{words:?}");
+        assert_eq!((raw.count(0), lost.threads(), lost.has_reason(LostReason::SizeLimit)), (1, 2, true), "{words:?}");
         fs::remove_dir_all(lab.path("out")).unwrap();
     }
 }

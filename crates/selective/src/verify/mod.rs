@@ -72,7 +72,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the labelling was not refuted; validity matters only if `exact`.
-    pub fn is_good(&self, exact: bool) -> bool {
+    pub fn is_not_refuted(&self, exact: bool) -> bool {
         let good = |f: &VerifyFinding| !matches!(f, VerifyFinding::Fails(..));
         good(&self.uniqueness) && good(&self.compactness) && (!exact || good(&self.validity))
     }
@@ -116,14 +116,14 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
     let validity = if surplus { VerifyFinding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == VerifyFinding::Holds;
     let aliases = match valid {
-        true => NumberAliases::Exactly(0),
+        true => NumberAliases::Exact(0),
         false => pairs::aliases(dag, members, labelling, budget.states).map_or_else(
             || {
                 let mut drawn = Tally::default();
                 paths::draw(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
-                NumberAliases::Drawn { aliases: drawn.aliases, of: drawn.others }
+                NumberAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
             },
-            NumberAliases::Exactly,
+            NumberAliases::Exact,
         ),
     };
     Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
@@ -185,8 +185,8 @@ impl Tally {
         let sampled = matches!(method, VerifyMethod::Sampled(_));
         let or = |f: &Option<VerifyFinding>| f.clone().unwrap_or(if sampled { VerifyFinding::NotRefuted } else { VerifyFinding::Holds });
         let aliases = match sampled {
-            true => NumberAliases::Drawn { aliases: self.aliases, of: self.others },
-            false => NumberAliases::Exactly(self.aliases.into()),
+            true => NumberAliases::Sampled { aliases: self.aliases, of: self.others },
+            false => NumberAliases::Exact(self.aliases.into()),
         };
         let (uniqueness, validity) = (or(&self.not_unique), or(&self.not_valid));
         Verdict { method, uniqueness, validity, compactness: self.compactness(labelling, sampled), aliases }

@@ -42,7 +42,7 @@ impl BranchFrame {
     /// Counts the current path as lost, since what follows is unknown.
     pub fn cut_off(&self, tally: &mut Tally) {
         if !self.is_done {
-            tally.losses.cut_off += 1;
+            tally.losses.incomplete += 1;
         }
     }
 }

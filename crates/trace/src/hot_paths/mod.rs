@@ -93,7 +93,7 @@ pub fn import_hot_paths(
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
     // A path that lacks only its middle is in both counts.
-    losses.cut_off = joined.without_beginning.max(joined.without_end);
+    losses.incomplete = joined.without_beginning.max(joined.without_end);
     let (without_beginning, without_end) = (joined.without_beginning, joined.without_end);
     let descriptors = paths.len() as u64;
     let (whole, together) = (joined.whole, joined.joined);

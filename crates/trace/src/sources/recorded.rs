@@ -44,7 +44,7 @@ impl<R: Read> RecordedSource<R> {
                     bytes.foreign(format!("the recording has version {found}, but this program reads version {VERSION}. Record again"))
                 );
             }
-            Err(FileError::Head(error @ HeadError::Earlier)) => return Err(bytes.foreign(format!("{error}. Record again"))),
+            Err(FileError::Head(error @ HeadError::EarlierFormat)) => return Err(bytes.foreign(format!("{error}. Record again"))),
             Err(FileError::Head(error @ HeadError::Checksum)) => return Err(bytes.damaged(0, error.to_string())),
             Err(error) => return Err(bytes.foreign(format!("not a recording of `trodden simulate --record`: {error}"))),
         };

@@ -13,7 +13,7 @@ use trodden_console::arguments::times::duration;
 use trodden_recording::RecordedCommand;
 use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
-use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST};
+use trodden_wire::stream::{DEFAULT_MAX_WAIT_MS, DEFAULT_REGIONS, MAX_LAST_EVENTS};
 
 /// Destination of a run's profile.
 #[derive(Debug, Args)]
@@ -134,7 +134,7 @@ pub struct RecordStream {
     /// Keep the last N events of each thread (built with --stream).
     ///
     /// An event is a path or a call. Nothing is counted.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_LAST),
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_LAST_EVENTS),
         conflicts_with_all = ["burst", "every", "branches", "copies", "suite", "output", "no_store"])]
     pub last: Option<u64>,
     /// Options of `trodden-lab with`.
@@ -148,7 +148,7 @@ impl RecordStream {
         StreamOptions {
             method: self.choices.method.unwrap_or(CompressionMethod::Phrases),
             backlog: self.choices.backlog.unwrap_or(DEFAULT_REGIONS),
-            patience: self.choices.max_wait.map_or(DEFAULT_PATIENCE_MS, |time| time.as_millis() as u64),
+            patience: self.choices.max_wait.map_or(DEFAULT_MAX_WAIT_MS, |time| time.as_millis() as u64),
         }
     }
 }

@@ -43,8 +43,8 @@ fn profiles(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (named::load(names.0)?, named::load(names.1)?);
     let options = DiffOptions {
         across_builds: job.across_builds,
-        least_function_share: min_change / 100.0,
-        counts: job.counts,
+        min_function_share: min_change / 100.0,
+        report_counts: job.counts,
         ..DiffOptions::default()
     };
     let found = diff((names.0, &before), (names.1, &after), &options)?;

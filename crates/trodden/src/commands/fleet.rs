@@ -20,7 +20,7 @@ use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::residual::{KnownInput, inputs};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
-use trodden_profile::{Builds, Merger, Profile, Run, raw_files};
+use trodden_profile::{BuildPolicy, Merger, Profile, Run, raw_files};
 use trodden_recording::copies::CopyContext;
 use trodden_recording::copies::distribute::{self, DistributedOptions};
 use trodden_recording::new_run;
@@ -93,7 +93,7 @@ fn untested_counts(job: &Pack) -> Result<Profile> {
     let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
-    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
+    let (mut sightings, mut merger) = (Sightings::default(), Merger::new(BuildPolicy::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A copy that took no untested path has written nothing.
     let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();

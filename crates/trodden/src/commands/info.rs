@@ -78,7 +78,7 @@ impl StoragePlaces {
             version: env!("CARGO_PKG_VERSION"),
             unit_cache: context().store().ok().map(|units| units.root().to_owned()),
             runs,
-            new_runs: std::path::absolute(store::folder_of(Path::new("")))?,
+            new_runs: std::path::absolute(store::store_folder(Path::new("")))?,
             last_run_store: last_store::last().filter(|last| Some(last) != run_store.as_ref()),
             run_store,
             sources: source_folders(),

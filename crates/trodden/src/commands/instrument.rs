@@ -47,7 +47,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     if let Some(set) = request.experiment.segments() {
         segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
-    if let Some(known) = request.experiment.known_set() {
+    if let Some(known) = request.experiment.tested_paths() {
         let known = experiment::stored_paths(context(), InputKind::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
         warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
@@ -101,7 +101,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(
-            !(is_selective && set.counts_every()),
+            !(is_selective && set.counts_all_pairs()),
             "--scheme pspp numbers only selected segments, but this set contains all paths after its calls: use known-table or ball-larus"
         );
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
@@ -125,7 +125,7 @@ fn defaults(job: &Instrument) -> Defaults {
 /// Warns of functions in which all paths are counted, not only the interesting ones.
 fn warn_of_full_counting(image: &Image) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
-        for function in &map.instead {
+        for function in &map.fully_counted {
             warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
         }
     }

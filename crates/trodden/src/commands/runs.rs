@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_profile::store::Left;
+use trodden_profile::store::Leftover;
 use trodden_profile::{RunEntry, RunStore};
 use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
@@ -23,14 +23,14 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
-            let leftovers: Vec<Value> = store.left()?.iter().map(|file| json!({"path": file.path, "bytes": file.bytes})).collect();
+            let leftovers: Vec<Value> = store.leftovers()?.iter().map(|file| json!({"path": file.path, "bytes": file.bytes})).collect();
             let unreadable: Vec<Value> = store.unreadable()?.iter().map(|u| json!({"path": u.path, "why": u.why})).collect();
             let all = json!({"schema_version": SCHEMA_VERSION, "runs": runs, "leftovers": leftovers, "unreadable": unreadable});
             print(&json_text(&all)?)?
         }
         None => {
             print_text(&table(&store.list()?))?;
-            note_leftovers(&store.left()?);
+            note_leftovers(&store.leftovers()?);
             store.unreadable()?.iter().for_each(|u| warn(format_args!("cannot list a profile of the run store: {}", u.why)));
         }
         Some(RunsCommand::Remove { runs, leftovers }) => {
@@ -40,7 +40,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
                 note(format_args!("removed {}", plural(chosen.len() as u128, "run", "runs")));
             }
             if *leftovers {
-                remove_leftovers(&store.left()?)?;
+                remove_leftovers(&store.leftovers()?)?;
             }
         }
         Some(RunsCommand::Suite { suite, runs }) => {
@@ -53,9 +53,9 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
 }
 
 /// Notes the files and folders that killed recordings left.
-fn note_leftovers(left: &[Left]) {
+fn note_leftovers(left: &[Leftover]) {
     // A recording that was killed before anything was counted leaves an empty folder.
-    let left: Vec<Left> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
+    let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
             "killed recordings left {} ({}): `trodden import FOLDER` stores raw counts as a run, and \
@@ -67,7 +67,7 @@ fn note_leftovers(left: &[Left]) {
     }
 }
 
-fn remove_leftovers(left: &[Left]) -> Result<()> {
+fn remove_leftovers(left: &[Leftover]) -> Result<()> {
     for file in left {
         let removed = if file.path.is_dir() { fs::remove_dir_all(&file.path) } else { fs::remove_file(&file.path) };
         removed.with_context(|| format!("cannot remove {}", file.path.display()))?;
@@ -76,7 +76,7 @@ fn remove_leftovers(left: &[Left]) -> Result<()> {
     Ok(())
 }
 
-fn megabytes(left: &[Left]) -> String {
+fn megabytes(left: &[Leftover]) -> String {
     format!("{:.1} MB", left.iter().map(|file| file.bytes).sum::<u64>() as f64 / 1e6)
 }
 

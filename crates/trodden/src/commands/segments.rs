@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_analysis::segments::{ObservedSegments, to_names};
 use trodden_profile::ImageProfile;
-use trodden_profile::segments::{Segment, map};
+use trodden_profile::segments::{Segment, function_map};
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::segments::{SegmentList, Segments as Shown};
 use trodden_report::{Name, SourceCache, View, counted_segments, source_files};
@@ -64,7 +64,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
 }
 
 fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
-    segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name))
+    segment.last().is_some_and(|at| Name::from_linkage(function_map(image, at.function).plain_name()).is(name))
 }
 
 /// Removes the segments that the build or `--known` names.

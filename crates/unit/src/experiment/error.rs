@@ -1,6 +1,6 @@
 //! Errors of experiments.
 
-use super::rule::Excluded;
+use super::rule::SettingsConflict;
 use super::settings::SettingsFile;
 use crate::Identity;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub enum ExperimentError {
     /// The settings contradict each other, or something is missing.
     #[error(transparent)]
-    Excluded(#[from] Excluded),
+    Excluded(#[from] SettingsConflict),
     /// A file has not been read yet, so that its identity is unknown.
     #[error("{key} names the file {file}, which has no identity yet: resolve the settings first \
         (`Settings::resolve`)", file = file.display())]

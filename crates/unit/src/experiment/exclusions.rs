@@ -7,7 +7,7 @@
 //! Everything else can be built.
 
 use super::axes::{ExperimentScheme, Threads};
-use super::rule::{Choice, Excluded, Relation, Rule};
+use super::rule::{Choice, Relation, Rule, SettingsConflict};
 use super::settings::Settings;
 use crate::observe::{Admission, KINDS, Kind, requested_kinds};
 
@@ -15,7 +15,7 @@ use crate::observe::{Admission, KINDS, Kind, requested_kinds};
 ///
 /// # Errors
 /// The first conflict that is found.
-pub fn check(settings: &Settings) -> Result<(), Excluded> {
+pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     let kinds: Vec<&'static Kind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;
     check_numbering(settings, &kinds)?;
@@ -34,10 +34,10 @@ pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
 }
 
 /// Checks that at most one kind is requested, apart from restricting ones.
-fn check_kinds(kinds: &[&'static Kind]) -> Result<(), Excluded> {
+fn check_kinds(kinds: &[&'static Kind]) -> Result<(), SettingsConflict> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };
-    Err(Excluded {
+    Err(SettingsConflict {
         one: one.option,
         relation: Relation::Excludes,
         other: other.option,
@@ -47,7 +47,7 @@ fn check_kinds(kinds: &[&'static Kind]) -> Result<(), Excluded> {
 }
 
 /// Checks that the kind supports the requested numbering of interesting paths.
-fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), Excluded> {
+fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), SettingsConflict> {
     let Some(ExperimentScheme::Interesting(scheme)) = settings.scheme else { return Ok(()) };
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
     others().try_for_each(|kind| match kind.other_numberings {
@@ -56,7 +56,7 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), E
     })?;
     match others().count() < kinds.len() {
         true => Ok(()),
-        false => Err(Excluded {
+        false => Err(SettingsConflict {
             one: SELECTIVE.spelling,
             relation: Relation::Needs,
             other: "--interesting",
@@ -66,13 +66,13 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), E
     }
 }
 
-fn check_admission(kind: &Kind, choice: &Choice, admission: Admission) -> Result<(), Excluded> {
+fn check_admission(kind: &Kind, choice: &Choice, admission: Admission) -> Result<(), SettingsConflict> {
     let Admission::Refused { reason, remedy } = admission else { return Ok(()) };
     Err(excludes(kind.option, choice.spelling, reason, remedy))
 }
 
-fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'static str) -> Excluded {
-    Excluded { one, relation: Relation::Excludes, other, reason: reason.into(), remedy }
+fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'static str) -> SettingsConflict {
+    SettingsConflict { one, relation: Relation::Excludes, other, reason: reason.into(), remedy }
 }
 
 /// Requests a numbering of interesting paths.

@@ -5,7 +5,7 @@
 
 use super::settings::{Settings, SettingsFile};
 use crate::whole_file::write_atomically;
-use crate::{FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights, WrongContent};
+use crate::{ContentError, FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub enum InputError {
         /// The file.
         file: PathBuf,
         /// What is wrong, with a remedy.
-        reason: WrongContent,
+        reason: ContentError,
     },
     /// It cannot be stored.
     #[error("cannot write {file} ({source}): set TRODDEN_CACHE to a writable folder", file = file.display())]
@@ -127,7 +127,7 @@ impl InputKind {
     }
 
     /// Checks that bytes are a valid file of this kind.
-    fn check(self, bytes: &[u8]) -> Result<(), WrongContent> {
+    fn check(self, bytes: &[u8]) -> Result<(), ContentError> {
         match self {
             InputKind::Weights => Weights::from_bytes(bytes).map(drop),
             InputKind::Known | InputKind::Watched | InputKind::Interesting => KnownPaths::from_bytes(bytes).map(drop),
@@ -140,7 +140,7 @@ impl InputKind {
 
 impl InputFolder {
     /// Refers to a folder, which need not exist.
-    pub fn at(folder: impl Into<PathBuf>) -> InputFolder {
+    pub fn new(folder: impl Into<PathBuf>) -> InputFolder {
         InputFolder { folder: folder.into() }
     }
 

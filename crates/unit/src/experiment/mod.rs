@@ -20,7 +20,7 @@ pub use error::ExperimentError;
 pub(crate) use error::identity;
 pub use inputs::{InputError, InputFolder, InputKind};
 pub use request::{EXPERIMENT_VARIABLE, PluginRequest, RequestError, UnitAction};
-pub use rule::{Choice, Excluded, Relation, Rule};
+pub use rule::{Choice, Relation, Rule, SettingsConflict};
 pub use settings::{DEFAULT_MAX_PATHS, Keep, Settings, SettingsFile, Timing};
 pub use spelling::{Spelling, SpellingError};
 
@@ -111,7 +111,7 @@ impl Experiment {
     }
 
     /// File of the paths that were taken by tests, if the build counts all others. `None` for watched paths.
-    pub fn known_set(&self) -> Option<Identity> {
+    pub fn tested_paths(&self) -> Option<Identity> {
         self.known().filter(|_| !self.is_watched())
     }
 

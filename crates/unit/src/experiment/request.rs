@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use trodden_container::{FileFormat, FileKind, WrongContent};
+use trodden_container::{ContentError, FileFormat, FileKind};
 
 /// Environment variable that names the request's file. Without it, units are instrumented by the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
@@ -71,7 +71,7 @@ pub enum RequestError {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
-        wrong: WrongContent,
+        wrong: ContentError,
     },
 }
 
@@ -93,7 +93,7 @@ impl PluginRequest {
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
         let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
-        Ok((request, InputFolder::at(file.parent().unwrap_or(Path::new("")))))
+        Ok((request, InputFolder::new(file.parent().unwrap_or(Path::new("")))))
     }
 
     /// The settings that give this request.

@@ -37,7 +37,7 @@ pub enum Relation {
 
 /// Settings that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excluded {
+pub struct SettingsConflict {
     /// The choice that is restricted.
     pub one: &'static str,
     /// Its relation to the other.
@@ -50,9 +50,9 @@ pub struct Excluded {
     pub remedy: &'static str,
 }
 
-impl fmt::Display for Excluded {
+impl fmt::Display for SettingsConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Excluded { one, relation, other, reason, remedy } = self;
+        let SettingsConflict { one, relation, other, reason, remedy } = self;
         let relation = match relation {
             Relation::Excludes => "cannot be combined with",
             Relation::Needs => "requires",
@@ -61,7 +61,7 @@ impl fmt::Display for Excluded {
     }
 }
 
-impl std::error::Error for Excluded {}
+impl std::error::Error for SettingsConflict {}
 
 impl Rule {
     /// Returns whether settings violate the rule.
@@ -74,8 +74,8 @@ impl Rule {
     }
 
     /// Returns the error for settings that violate the rule.
-    pub(super) fn excluded(&self) -> Excluded {
+    pub(super) fn excluded(&self) -> SettingsConflict {
         let Rule { one, relation, other, reason, remedy } = self;
-        Excluded { one: one.spelling, relation: *relation, other: other.spelling, reason: (*reason).into(), remedy }
+        SettingsConflict { one: one.spelling, relation: *relation, other: other.spelling, reason: (*reason).into(), remedy }
     }
 }

@@ -42,7 +42,7 @@ macro_rules! settings {
 
         impl Settings {
             /// Combines these settings with others; these take precedence.
-            pub fn over(self, others: Settings) -> Settings {
+            pub fn or(self, others: Settings) -> Settings {
                 Settings { $($field: self.$field.or(others.$field),)* }
             }
         }

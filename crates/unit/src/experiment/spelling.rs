@@ -19,7 +19,7 @@ use std::str::FromStr;
 pub const SETTINGS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
 
 /// Maximum size of arrays and tables: larger ones (128 MB per function) would not link.
-pub const MOST_PATHS: u64 = 1 << 24;
+pub const MAX_PATHS: u64 = 1 << 24;
 
 /// A type with a finite number of named values.
 pub trait Spelling: Copy + PartialEq + Sized + 'static {
@@ -27,7 +27,7 @@ pub trait Spelling: Copy + PartialEq + Sized + 'static {
     fn spellings() -> Vec<(Self, &'static str, &'static str)>;
 
     /// Returns the value with a name; `None` if there is none.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         Self::spellings().into_iter().find(|(_, name, _)| *name == text).map(|(value, ..)| value)
     }
 
@@ -37,7 +37,7 @@ pub trait Spelling: Copy + PartialEq + Sized + 'static {
     }
 
     /// Description of the value.
-    fn about(self) -> &'static str {
+    fn description(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(.., about)| about)
     }
 }
@@ -130,7 +130,7 @@ macro_rules! one_of {
             key: $key,
             values: || <$type>::spellings().iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join("|"),
             read: |settings, text| {
-                settings.$field = Some(<$type as Spelling>::read(text.to_str()?)?);
+                settings.$field = Some(<$type as Spelling>::parse(text.to_str()?)?);
                 Some(())
             },
             write: |settings| settings.$field.map(|value| Spelling::name(value).to_owned()),
@@ -169,7 +169,7 @@ macro_rules! file {
 /// All settings, in the order in which they are written.
 static TABLE: &[Entry] = &[
     one_of!("scheme", scheme: ExperimentScheme),
-    number!("max-paths", max_paths: 1 to MOST_PATHS),
+    number!("max-paths", max_paths: 1 to MAX_PATHS),
     one_of!("chords", chords: bool),
     one_of!("trip-counts", trip_counts: TripCounts),
     one_of!("early", early: bool),
@@ -179,8 +179,8 @@ static TABLE: &[Entry] = &[
     one_of!("observe", observe: Observe),
     one_of!("events", events: EventSource),
     one_of!("tail-merging", tail_merging: bool),
-    number!("table-slots", table_slots: 0 to MOST_PATHS),
-    number!("array-paths", array_paths: 1 to MOST_PATHS),
+    number!("table-slots", table_slots: 0 to MAX_PATHS),
+    number!("array-paths", array_paths: 1 to MAX_PATHS),
     one_of!("threads", threads: Threads),
     file!("interesting", interesting),
     file!("segments", segments),

@@ -41,7 +41,7 @@ fn settings_for(kind: &Kind) -> String {
 /// Numberings that a kind may refuse.
 const SCHEMES: [&str; 4] = ["scheme=ppp", "scheme=pspp", "scheme=known-table", "scheme=spp"];
 
-fn refusal(text: &str) -> Excluded {
+fn refusal(text: &str) -> SettingsConflict {
     match Experiment::new(&settings(text)) {
         Err(ExperimentError::Excluded(refusal)) => refusal,
         other => panic!("{text}: {other:?}"),
@@ -63,7 +63,7 @@ fn two_kinds_are_refused_unless_one_restricts_the_other() {
     let mut restricted = Vec::new();
     for (at, one) in KINDS.iter().enumerate() {
         for other in &KINDS[at + 1..] {
-            let both = settings(&settings_for(one)).over(settings(&settings_for(other)));
+            let both = settings(&settings_for(one)).or(settings(&settings_for(other)));
             // Some kinds are two values of one setting, and cannot be requested together.
             if requested_kinds(&both).count() < 2 {
                 continue;
@@ -161,7 +161,7 @@ fn experiment_contains_everything_requested() {
         built += 1;
         let said = Settings::from(&experiment);
         // The requested settings are all among those of the experiment.
-        assert_eq!(asked.clone().over(said.clone()), said, "{asked} becomes {said}");
+        assert_eq!(asked.clone().or(said.clone()), said, "{asked} becomes {said}");
         assert_eq!(Experiment::new(&said).as_ref(), Ok(&experiment), "{said}");
         assert_eq!(said.to_string().parse(), Ok(said.clone()));
         let bytes = postcard::to_allocvec(&experiment).unwrap();
@@ -223,14 +223,14 @@ fn file_names_may_contain_any_bytes() {
 
 #[test]
 fn settings_take_precedence_one_by_one() {
-    let over = settings("scheme=ball-larus max-paths=9").over(settings("max-paths=100 keep=map"));
+    let over = settings("scheme=ball-larus max-paths=9").or(settings("max-paths=100 keep=map"));
     assert_eq!(over, settings("scheme=ball-larus max-paths=9 keep=map"));
 }
 
 #[test]
 fn request_stores_its_files_by_content() {
     let place = tempfile::tempdir().unwrap();
-    let folder = InputFolder::at(place.path().join("a b").join("inputs"));
+    let folder = InputFolder::new(place.path().join("a b").join("inputs"));
     let file = place.path().join(OsStr::from_bytes(b"known \"paths\" \xff"));
     let paths = crate::KnownPaths::default().to_bytes();
     std::fs::write(&file, &paths).unwrap();
@@ -242,7 +242,7 @@ fn request_stores_its_files_by_content() {
     let known = read.experiment.known().unwrap();
     assert_eq!(beside.get(InputKind::Known, known).unwrap(), paths);
     assert_eq!(read.experiment.inputs(), [(InputKind::Known, known)]);
-    assert_eq!(Settings::from(&read.experiment).over(read.settings()).keep, Some(Keep::Map));
+    assert_eq!(Settings::from(&read.experiment).or(read.settings()).keep, Some(Keep::Map));
     let missing = asked.request(&folder).unwrap_err().to_string();
     assert!(missing.contains("known") && missing.contains("Choose a file that can be read"), "{missing}");
 }
@@ -250,7 +250,7 @@ fn request_stores_its_files_by_content() {
 #[test]
 fn nothing_is_stored_for_conflicting_settings() {
     let place = tempfile::tempdir().unwrap();
-    let (folder, file) = (InputFolder::at(place.path().join("inputs")), place.path().join("known"));
+    let (folder, file) = (InputFolder::new(place.path().join("inputs")), place.path().join("known"));
     std::fs::write(&file, crate::KnownPaths::default().to_bytes()).unwrap();
     let asked = Settings { known: Some(SettingsFile::File(file.clone())), events: Some(crate::EventSource::Tsc), ..Settings::default() };
     assert!(asked.request(&folder).unwrap_err().to_string().contains("--events cannot be combined with --residual"));
@@ -262,7 +262,7 @@ fn nothing_is_stored_for_conflicting_settings() {
 #[test]
 fn builds_that_count_nothing_need_no_runtime() {
     let place = tempfile::tempdir().unwrap();
-    let folder = InputFolder::at(place.path());
+    let folder = InputFolder::new(place.path());
     for (text, counts) in [("observe=trace", false), ("observe=addresses", false), ("observe=stream", true), ("", true)] {
         assert_eq!(settings(text).request(&folder).unwrap().counts_nothing(), !counts, "{text}");
     }
@@ -271,7 +271,7 @@ fn builds_that_count_nothing_need_no_runtime() {
 #[test]
 fn damaged_and_missing_files_are_reported_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
-    let folder = InputFolder::at(place.path());
+    let folder = InputFolder::new(place.path());
     let identity = folder.put(b"content").unwrap();
     std::fs::write(folder.path(identity), b"changed").unwrap();
     assert!(matches!(folder.get(InputKind::Weights, identity), Err(InputError::Damaged { .. })));

@@ -1,6 +1,6 @@
 //! Addresses of blocks: nothing is counted, and no code is changed.
 
-use super::{Admission, CounterWords, Kind, Observation, Observe, Observed};
+use super::{Admission, CounterWords, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::{Choice, Relation, Rule, Settings};
 
 /// Records the addresses of blocks.
@@ -37,7 +37,7 @@ fn is_requested(settings: &Settings) -> bool {
     settings.observe == Some(Observe::Addresses)
 }
 
-impl Observed for BlockAddresses {
+impl ObservationProperties for BlockAddresses {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

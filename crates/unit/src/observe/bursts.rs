@@ -1,7 +1,7 @@
 //! Counts in bursts: checking code, and a duplicate that counts all paths while a switch outside the program is on (Arnold and Ryder's
 //! sampling framework).
 
-use super::{Admission, Kind, Observation, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::experiment::{Settings, Timing};
 
 /// Counts of all paths, in bursts.
@@ -28,7 +28,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for CountsInBursts {
+impl ObservationProperties for CountsInBursts {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

@@ -1,7 +1,7 @@
 //! Source-based coverage: the compiler inserts its own counters. trodden records where they were and counts paths, from which the counters'
 //! values are computed.
 
-use super::{Admission, Kind, Observation, Observe, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// Counts of all paths, for coverage.
@@ -25,7 +25,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for CoverageCounts {
+impl ObservationProperties for CoverageCounts {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

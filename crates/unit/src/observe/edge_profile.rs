@@ -1,7 +1,7 @@
 //! LLVM's edge profile: the compiler inserts its own counters. trodden records where they were and counts paths, from which the counters'
 //! values are computed.
 
-use super::{Admission, Kind, Observation, Observe, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// Counts of all paths, for an edge profile.
@@ -22,7 +22,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for EdgeProfileCounts {
+impl ObservationProperties for EdgeProfileCounts {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

@@ -1,6 +1,6 @@
 //! Counts of all acyclic paths (Ball and Larus), the default kind.
 
-use super::{Admission, Kind, Observation, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::experiment::Settings;
 
 /// Counts of all paths.
@@ -21,7 +21,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for EveryPath {
+impl ObservationProperties for EveryPath {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

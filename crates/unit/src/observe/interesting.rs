@@ -1,7 +1,7 @@
 //! Interesting paths: those of a set are counted separately, and all others of a function together. Alternatively, all paths of the
 //! functions in the set are counted.
 
-use super::{Admission, Kind, Observation, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{
     Choice, DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, Relation, Rule, Settings, SettingsFile, identity,
@@ -56,7 +56,7 @@ impl InterestingPaths {
     }
 }
 
-impl Observed for InterestingPaths {
+impl ObservationProperties for InterestingPaths {
     fn kind(&self) -> &'static Kind {
         &KIND
     }
@@ -94,9 +94,9 @@ pub struct InterestingWords {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageAliases {
     /// Of all the function's paths.
-    Exactly(u64),
+    Exact(u64),
     /// Of those that were tested.
-    Drawn {
+    Sampled {
         /// Number of paths counted as others.
         aliases: u64,
         /// Number of paths tested.
@@ -106,8 +106,8 @@ pub enum StorageAliases {
 
 impl StorageAliases {
     /// Returns whether no alias was found.
-    pub fn is_none(self) -> bool {
-        matches!(self, StorageAliases::Exactly(0) | StorageAliases::Drawn { aliases: 0, .. })
+    pub fn is_empty(self) -> bool {
+        matches!(self, StorageAliases::Exact(0) | StorageAliases::Sampled { aliases: 0, .. })
     }
 }
 
@@ -118,7 +118,7 @@ impl InterestingWords {
     }
 
     /// The word that counts all other paths.
-    pub fn others(&self) -> u64 {
+    pub fn shared_word(&self) -> u64 {
         self.range().end.saturating_sub(1)
     }
 

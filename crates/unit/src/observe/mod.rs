@@ -1,9 +1,9 @@
 //! What a build observes: one kind of observation ([`Observation`]), with a module for each.
 //!
 //! A [`Kind`] says how users request it, which other kinds restrict it, and which numberings, tables and shared counters its builds may
-//! have; [`Observed`] describes an observation. How a kind changes code is in the module of the same name in `trodden-instrument`, what
-//! makes its counts inexact in that of `trodden-profile`. A new kind needs a module, a line in [`kinds`], and possibly a value of
-//! [`Observe`].
+//! have; [`ObservationProperties`] describes an observation. How a kind changes code is in the module of the same name in
+//! `trodden-instrument`, what makes its counts inexact in that of `trodden-profile`. A new kind needs a module, a line in [`kinds`], and
+//! possibly a value of [`Observe`].
 
 mod addresses;
 mod bursts;
@@ -51,7 +51,7 @@ macro_rules! kinds {
 
         impl Observation {
             /// The kind-specific description of the observation.
-            pub fn observed(&self) -> &dyn Observed {
+            pub fn observed(&self) -> &dyn ObservationProperties {
                 match self {
                     $(Observation::$kind(observed) => observed,)*
                 }
@@ -133,7 +133,7 @@ pub enum Admission {
 }
 
 /// Description of an observation by its kind.
-pub trait Observed {
+pub trait ObservationProperties {
     /// Its kind.
     fn kind(&self) -> &'static Kind;
 

@@ -1,7 +1,7 @@
 //! The part of one of several copies of a program, which counts some of the paths while the other copies count the rest. A copy of a
 //! residual build counts whole functions, each like that build.
 
-use super::{Admission, CounterWords, Kind, Observation, Observed, unknown};
+use super::{Admission, CounterWords, Kind, Observation, ObservationProperties, unknown};
 use crate::Identity;
 use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(super) static KIND: Kind = Kind {
     ],
 };
 
-impl Observed for CopyPart {
+impl ObservationProperties for CopyPart {
     fn kind(&self) -> &'static Kind {
         &KIND
     }
@@ -95,7 +95,7 @@ pub struct LabelWords {
     /// Number of words.
     pub words: u64,
     /// Whether they are followed by two words for the executions of labels and of all probes ([`LabelWords::hits`]).
-    pub with_hits: bool,
+    pub has_hits: bool,
     /// Label of each edge of the function's `dag`.
     pub labels: Vec<i64>,
 }
@@ -103,13 +103,13 @@ pub struct LabelWords {
 impl LabelWords {
     /// Range of its words.
     pub fn range(&self) -> std::ops::Range<u64> {
-        let hits = if self.with_hits { HIT_WORDS } else { 0 };
+        let hits = if self.has_hits { HIT_WORDS } else { 0 };
         self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
     }
 
     /// The word that counts executions of labels, which is followed by that of all probes.
     pub fn hits(&self) -> Option<u64> {
-        self.with_hits.then(|| self.first_word.saturating_add(self.words))
+        self.has_hits.then(|| self.first_word.saturating_add(self.words))
     }
 
     /// Returns whether there is a label for each of the edges of the function's acyclic graph.

@@ -3,7 +3,7 @@
 //! The map says what each of a function's words counts: either each key has a word, or the words of interesting pairs are found by a
 //! perfect hash, and all other pairs share one. Callers are given by unit and linkage name, so no input file is needed to read the map.
 
-use super::{Admission, Kind, Observation, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for SegmentCounts {
+impl ObservationProperties for SegmentCounts {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

@@ -1,7 +1,7 @@
 //! Sleds for the witnesses of an execution that is traced from outside: nothing is counted. A profile of such an execution nevertheless has
 //! counts, of the reconstructed paths.
 
-use super::{Admission, Kind, Observation, Observe, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// An execution that is traced from outside.
@@ -22,7 +22,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for TraceSleds {
+impl ObservationProperties for TraceSleds {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

@@ -6,7 +6,7 @@
 //! ([`EventWords`]).
 
 use super::interesting::{self, InterestingPaths};
-use super::{Admission, Kind, Observation, Observe, Observed};
+use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::Identity;
 use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ fn is_requested(settings: &Settings) -> bool {
     settings.observe == Some(Observe::Stream)
 }
 
-impl Observed for PathStream {
+impl ObservationProperties for PathStream {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

@@ -2,7 +2,7 @@
 //! share one. The layout is in [`crate::events`]: a counter has several cells, so slots of tables and atomic additions are not supported.
 
 use super::interesting::{self, InterestingPaths};
-use super::{Admission, CounterWords, Kind, Observation, Observed};
+use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
 use crate::EventSource;
 use crate::experiment::{ExperimentScheme, Settings};
 
@@ -12,7 +12,7 @@ pub struct EventSums {
     /// The event.
     pub event: EventSource,
     /// The paths with sums of their own; `None` if all have one.
-    pub of: Option<InterestingPaths>,
+    pub paths: Option<InterestingPaths>,
 }
 
 pub(super) static KIND: Kind = Kind {
@@ -21,8 +21,8 @@ pub(super) static KIND: Kind = Kind {
     conflict_remedy: None,
     is_requested: |settings| settings.events.is_some(),
     read: |settings| {
-        let of = InterestingPaths::from_settings(settings)?;
-        Ok(settings.events.map(|event| Observation::EventSums(EventSums { event, of })))
+        let paths = InterestingPaths::from_settings(settings)?;
+        Ok(settings.events.map(|event| Observation::EventSums(EventSums { event, paths })))
     },
     restricted_by: &[&interesting::KIND],
     numberings: &[],
@@ -38,22 +38,22 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for EventSums {
+impl ObservationProperties for EventSums {
     fn kind(&self) -> &'static Kind {
         &KIND
     }
 
     fn write(&self, settings: &mut Settings) {
         settings.events = Some(self.event);
-        self.of.iter().for_each(|paths| paths.write(settings));
+        self.paths.iter().for_each(|paths| paths.write(settings));
     }
 
     fn scheme(&self) -> ExperimentScheme {
-        self.of.map_or(ExperimentScheme::BallLarus, |paths| paths.scheme())
+        self.paths.map_or(ExperimentScheme::BallLarus, |paths| paths.scheme())
     }
 
     fn interesting(&self) -> Option<InterestingPaths> {
-        self.of
+        self.paths
     }
 
     fn words(&self) -> CounterWords {

@@ -1,6 +1,6 @@
 //! Unknown paths: all paths are counted except known ones, such as those that a program's tests take (a residual build).
 
-use super::{Admission, CounterWords, Kind, Observation, Observed};
+use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
 use trodden_flow::NumberingScheme;
@@ -11,7 +11,7 @@ pub struct UnknownPaths {
     /// File of the known paths.
     pub known: Identity,
     /// How known paths are recognised.
-    pub by: Recognition,
+    pub recognition: Recognition,
 }
 
 /// How a residual build recognises known paths.
@@ -30,11 +30,11 @@ pub(super) static KIND: Kind = Kind {
     conflict_remedy: None,
     is_requested: |settings| settings.known.is_some(),
     read: |settings| {
-        let by = match settings.scheme {
+        let recognition = match settings.scheme {
             Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => Recognition::Preferential,
             _ => Recognition::Region,
         };
-        Ok(identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, by })))
+        Ok(identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, recognition })))
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::Ppp],
@@ -47,7 +47,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for UnknownPaths {
+impl ObservationProperties for UnknownPaths {
     fn kind(&self) -> &'static Kind {
         &KIND
     }
@@ -57,7 +57,7 @@ impl Observed for UnknownPaths {
     }
 
     fn scheme(&self) -> ExperimentScheme {
-        match self.by {
+        match self.recognition {
             Recognition::Region => ExperimentScheme::BallLarus,
             Recognition::Preferential => ExperimentScheme::Interesting(NumberingScheme::Ppp),
         }

@@ -1,7 +1,7 @@
 //! Watched paths: the paths that match an expression are counted, and each is reported as soon as it is taken. The build lists all other
 //! paths, and counts like one of [unknown paths](super::unknown).
 
-use super::{Admission, CounterWords, Kind, Observation, Observed};
+use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{Settings, SettingsFile, identity};
 
@@ -29,7 +29,7 @@ pub(super) static KIND: Kind = Kind {
     rules: &[],
 };
 
-impl Observed for WatchedPaths {
+impl ObservationProperties for WatchedPaths {
     fn kind(&self) -> &'static Kind {
         &KIND
     }

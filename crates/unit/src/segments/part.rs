@@ -15,7 +15,8 @@ impl SegmentFunction {
     pub fn numbered_paths(&self) -> Option<(Graph, Dag, Numbering)> {
         let graph = Graph::new(self.exit.0.checked_add(1)?, Node(0), self.exit, self.flow.clone()).ok()?;
         let entries = [Entries::Shared, Entries::PerEdge];
-        let (dag, numbering) = entries.into_iter().find_map(|entries| Plan::cut_as(&graph, &self.cuts, entries, self.paths))?;
+        let (dag, numbering) =
+            entries.into_iter().find_map(|entries| Plan::cut_at_if_same_count(&graph, &self.cuts, entries, self.paths))?;
         Some((graph, dag, numbering))
     }
 
@@ -47,13 +48,13 @@ impl SegmentSet {
             let kept = kept.map(|c| SegmentContext { context: renumbered[c.caller as usize][&c.context], ..c });
             function.contexts = kept.collect();
         }
-        SegmentSet { functions, every: false, growth: self.growth, index: Index::default() }
+        SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: Index::default() }
     }
 
     /// Makes all segments explicitly interesting, if the set counts every path: those with paths that begin at the entry. Functions with
     /// more than `max` such pairs keep their interesting ones.
-    pub fn spelled_out(&self, max: u64) -> SegmentSet {
-        if !self.every {
+    pub fn with_explicit_segments(&self, max: u64) -> SegmentSet {
+        if !self.counts_all_pairs {
             return self.clone();
         }
         let mut functions = self.functions.clone();
@@ -62,7 +63,7 @@ impl SegmentSet {
             let Some(paths) = function.first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
             function.interesting = (1..=contexts).flat_map(|context| (0..paths).map(move |path| (context, path))).collect();
         }
-        SegmentSet { functions, every: false, growth: self.growth, index: Index::default() }
+        SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: Index::default() }
     }
 
     /// Returns, for each function, the contexts that are needed to count the interesting segments.
@@ -153,7 +154,7 @@ mod tests {
         (function.exit, function.cuts) = (Node(3), vec![(trodden_flow::Edge(3), trodden_flow::CutReason::Back)]);
         (function.paths, function.edges) = (8, vec![0; edges.len()]);
         assert_eq!(function.first_paths(), Some(4));
-        assert_eq!(set.spelled_out(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());
-        assert!(set.spelled_out(3).functions[1].interesting.is_empty());
+        assert_eq!(set.with_explicit_segments(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());
+        assert!(set.with_explicit_segments(3).functions[1].interesting.is_empty());
     }
 }

@@ -51,7 +51,7 @@ fn address(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3
 pub fn message(call: MpiCall, kind: u16) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
     address(open.record(), &call, [3, 4, 5]);
-    open.record().amount = bytes(call.arguments[1], call.arguments[2]);
+    open.record().size_or_count = bytes(call.arguments[1], call.arguments[2]);
     let result = call.run();
     // 0 if the function has no request.
     open.record().request = call.handle_at(6) as u64;
@@ -79,7 +79,7 @@ pub fn receive(mut call: MpiCall) -> i32 {
 pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
     // Beginning another record may unmap the chunk of the open one, so copy it first.
     let common = open.copy();
-    add(thread, CallRecord { peer, tag, amount, request, ..common });
+    add(thread, CallRecord { peer, tag, size_or_count: amount, request, ..common });
 }
 
 /// Send and receive at once: positions of destination and its tag, source and its tag, and communicator. The status follows the
@@ -88,7 +88,7 @@ pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer
 pub fn exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::SENDRECV) else { return call.run() };
     address(open.record(), &call, [to, to_tag, comm]);
-    open.record().amount = bytes(call.arguments[1], call.arguments[2]);
+    open.record().size_or_count = bytes(call.arguments[1], call.arguments[2]);
     let mut spare = [0i32; STATUS_WORDS];
     let status = call.statuses(comm + 1, spare.as_mut_ptr());
     let result = call.run();
@@ -201,7 +201,7 @@ pub fn collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
         record.peer = implementation().root(call.arguments[root]);
     }
     if is_empty(&call) {
-        record.amount = EMPTY;
+        record.size_or_count = EMPTY;
     }
     let result = call.run();
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {
@@ -324,7 +324,7 @@ pub fn init(call: MpiCall) -> i32 {
         real!(SIZE, fn(usize, *mut i32) -> i32, library.world(), &raw mut size);
         communicator::begin();
         record.peer = rank;
-        record.amount = size as u64;
+        record.size_or_count = size as u64;
         let mut line = OutputLine::new();
         line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
         process::line(&line);

@@ -95,12 +95,12 @@ pub fn complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> 
         thread.withdraw(open);
     } else {
         thread.end_polling(&mut open);
-        open.record().amount = array.count as u64;
+        open.record().size_or_count = array.count as u64;
         finish(thread, open);
         let first = open.copy();
         for index in 0..array.count {
             let (peer, tag) = source_and_tag(statuses, index);
-            add(thread, CallRecord { peer, tag, amount: cancelled(statuses, index), request: array.handle(index), ..first });
+            add(thread, CallRecord { peer, tag, size_or_count: cancelled(statuses, index), request: array.handle(index), ..first });
         }
     }
     array.end();
@@ -146,7 +146,7 @@ pub fn complete_some(mut call: MpiCall) -> i32 {
             let index = unsafe { (call.arguments[3] as *const i32).add(place).read() } as usize;
             let (peer, tag) = source_and_tag(statuses, place);
             if index < array.count {
-                add(thread, CallRecord { peer, tag, amount: cancelled(statuses, place), request: array.handle(index), ..first });
+                add(thread, CallRecord { peer, tag, size_or_count: cancelled(statuses, place), request: array.handle(index), ..first });
             }
         }
     }

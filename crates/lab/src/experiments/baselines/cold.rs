@@ -8,7 +8,7 @@ use super::{Baseline, PartialPlan};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::plan::{Plan, PlanOptions, edge_frequencies, probe_costs};
-use trodden_flow::trim::without;
+use trodden_flow::trim::restrict_to;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Probes};
 
 /// Edges to omit, by edge of the graph.
@@ -35,7 +35,7 @@ pub fn omit_edges(
     }
     let is_kept = |e: Edge| !omitted.excluded[e.index()] && !is_cold(e);
     let dag = cut_kept_part(graph, forced, frequencies, &is_kept, options);
-    let Some((kept, hot)) = without(&dag, graph, &is_kept) else { return full() };
+    let Some((kept, hot)) = restrict_to(&dag, graph, &is_kept) else { return full() };
     let (kept, hot) = if options.hot_first { hottest_first(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
     let Ok(numbering) = Numbering::ball_larus(&hot) else { return full() };
     let chords = Probes::on_chords(&hot, numbering.values(), &probe_costs(&hot, graph, frequencies));

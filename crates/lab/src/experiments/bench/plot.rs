@@ -98,7 +98,7 @@ fn bar(suite: &BenchResult, program: &str, variant: &str) -> Option<Bar> {
     let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
     let ratio = suite.ratios(program, variant).user?;
     let base = own.user.median / ratio;
-    Some(Bar { height: percent(ratio), least: percent(own.user.least / base), greatest: percent(own.user.greatest / base) })
+    Some(Bar { height: percent(ratio), least: percent(own.user.min / base), greatest: percent(own.user.max / base) })
 }
 
 fn percent(ratio: f64) -> f64 {

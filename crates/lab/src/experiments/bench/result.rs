@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchResult {
@@ -197,7 +197,7 @@ impl BenchResult {
         let count = |own: Option<u64>, base: Option<u64>| over(own? as f64, base? as f64);
         Ratios {
             user: over(own.user.median, own.base_user_s.unwrap_or(base.user.median)),
-            least: own.base_user_s.is_none().then(|| over(own.user.least, base.user.least)).flatten(),
+            least: own.base_user_s.is_none().then(|| over(own.user.min, base.user.min)).flatten(),
             instructions: count(own.instructions, base.instructions),
             code: count(own.code_bytes, base.code_bytes),
             memory: over(own.memory_kb as f64, base.memory_kb as f64),

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub median: f64,
-    pub least: f64,
-    pub greatest: f64,
+    pub min: f64,
+    pub max: f64,
 }
 
 impl Spread {
@@ -15,17 +15,17 @@ impl Spread {
     pub fn from_values(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let (Some(&least), Some(&greatest)) = (sorted.first(), sorted.last()) else {
-            return Spread { median: 0.0, least: 0.0, greatest: 0.0 };
+        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
+            return Spread { median: 0.0, min: 0.0, max: 0.0 };
         };
         let middle = sorted.len() / 2;
         let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Spread { median, least, greatest }
+        Spread { median, min, max }
     }
 
     /// Returns the range relative to the median.
     pub fn width(self) -> f64 {
-        if self.median > 0.0 { (self.greatest - self.least) / self.median } else { 0.0 }
+        if self.median > 0.0 { (self.max - self.min) / self.median } else { 0.0 }
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn median_and_range() {
-        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, greatest: 3.0 });
+        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).width(), 1.0);
     }

@@ -140,7 +140,7 @@ fn mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> S
 }
 
 fn overlap(overlap: Spread) -> String {
-    format!("overlap {:.1}% (minimum {:.1}%)", overlap.median * 100.0, overlap.least * 100.0)
+    format!("overlap {:.1}% (minimum {:.1}%)", overlap.median * 100.0, overlap.min * 100.0)
 }
 
 fn exact(exact: &ExactnessCheck) -> String {

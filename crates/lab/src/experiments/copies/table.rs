@@ -11,7 +11,7 @@ use std::process::Command;
 use trodden_corpus::steps;
 use trodden_corpus::steps::commit;
 
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 const HEADS: [&str; 10] =
     ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
@@ -58,7 +58,7 @@ pub struct Setting {
     /// Engine that ran the copies.
     pub engine: String,
     /// Whether a node was killed.
-    pub lost_node: bool,
+    pub killed_node: bool,
 }
 
 /// Results of a program with one partition.
@@ -280,7 +280,7 @@ pub fn print_heads(analysis: bool) {
 
 impl Setting {
     fn section(&self) -> (&str, &str, bool) {
-        (&self.engine, &self.input, self.lost_node)
+        (&self.engine, &self.input, self.killed_node)
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
             copies: 2,
             input: "train".into(),
             engine: "local".into(),
-            lost_node: false,
+            killed_node: false,
         };
         CopiesRow {
             setting,

@@ -77,9 +77,9 @@ fn untested_row(name: &str, row: &Row) -> String {
         u.functions,
         u.untested_edges,
         u.functions_with_untested_edges,
-        u.in_functions_without_untested_edges,
+        u.untested_paths_in_functions_without_untested_edges,
         u.share_without_edges(),
-        u.every_edge_known,
+        u.all_edges_tested,
     )
 }
 
@@ -97,9 +97,9 @@ fn mean_row(results: &Results) -> String {
         mean(|u| u.functions as f64),
         mean(|u| u.untested_edges as f64),
         mean(|u| u.functions_with_untested_edges as f64),
-        mean(|u| u.in_functions_without_untested_edges as f64),
+        mean(|u| u.untested_paths_in_functions_without_untested_edges as f64),
         mean(Untested::share_without_edges),
-        mean(|u| u.every_edge_known as f64),
+        mean(|u| u.all_edges_tested as f64),
     )
 }
 
@@ -114,7 +114,7 @@ fn suite_row(name: &str, row: &Row) -> String {
         u.share_of_paths(),
         percentage(u.share_of_executions()),
         u.untested_edges,
-        u.in_functions_without_untested_edges,
+        u.untested_paths_in_functions_without_untested_edges,
         u.share_without_edges(),
     )
 }
@@ -170,8 +170,8 @@ mod tests {
             functions: 6,
             untested_edges: 3,
             functions_with_untested_edges: 2,
-            in_functions_without_untested_edges: 40,
-            every_edge_known: 45,
+            untested_paths_in_functions_without_untested_edges: 40,
+            all_edges_tested: 45,
         };
         let sizes =
             [("plain", [100, 200]), ("trodden", [150, 500]), ("ppp", [140, 400]), ("known-table", [130, 300]), ("residual", [250, 600])];

@@ -26,7 +26,7 @@ pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
         if found.is_empty() {
             bail!("--interesting {set}: the set contains no path of the program");
         }
-        all.unite(found)?;
+        all.merge(found)?;
     }
     // A profile may be of another program, or contain functions that this program does not have.
     let has = |unit: &str, name: &str| maps.iter().any(|m| m.source == unit && m.functions.iter().any(|f| f.name == name));

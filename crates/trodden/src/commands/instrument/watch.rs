@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{BlockSet, End, Expression, Matcher};
-use trodden_profile::{PathWalk, Walks, has_usual_numbers};
+use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
 use trodden_recording::copies::units;
 use trodden_report::found::{UNKNOWN, words};
 use trodden_report::select::matching_names;
@@ -51,9 +51,9 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
             if is_cut(function) && !matcher.cannot_match() {
                 undecided.push(Name::from_linkage(&function.name).short);
             }
-            let (walks, needs_whole) = (Walks::from_function(function)?, expression.needs_whole_paths(function));
-            let decides = |w: &PathWalk| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
-            left.retain(|id| !walks.walk(*id).is_some_and(|w| decides(&w) && matcher.matches(&w.blocks, w.beginning, w.end)));
+            let (walks, needs_whole) = (PathDecoder::from_function(function)?, expression.needs_whole_paths(function));
+            let decides = |w: &DecodedPath| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
+            left.retain(|id| !walks.decode(*id).is_some_and(|w| decides(&w) && matcher.matches(&w.blocks, w.beginning, w.end)));
         }
         let found = function.counters as usize - left.len();
         (matching, matching_functions) = (matching + found, matching_functions + usize::from(found > 0));
@@ -78,7 +78,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
 /// Checks that each path of a function can be tried.
 fn check_paths(function: &FunctionMap) -> Result<()> {
     ensure!(
-        has_usual_numbers(function)?,
+        has_standard_numbering(function)?,
         "`{}` counts its paths by a table or another scheme, which --watch does not support: build the program with the default scheme",
         function.name
     );

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that is being written.
 #[derive(Debug)]
-pub struct WholeFile(Destination);
+pub struct AtomicFile(Destination);
 
 /// Permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +40,20 @@ enum Destination {
     Temporary { file: UnfinishedFile, path: PathBuf },
 }
 
-impl WholeFile {
+impl AtomicFile {
     /// Starts a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Missing folders are created.
     ///
     /// # Errors
     /// The folder cannot be written, or the path is a link of another user.
-    pub fn create(path: &Path, begun: &str) -> io::Result<WholeFile> {
-        WholeFile::create_for(path, begun, Access::Umask)
+    pub fn create(path: &Path, begun: &str) -> io::Result<AtomicFile> {
+        AtomicFile::create_with_access(path, begun, Access::Umask)
     }
 
-    /// Like [`WholeFile::create`], with the permissions that `access` says.
-    pub fn create_for(path: &Path, begun: &str, access: Access) -> io::Result<WholeFile> {
+    /// Like [`AtomicFile::create`], with the permissions that `access` says.
+    pub fn create_with_access(path: &Path, begun: &str, access: Access) -> io::Result<AtomicFile> {
         if is_stream(path) {
             // Opened for appending, so that output of other processes is not overwritten: each open file has its own position.
-            return Ok(WholeFile(Destination::Stream(File::options().append(true).open(path)?)));
+            return Ok(AtomicFile(Destination::Stream(File::options().append(true).open(path)?)));
         }
         let path = target(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -64,7 +64,7 @@ impl WholeFile {
         {
             file.as_file().set_permissions(there.permissions())?;
         }
-        Ok(WholeFile(Destination::Temporary { file, path }))
+        Ok(AtomicFile(Destination::Temporary { file, path }))
     }
 
     /// The open file to write to.
@@ -92,21 +92,26 @@ impl WholeFile {
 }
 
 /// Writes a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Fails like
-/// [`WholeFile::create`] does, or if `content` fails.
+/// [`AtomicFile::create`] does, or if `content` fails.
 pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    write_for(path, begun, Access::Umask, content)
+    write_with_access(path, begun, Access::Umask, content)
 }
 
 /// Writes a file that can be regenerated, without waiting for the disk: it may be empty after a system crash.
-pub fn write_again(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
-    let whole = WholeFile::create(path, begun)?;
+pub fn write_unsynced(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
+    let whole = AtomicFile::create(path, begun)?;
     whole.file().write_all(bytes)?;
     whole.finish_unsynced()
 }
 
 /// Like [`write`], with the permissions that `access` says.
-pub fn write_for(path: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let whole = WholeFile::create_for(path, begun, access)?;
+pub fn write_with_access(
+    path: &Path,
+    begun: &str,
+    access: Access,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let whole = AtomicFile::create_with_access(path, begun, access)?;
     fill(whole.file(), content)?;
     whole.finish()
 }
@@ -332,7 +337,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         write(&path, ".begun-", |_| Ok(())).unwrap();
         assert_eq!(mode(), 0o644);
-        write_for(&path, ".begun-", Access::PRIVATE, |_| Ok(())).unwrap();
+        write_with_access(&path, ".begun-", Access::PRIVATE, |_| Ok(())).unwrap();
         assert_eq!(mode(), 0o600);
     }
 

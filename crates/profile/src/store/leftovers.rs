@@ -1,17 +1,17 @@
 //! Files that killed recorders left in a store: folders of raw counts, and incomplete profiles.
 //!
-//! A recorder locks its folder, and a writer its file, while it lives ([`whole_file`]), so files without a lock are orphaned.
+//! A recorder locks its folder, and a writer its file, while it lives ([`atomic_file`]), so files without a lock are orphaned.
 
-use super::{PROFILES, RAW, RunStore};
-use crate::container::BEGUN;
+use super::{PROFILES, RAW_FOLDER_PREFIX, RunStore};
+use crate::atomic_file;
+use crate::container::TEMPORARY_PREFIX;
 use crate::error::ProfileError;
-use crate::whole_file;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// An orphaned file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Leftover {
     /// The file or folder.
     pub path: PathBuf,
     /// Its size on disk in bytes.
@@ -29,16 +29,18 @@ fn size(path: &Path) -> u64 {
 
 impl RunStore {
     /// Finds the raw counts and incomplete profiles that killed recorders left. Files that a running recorder has locked are not included.
-    pub fn left(&self) -> Result<Vec<Left>, ProfileError> {
+    pub fn leftovers(&self) -> Result<Vec<Leftover>, ProfileError> {
         let mut found = Vec::new();
-        for (folder, prefixes) in [(self.folder.clone(), &[RAW, BEGUN][..]), (self.folder.join(PROFILES), &[BEGUN])] {
+        for (folder, prefixes) in
+            [(self.folder.clone(), &[RAW_FOLDER_PREFIX, TEMPORARY_PREFIX][..]), (self.folder.join(PROFILES), &[TEMPORARY_PREFIX])]
+        {
             let failed = ProfileError::io(&folder, "read");
             for entry in std::fs::read_dir(&folder).map_err(failed)? {
                 let path = entry.map_err(ProfileError::io(&folder, "read"))?.path();
                 let is_named =
                     path.file_name().is_some_and(|name| prefixes.iter().any(|p| name.as_encoded_bytes().starts_with(p.as_bytes())));
-                if is_named && !path.is_symlink() && whole_file::is_orphaned(&path) {
-                    found.push(Left { bytes: size(&path), path });
+                if is_named && !path.is_symlink() && atomic_file::is_orphaned(&path) {
+                    found.push(Leftover { bytes: size(&path), path });
                 }
             }
         }

@@ -5,22 +5,22 @@ use trodden_unit::FunctionMap;
 
 /// Relation of a copy's edges to those of the program's graph.
 #[derive(Clone, Debug)]
-pub struct Within {
+pub struct CopyEdges {
     /// For each edge of the program's graph, whether the copy has it.
     edges: Vec<bool>,
     /// For each edge of the copy's graph, its index in the program's graph.
     places: Vec<usize>,
 }
 
-impl Within {
+impl CopyEdges {
     /// Matches the edges; `None` if the copy's function differs from the program's.
-    pub fn new(function: &FunctionMap, own: &FunctionMap) -> Option<Within> {
+    pub fn new(function: &FunctionMap, own: &FunctionMap) -> Option<CopyEdges> {
         let mut rest = function.dag.iter().enumerate();
         let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();
         let places = places.filter(|_| own.shape == function.shape)?;
         let mut edges = vec![false; function.dag.len()];
         places.iter().for_each(|at| edges[*at] = true);
-        Some(Within { edges, places })
+        Some(CopyEdges { edges, places })
     }
 
     /// Returns the program's ID of a path that is given by edges of the copy's graph.
