@@ -40,7 +40,7 @@ pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
 }
 
 /// A run whose outcome is known.
-struct Run {
+struct ComparedRun {
     file: PathBuf,
     failed: bool,
     images: BTreeSet<Identity>,
@@ -49,7 +49,7 @@ struct Run {
 }
 
 /// Reads the requested runs and warns about those that cannot be compared.
-fn runs(job: &ComparedRuns) -> Result<Vec<Run>> {
+fn runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
     let (mut runs, mut maps, mut unknown) = (Vec::new(), Maps::new(), Vec::new());
     let (mut unreadable, mut empty) = (Vec::new(), Vec::new());
     for (file, failed) in files(job)? {
@@ -68,7 +68,7 @@ fn runs(job: &ComparedRuns) -> Result<Vec<Run>> {
             continue;
         };
         match failed.or(profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0))) {
-            Some(failed) => runs.push(Run { file, failed, images, program }),
+            Some(failed) => runs.push(ComparedRun { file, failed, images, program }),
             None => unknown.push(file.display().to_string()),
         }
     }
@@ -96,15 +96,15 @@ fn and_others(files: &[String]) -> String {
 
 /// Restricts runs to one program and build: the wanted program, if given, and of its builds the one with the most runs among those with
 /// both failing and passing runs.
-fn select_build(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
-    let is_wanted = |run: &Run| program.is_none_or(|wanted| run.program == wanted || base_name(&run.program) == wanted);
-    let (runs, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_wanted);
+fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<ComparedRun>> {
+    let is_wanted = |run: &ComparedRun| program.is_none_or(|wanted| run.program == wanted || base_name(&run.program) == wanted);
+    let (runs, others): (Vec<ComparedRun>, Vec<ComparedRun>) = runs.into_iter().partition(is_wanted);
     if let (Some(wanted), true) = (program, runs.is_empty()) {
         let known: BTreeSet<&str> = others.iter().map(|r| base_name(&r.program)).collect();
         bail!("no run is of program `{wanted}`; the runs are of {}", known.into_iter().collect::<Vec<_>>().join(", "));
     }
     let mut groups = group_by_image(runs);
-    let can_be_compared = |group: &[Run]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);
+    let can_be_compared = |group: &[ComparedRun]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);
     if let ([one, other, ..], false) = (groups.as_slice(), groups.iter().any(|g| can_be_compared(g))) {
         let (one, other) = (&one[0], &other[0]);
         let build = if one.program == other.program { "another build of it" } else { &other.program };
@@ -119,7 +119,7 @@ fn select_build(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
     groups.sort_by_key(|group| Reverse((can_be_compared(group), group.len())));
     let mut groups = groups.into_iter();
     let first = groups.next().unwrap_or_default();
-    let builds: Vec<Run> = groups.flatten().collect();
+    let builds: Vec<ComparedRun> = groups.flatten().collect();
     let skipped = others.len() + builds.len();
     if let Some(example) = others.first().or(builds.first()) {
         let of = first.first().map_or("", |r| r.program.as_str());
@@ -134,8 +134,8 @@ fn select_build(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
 }
 
 /// Groups runs that share an image, directly or through other runs.
-fn group_by_image(runs: Vec<Run>) -> Vec<Vec<Run>> {
-    let mut groups: Vec<(BTreeSet<Identity>, Vec<Run>)> = Vec::new();
+fn group_by_image(runs: Vec<ComparedRun>) -> Vec<Vec<ComparedRun>> {
+    let mut groups: Vec<(BTreeSet<Identity>, Vec<ComparedRun>)> = Vec::new();
     for run in runs {
         let (same, others) = groups.into_iter().partition::<Vec<_>, _>(|group| !group.0.is_disjoint(&run.images));
         let (mut images, mut members) = (run.images.clone(), Vec::new());

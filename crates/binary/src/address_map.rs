@@ -128,7 +128,7 @@ impl AddressMap {
     /// # Errors
     /// The content is damaged; the text names the byte and the problem.
     pub fn parse(data: &[u8]) -> Result<AddressMap, String> {
-        let mut reader = Reader { data, at: 0 };
+        let mut reader = AddressMapReader { data, at: 0 };
         let mut functions = Vec::new();
         while reader.at < data.len() {
             functions.push(function(&mut reader)?);
@@ -184,7 +184,7 @@ impl Features {
     }
 }
 
-fn function(reader: &mut Reader) -> Result<MapFunction, String> {
+fn function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
     let start = reader.at;
     let version = reader.byte()?;
     if !SUPPORTED_VERSIONS.contains(&version) {
@@ -214,7 +214,7 @@ fn function(reader: &mut Reader) -> Result<MapFunction, String> {
     Ok(function)
 }
 
-fn blocks(reader: &mut Reader, features: Features, address: u64, count: u64, into: &mut Vec<MapBlock>) -> Result<(), String> {
+fn blocks(reader: &mut AddressMapReader, features: Features, address: u64, count: u64, into: &mut Vec<MapBlock>) -> Result<(), String> {
     let mut end = address;
     for _ in 0..count {
         let id = reader.id()?;
@@ -242,14 +242,14 @@ fn blocks(reader: &mut Reader, features: Features, address: u64, count: u64, int
     Ok(())
 }
 
-fn pgo_analysis(reader: &mut Reader, features: Features, function: &mut MapFunction) -> Result<(), String> {
+fn pgo_analysis(reader: &mut AddressMapReader, features: Features, function: &mut MapFunction) -> Result<(), String> {
     if features.has(Features::ENTRY_COUNT) {
         function.entry_count = Some(reader.number()?);
     }
     if !features.has(Features::FREQUENCY | Features::PROBABILITY) {
         return Ok(());
     }
-    let executed = |reader: &mut Reader| if features.has(Features::EXECUTED) { reader.number().map(Some) } else { Ok(None) };
+    let executed = |reader: &mut AddressMapReader| if features.has(Features::EXECUTED) { reader.number().map(Some) } else { Ok(None) };
     for block in &mut function.blocks {
         if features.has(Features::FREQUENCY) {
             block.frequency = Some(reader.number()?);
@@ -266,12 +266,12 @@ fn pgo_analysis(reader: &mut Reader, features: Features, function: &mut MapFunct
     Ok(())
 }
 
-struct Reader<'a> {
+struct AddressMapReader<'a> {
     data: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl AddressMapReader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let bytes = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
         let bytes = bytes.ok_or_else(|| format!("byte {}: the section ends in the middle of an entry", self.at))?;

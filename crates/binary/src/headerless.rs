@@ -39,7 +39,7 @@ struct Segment {
     executable: bool,
 }
 
-struct Image<'a> {
+struct HeaderlessImage<'a> {
     data: &'a [u8],
     segments: Vec<Segment>,
 }
@@ -51,7 +51,7 @@ pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
     }
     let programs = program_headers(data)?;
     let segment = |p: &[u64; 5]| Segment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
-    let image = Image { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
+    let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
     let mut sections = Vec::new();
     let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
     let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.dynamic(at));
@@ -81,7 +81,7 @@ fn program_headers(data: &[u8]) -> Option<Vec<[u64; 5]>> {
     (0..count).map(header).collect()
 }
 
-impl Image<'_> {
+impl HeaderlessImage<'_> {
     fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| s.address <= address && address - s.address < s.size)?;
         let start = (segment.offset + (address - segment.address)) as usize;

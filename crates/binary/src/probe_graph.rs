@@ -173,7 +173,7 @@ impl ProbeGraph {
     /// into the jump, so the path passes a block without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MAX_INFERRED_BLOCKS {
-            let mut search = Search { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, folded: true };
+            let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, folded: true };
             search.search_from(from, &mut Vec::new(), 0, MAX_EDGES.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
@@ -188,7 +188,7 @@ impl ProbeGraph {
     /// which one was taken.
     pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MAX_INFERRED_BLOCKS {
-            let mut search = Search { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, folded: false };
+            let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, folded: false };
             search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES } else { budget });
             let mut last = search.found.iter().filter_map(|path| path.last());
             let Some(edge) = last.next() else { continue };
@@ -213,7 +213,7 @@ impl ProbeGraph {
     }
 
     fn search(&self, from: u32, to: u32) -> Connection {
-        let mut search = Search { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, folded: false };
+        let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, folded: false };
         search.search_from(from, &mut Vec::new(), 0, MAX_EDGES);
         for seen in 1..=MAX_INFERRED_BLOCKS {
             if !search.found.is_empty() {
@@ -231,7 +231,7 @@ impl ProbeGraph {
     }
 }
 
-struct Search<'a> {
+struct ProbeSearch<'a> {
     flow: &'a ProbeGraph,
     to: u32,
     found: Vec<Vec<Edge>>,
@@ -243,7 +243,7 @@ struct Search<'a> {
     folded: bool,
 }
 
-impl Search<'_> {
+impl ProbeSearch<'_> {
     fn search_from(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, longest: usize) {
         for &(edge, next) in &self.flow.out[at as usize] {
             if self.found.len() >= self.max_found {

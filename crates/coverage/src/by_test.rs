@@ -19,12 +19,12 @@ use trodden_report::words::plural;
 
 const SCHEMA_VERSION: u32 = 2;
 
-type Line = (String, u32);
+type CoveredLine = (String, u32);
 
 #[derive(Debug, Default)]
 struct Executed {
     name: String,
-    lines: BTreeSet<Line>,
+    lines: BTreeSet<CoveredLine>,
     paths: BTreeSet<PathIndex>,
     duration_ns: u64,
 }
@@ -33,7 +33,7 @@ struct Executed {
 #[derive(Debug)]
 struct OrderedTest<'t> {
     test: &'t Executed,
-    new_lines: Vec<Line>,
+    new_lines: Vec<CoveredLine>,
     new_paths: usize,
     only_lines: usize,
     only_paths: usize,
@@ -43,8 +43,8 @@ struct OrderedTest<'t> {
 #[derive(Default)]
 pub struct CoverageOfTests {
     suite: Suite,
-    lines: BTreeMap<String, BTreeSet<Line>>,
-    all: BTreeSet<Line>,
+    lines: BTreeMap<String, BTreeSet<CoveredLine>>,
+    all: BTreeSet<CoveredLine>,
 }
 
 impl CoverageOfTests {
@@ -94,7 +94,7 @@ pub fn changed(commit: &str) -> Result<ChangedLines> {
 
 /// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).
 fn in_order(tests: &[Executed]) -> Vec<OrderedTest<'_>> {
-    let (mut seen_lines, mut seen_paths) = (BTreeSet::<&Line>::new(), BTreeSet::<PathIndex>::new());
+    let (mut seen_lines, mut seen_paths) = (BTreeSet::<&CoveredLine>::new(), BTreeSet::<PathIndex>::new());
     let mut remaining: Vec<&Executed> = tests.iter().collect();
     let mut placed = Vec::new();
     while !remaining.is_empty() {
@@ -115,7 +115,7 @@ fn in_order(tests: &[Executed]) -> Vec<OrderedTest<'_>> {
     placed
 }
 
-fn by_file(lines: &[Line]) -> BTreeMap<&str, Vec<u32>> {
+fn by_file(lines: &[CoveredLine]) -> BTreeMap<&str, Vec<u32>> {
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     lines.iter().for_each(|(file, line)| files.entry(file).or_default().push(*line));
     files

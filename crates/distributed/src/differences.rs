@@ -22,18 +22,18 @@ struct Cursor<'a> {
     /// Buffered events up to and including the next block.
     ahead: VecDeque<TraceEvent>,
     frames: TraceFrames,
-    keys: &'a [Key],
+    keys: &'a [BlockKey],
     ignored: &'a HashSet<TraceFunction>,
     blocks: u64,
     last: Option<TraceBlock>,
 }
 
 /// A key that is equal for blocks considered equal.
-type Key = u64;
+type BlockKey = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Block(Key),
+enum AlignmentStep {
+    Block(BlockKey),
     Call,
     Return,
     Unwind,
@@ -139,7 +139,7 @@ fn next_difference(a: &mut Cursor, b: &mut Cursor, thread: u32) -> Result<Option
 }
 
 impl<'a> Cursor<'a> {
-    fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<TraceFunction>) -> Self {
+    fn new(trace: &'a TraceFile, thread: u32, keys: &'a [BlockKey], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
         Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
     }
@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next step to compare; `None` at the end.
-    fn step(&mut self) -> Result<Option<(TraceEvent, Step)>> {
+    fn step(&mut self) -> Result<Option<(TraceEvent, AlignmentStep)>> {
         while let Some(event) = self.event()? {
             let depth = self.frames.open.len();
             let was_ignored = self.is_ignored(depth);
@@ -167,16 +167,16 @@ impl<'a> Cursor<'a> {
                     continue;
                 }
                 self.last = Some(block);
-                return Ok(Some((event, Step::Block(self.keys[block.0 as usize]))));
+                return Ok(Some((event, AlignmentStep::Block(self.keys[block.0 as usize]))));
             }
             // A call is compared by its first block, so that calls of ignored functions are not steps.
             if was_ignored || matches!(event, TraceEvent::Call { .. }) {
                 continue;
             }
             let step = match event {
-                TraceEvent::Return => Step::Return,
-                TraceEvent::Unwind => Step::Unwind,
-                _ => Step::Call,
+                TraceEvent::Return => AlignmentStep::Return,
+                TraceEvent::Unwind => AlignmentStep::Unwind,
+                _ => AlignmentStep::Call,
             };
             return Ok(Some((event, step)));
         }
@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Follows the trace to the end of the frame at `depth` (the number of open frames). `first` is a step that was already taken.
-    fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, Step)>, block_number: u64) -> Result<AfterDifference> {
+    fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, AlignmentStep)>, block_number: u64) -> Result<AfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
             Some(TraceEvent::Block(block)) => describe_block(self.trace, block),
@@ -227,7 +227,7 @@ fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
     }
 }
 
-fn addresses(trace: &TraceFile) -> Vec<Key> {
+fn addresses(trace: &TraceFile) -> Vec<BlockKey> {
     trace.description().blocks.iter().map(|b| b.address).collect()
 }
 
@@ -235,8 +235,8 @@ fn addresses(trace: &TraceFile) -> Vec<Key> {
 type NamedPlace = (String, Option<(String, u32)>, u32);
 
 /// Keys for the blocks of two builds: one number for each [`NamedPlace`].
-fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<Key>, Vec<Key>) {
-    let mut numbers: HashMap<NamedPlace, Key> = HashMap::new();
+fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<BlockKey>, Vec<BlockKey>) {
+    let mut numbers: HashMap<NamedPlace, BlockKey> = HashMap::new();
     let mut of = |trace: &TraceFile| {
         let about = trace.description();
         let mut times: HashMap<(u32, Option<(u32, u32)>), u32> = HashMap::new();
@@ -245,7 +245,7 @@ fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<Key>, Vec<Key>) {
             let line = block.lines.first().copied();
             let nth = times.entry((block.function.0, line)).or_default();
             let named = line.map(|(file, line)| (about.files[file as usize].clone(), line));
-            let next = numbers.len() as Key;
+            let next = numbers.len() as BlockKey;
             keys.push(*numbers.entry((trace.name(block.function).to_owned(), named, *nth)).or_insert(next));
             *nth += 1;
         }

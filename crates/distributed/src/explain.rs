@@ -8,12 +8,12 @@ use trodden_witness::WitnessKind;
 use trodden_witness::automaton::{AutomatonState, StateAction};
 use trodden_witness::pushdown::Pushdown;
 
-struct Frame {
+struct ExplainedFrame {
     call: AutomatonState,
     parent: Stack,
 }
 
-type Stack = Option<Rc<Frame>>;
+type Stack = Option<Rc<ExplainedFrame>>;
 
 /// Maximum number of configurations considered at a time.
 const MAX_CONFIGURATIONS: usize = 4096;
@@ -77,7 +77,7 @@ fn push_successors(pushdown: &Pushdown, state: AutomatonState, stack: &Stack, wo
     match &pushdown.state(state).action {
         StateAction::Choose(next) => work.extend(next.iter().map(|s| (*s, stack.clone()))),
         StateAction::Call { callee, .. } => {
-            let frame = Rc::new(Frame { call: state, parent: stack.clone() });
+            let frame = Rc::new(ExplainedFrame { call: state, parent: stack.clone() });
             work.push((pushdown.entry(*callee), Some(frame)));
         }
         StateAction::Return | StateAction::Unwind => {

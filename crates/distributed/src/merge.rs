@@ -71,7 +71,7 @@ pub fn merge(
     let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| recorded_witnesses(t, s, model, &read_error)).collect();
     let reconstruction = Reconstruction::new(&model.program, distribution);
     let mut walk = reconstruction.start(streams, ending).map_err(MergeError::Contradiction)?;
-    let mut events = Events { model, code, tail: false };
+    let mut events = MergedEvents { model, code, tail: false };
     loop {
         let event = walk.next_event();
         if let Some(error) = read_error.borrow_mut().take() {
@@ -103,14 +103,14 @@ fn recorded_witnesses<'a>(
 }
 
 /// Translates events of the model into events of the trace, without the dispatcher.
-struct Events<'a> {
+struct MergedEvents<'a> {
     model: &'a Model,
     code: &'a Code,
     /// Whether the dispatcher was entered by a tail call.
     tail: bool,
 }
 
-impl Events<'_> {
+impl MergedEvents<'_> {
     fn convert(&mut self, event: ExecutionEvent) -> Option<TraceEvent> {
         let is_dispatcher = |f: WitnessFunctionId| self.model.functions[f.index()].is_none();
         match event {

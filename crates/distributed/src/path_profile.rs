@@ -72,20 +72,20 @@ struct TraceFlow {
     exits: BTreeMap<TraceBlock, EdgeKind>,
 }
 
-enum Step {
+enum PathStep {
     Enter(TraceBlock),
     Edge(TraceBlock, TraceBlock),
     Leave(TraceBlock, EdgeKind),
 }
 
 /// Calls `see` with each step of each frame of a thread, and with the frame's depth.
-fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, Step)) -> Result<()> {
+fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, PathStep)) -> Result<()> {
     let mut frames: Vec<Option<TraceBlock>> = Vec::new();
     for event in trace.stream(thread) {
         let event = event?;
-        let leave = |frames: &mut Vec<Option<TraceBlock>>, kind: EdgeKind, see: &mut dyn FnMut(usize, Step)| {
+        let leave = |frames: &mut Vec<Option<TraceBlock>>, kind: EdgeKind, see: &mut dyn FnMut(usize, PathStep)| {
             if let Some(Some(block)) = frames.pop() {
-                see(frames.len(), Step::Leave(block, kind));
+                see(frames.len(), PathStep::Leave(block, kind));
             }
         };
         match event {
@@ -103,15 +103,15 @@ fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize,
                 }
                 let depth = frames.len() - 1;
                 match frames[depth].replace(block) {
-                    Some(from) => see(depth, Step::Edge(from, block)),
-                    None => see(depth, Step::Enter(block)),
+                    Some(from) => see(depth, PathStep::Edge(from, block)),
+                    None => see(depth, PathStep::Enter(block)),
                 }
             }
         }
     }
     while let Some(open) = frames.pop() {
         if let Some(block) = open {
-            see(frames.len(), Step::Leave(block, EdgeKind::NoReturn));
+            see(frames.len(), PathStep::Leave(block, EdgeKind::NoReturn));
         }
     }
     Ok(())
@@ -122,9 +122,9 @@ impl TraceFlow {
         let mut seen = Self { edges: trace.description().edges.iter().copied().collect(), ..Self::default() };
         for thread in (0..trace.threads()).map(ThreadNumber) {
             each_step(trace, thread, &mut |_, step| match step {
-                Step::Enter(block) => drop(seen.executed.insert(trace.function_of(block))),
-                Step::Edge(from, to) => drop(seen.edges.insert((from, to))),
-                Step::Leave(block, kind) => drop(seen.exits.entry(block).or_insert(kind)),
+                PathStep::Enter(block) => drop(seen.executed.insert(trace.function_of(block))),
+                PathStep::Edge(from, to) => drop(seen.edges.insert((from, to))),
+                PathStep::Leave(block, kind) => drop(seen.exits.entry(block).or_insert(kind)),
             })?;
         }
         Ok(seen)
@@ -265,15 +265,15 @@ fn count(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
         each_step(trace, thread, &mut |depth, step| {
             sums.resize(sums.len().max(depth + 1), None);
             let (block, edge) = match step {
-                Step::Enter(block) => {
+                PathStep::Enter(block) => {
                     sums[depth] = (by_function[&trace.function_of(block)].entry == block).then_some(0);
                     return;
                 }
-                Step::Edge(from, to) => (from, by_function[&trace.function_of(from)].edges.get(&(from, Some(to)))),
-                Step::Leave(from, _) => (from, by_function[&trace.function_of(from)].edges.get(&(from, None))),
+                PathStep::Edge(from, to) => (from, by_function[&trace.function_of(from)].edges.get(&(from, Some(to)))),
+                PathStep::Leave(from, _) => (from, by_function[&trace.function_of(from)].edges.get(&(from, None))),
             };
             let function = by_function[&trace.function_of(block)];
-            let ends = matches!(step, Step::Leave(..));
+            let ends = matches!(step, PathStep::Leave(..));
             let Some(edge) = edge else {
                 sums[depth] = None;
                 return;

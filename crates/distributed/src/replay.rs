@@ -34,11 +34,11 @@ pub struct ReplayedCode<'a> {
 pub struct Replay<'a> {
     replayed: &'a ReplayedCode<'a>,
     code: &'a Code,
-    frames: Vec<Frame>,
+    frames: Vec<ReplayFrame>,
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
     /// A direct-mapped cache of steps, since programs repeat themselves.
-    known: Vec<Cell<Option<(StepKey, Step)>>>,
+    known: Vec<Cell<Option<(StepKey, ReplayStep)>>>,
     /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
     /// How often the thread continued on another stack.
@@ -46,13 +46,13 @@ pub struct Replay<'a> {
 }
 
 /// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
-type StepKey = (Frame, TraceBlock, EnterableFunctions, bool);
+type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
 /// Size of the step cache; a power of two.
 const STEP_CACHE_SIZE: usize = 1 << 13;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Frame {
+struct ReplayFrame {
     block: TraceBlock,
     /// Number of the block's calls already seen.
     calls: usize,
@@ -60,7 +60,7 @@ struct Frame {
 
 /// The step that leads from a frame to a block.
 #[derive(Clone, Copy)]
-enum Step {
+enum ReplayStep {
     /// `repeats`: the call may enter several functions in turn, so it stays pending.
     Call {
         number: usize,
@@ -86,8 +86,8 @@ struct Route {
     before: Vec<ImpliedStep>,
     /// The number of frames that remain, and the innermost of them.
     depth: usize,
-    top: Frame,
-    step: Step,
+    top: ReplayFrame,
+    step: ReplayStep,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl<'a> Replay<'a> {
         let route = self.find_route(depth, block, EnterableFunctions::Usual);
         let route = route.or_else(|| if self.is_handler(block) { None } else { self.find_route(depth, block, EnterableFunctions::Any) });
         match route {
-            Some(route) if switches && route.before.is_empty() && matches!(route.step, Step::Call { .. }) => {
+            Some(route) if switches && route.before.is_empty() && matches!(route.step, ReplayStep::Call { .. }) => {
                 self.switch_stack(block, push)?
             }
             Some(route) => self.follow_route(route, block, push)?,
@@ -145,8 +145,8 @@ impl<'a> Replay<'a> {
     }
 
     /// The implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
-    fn implied_steps_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<ImpliedStep>, usize, Frame)> {
-        let is_reached = |frame: Frame| {
+    fn implied_steps_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
+        let is_reached = |frame: ReplayFrame| {
             let (graph, index) = self.code.graph_of(frame.block);
             is_place(graph, index)
         };
@@ -157,7 +157,7 @@ impl<'a> Replay<'a> {
             match self.unwatched_successor(top) {
                 Some(next) => {
                     before.push(ImpliedStep::Block(next));
-                    top = Frame { block: next, calls: 0 };
+                    top = ReplayFrame { block: next, calls: 0 };
                 }
                 None if graph.block(index).end == BlockEnd::Return && depth > 1 => {
                     before.push(ImpliedStep::Return);
@@ -170,7 +170,7 @@ impl<'a> Replay<'a> {
         Some((before, depth, top))
     }
 
-    fn apply_implied(&mut self, route: Option<(Vec<ImpliedStep>, usize, Frame)>, push: Push) -> Result<()> {
+    fn apply_implied(&mut self, route: Option<(Vec<ImpliedStep>, usize, ReplayFrame)>, push: Push) -> Result<()> {
         if let Some((before, depth, top)) = route {
             self.write_implied(&before, push)?;
             self.frames.truncate(depth);
@@ -193,18 +193,18 @@ impl<'a> Replay<'a> {
         let mut has_returned = false;
         loop {
             match self.cached_step((top, block, enters, has_returned)) {
-                Step::Return => {
+                ReplayStep::Return => {
                     before.push(ImpliedStep::Return);
                     depth -= 1;
                     top = self.frames[..depth].last().copied()?;
                     has_returned = true;
                 }
-                Step::Unwatched(next) => {
+                ReplayStep::Unwatched(next) => {
                     before.push(ImpliedStep::Block(next));
-                    top = Frame { block: next, calls: 0 };
+                    top = ReplayFrame { block: next, calls: 0 };
                     has_returned = false;
                 }
-                Step::None => return None,
+                ReplayStep::None => return None,
                 step => return Some(Route { before, depth, top, step }),
             }
         }
@@ -229,10 +229,10 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn take_step(&mut self, step: &Step, block: TraceBlock, push: Push) -> Result<()> {
+    fn take_step(&mut self, step: &ReplayStep, block: TraceBlock, push: Push) -> Result<()> {
         let frame = self.frames.last_mut().expect("the step is one of its block");
-        let Step::Call { number, repeats, outside, tail } = *step else {
-            *frame = Frame { block, calls: 0 };
+        let ReplayStep::Call { number, repeats, outside, tail } = *step else {
+            *frame = ReplayFrame { block, calls: 0 };
             return Ok(());
         };
         push(TraceEvent::Call { outside, tail })?;
@@ -241,11 +241,11 @@ impl<'a> Replay<'a> {
             true => drop(self.frames.pop()),
             false => self.drop_stale_outermost(),
         }
-        self.frames.push(Frame { block, calls: 0 });
+        self.frames.push(ReplayFrame { block, calls: 0 });
         Ok(())
     }
 
-    fn cached_step(&self, key: StepKey) -> Step {
+    fn cached_step(&self, key: StepKey) -> ReplayStep {
         let (frame, block, enters, has_returned) = key;
         let mixed = (frame.block.0 as usize).wrapping_mul(0x9e37_79b1) ^ (block.0 as usize).wrapping_mul(0x85eb_ca6b) ^ frame.calls << 2;
         let place = (mixed ^ mixed >> 15 ^ (enters as usize) << 1 ^ usize::from(has_returned)) % STEP_CACHE_SIZE;
@@ -260,7 +260,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
-    fn step(&self, frame: Frame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> Step {
+    fn step(&self, frame: ReplayFrame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> ReplayStep {
         let (graph, index) = self.code.graph_of(frame.block);
         let (to, at) = self.code.graph_of(block);
         let start = to.block(at).start;
@@ -269,25 +269,25 @@ impl<'a> Replay<'a> {
             if start == to.entry && enters.allows(call, to) {
                 let outside = matches!(call.callee, CodeCallee::Import(_));
                 let repeats = outside || matches!(call.callee, CodeCallee::Indirect);
-                return Step::Call { number, repeats, outside, tail: call.kind != CallKind::Call };
+                return ReplayStep::Call { number, repeats, outside, tail: call.kind != CallKind::Call };
             }
             // A direct call of traced code must be seen before anything after it.
             if matches!(call.callee, CodeCallee::Function(entry) if self.is_seen(entry)) && call.kind == CallKind::Call {
-                return Step::None;
+                return ReplayStep::None;
             }
             is_over |= call.kind != CallKind::Call;
         }
         let is_next = |e: &CodeEdge| graph.block(e.to).start == start && !(has_returned && e.kind == CodeEdgeKind::Unwind);
         if std::ptr::eq(graph, to) && graph.successors(index).iter().any(is_next) {
-            return Step::Next;
+            return ReplayStep::Next;
         }
         if let Some(next) = self.unwatched_successor(frame) {
-            return Step::Unwatched(next);
+            return ReplayStep::Unwatched(next);
         }
         match graph.block(index).end {
-            BlockEnd::Return => Step::Return,
-            _ if is_over => Step::Return,
-            _ => Step::None,
+            BlockEnd::Return => ReplayStep::Return,
+            _ if is_over => ReplayStep::Return,
+            _ => ReplayStep::None,
         }
     }
 
@@ -297,7 +297,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The unwatched block that a frame's block falls through to.
-    fn unwatched_successor(&self, frame: Frame) -> Option<TraceBlock> {
+    fn unwatched_successor(&self, frame: ReplayFrame) -> Option<TraceBlock> {
         let (graph, index) = self.code.graph_of(frame.block);
         if graph.block(index).end != BlockEnd::FallThrough || self.replayed.unwatched.is_empty() {
             return None;
@@ -342,23 +342,23 @@ impl<'a> Replay<'a> {
 
     /// The implied steps by which the innermost frames return to the outside code that now enters a block: a handler, for example, returns
     /// to the code that resumes the thread.
-    fn implied_steps_to_outside(&self, block: TraceBlock) -> Option<(Vec<ImpliedStep>, usize, Frame)> {
+    fn implied_steps_to_outside(&self, block: TraceBlock) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
         let mut depth = self.frames.len();
         let outermost = self.outermost.iter().rev().copied().find(|outermost| *outermost <= depth)?;
         let mut top = self.frames.last().copied()?;
         let (mut before, mut has_returned, mut has_unwatched) = (Vec::new(), false, false);
         loop {
             match self.cached_step((top, block, EnterableFunctions::Nothing, has_returned)) {
-                Step::Return if depth == outermost => return has_unwatched.then_some((before, depth, top)),
-                Step::Return => {
+                ReplayStep::Return if depth == outermost => return has_unwatched.then_some((before, depth, top)),
+                ReplayStep::Return => {
                     before.push(ImpliedStep::Return);
                     depth -= 1;
                     top = self.frames[depth - 1];
                     has_returned = true;
                 }
-                Step::Unwatched(next) => {
+                ReplayStep::Unwatched(next) => {
                     before.push(ImpliedStep::Block(next));
-                    top = Frame { block: next, calls: 0 };
+                    top = ReplayFrame { block: next, calls: 0 };
                     (has_returned, has_unwatched) = (false, true);
                 }
                 _ => return None,
@@ -383,16 +383,16 @@ impl<'a> Replay<'a> {
         self.frames.truncate(depth);
         match route {
             Some(route) => self.follow_route(route, block, push)?,
-            None => self.frames[depth - 1] = Frame { block, calls: 0 },
+            None => self.frames[depth - 1] = ReplayFrame { block, calls: 0 },
         }
         Ok(true)
     }
 
     /// Whether a frame can do nothing more but return.
-    fn has_returned(&self, frame: Frame) -> bool {
+    fn has_returned(&self, frame: ReplayFrame) -> bool {
         let mut frame = frame;
         while let Some(next) = self.unwatched_successor(frame) {
-            frame = Frame { block: next, calls: 0 };
+            frame = ReplayFrame { block: next, calls: 0 };
         }
         let (graph, index) = self.code.graph_of(frame.block);
         graph.block(index).end == BlockEnd::Return
@@ -405,7 +405,7 @@ impl<'a> Replay<'a> {
             let mut frame = frame;
             while let Some(next) = self.unwatched_successor(frame) {
                 before.push(ImpliedStep::Block(next));
-                frame = Frame { block: next, calls: 0 };
+                frame = ReplayFrame { block: next, calls: 0 };
             }
             before.push(ImpliedStep::Return);
         }
@@ -415,7 +415,7 @@ impl<'a> Replay<'a> {
     fn enter_from_outside(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         push(TraceEvent::Call { outside: true, tail: false })?;
         self.drop_stale_outermost();
-        self.frames.push(Frame { block, calls: 0 });
+        self.frames.push(ReplayFrame { block, calls: 0 });
         self.outermost.push(self.frames.len());
         Ok(())
     }

@@ -104,7 +104,7 @@ fn targets(image: &ImageProfile) -> Targets {
         return changed();
     }
     let Some(start) = file.segments().map(|s| s.address()).min() else { return changed() };
-    let names = Names::new(edges().flat_map(|e| e.names.iter().map(String::as_str)));
+    let names = ProfdataNames::new(edges().flat_map(|e| e.names.iter().map(String::as_str)));
     let mut targets = Targets::new();
     let mut source = String::new();
     for symbol in file.symbols() {
@@ -124,14 +124,14 @@ fn targets(image: &ImageProfile) -> Targets {
 
 /// Names of functions in profiles. Those of local functions start with the source file (`file.c;name`).
 #[derive(Default)]
-struct Names<'a> {
+struct ProfdataNames<'a> {
     global: HashSet<&'a str>,
     local: HashMap<&'a str, HashSet<&'a str>>,
 }
 
-impl<'a> Names<'a> {
-    fn new(all: impl Iterator<Item = &'a str>) -> Names<'a> {
-        let mut names = Names::default();
+impl<'a> ProfdataNames<'a> {
+    fn new(all: impl Iterator<Item = &'a str>) -> ProfdataNames<'a> {
+        let mut names = ProfdataNames::default();
         for name in all {
             match name.rsplit_once(';') {
                 Some((_, end)) => _ = names.local.entry(end).or_default().insert(name),

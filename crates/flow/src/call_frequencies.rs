@@ -97,7 +97,7 @@ fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
 
 /// For each function, the number of its group of mutually recursive functions. No group calls one with a greater number (Tarjan).
 fn groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
-    let mut search = Search {
+    let mut search = CallFrequencySearch {
         out,
         order: vec![None; out.len()],
         low: vec![0; out.len()],
@@ -114,7 +114,7 @@ fn groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
 }
 
 /// Tarjan's search for strongly connected components.
-struct Search<'a> {
+struct CallFrequencySearch<'a> {
     out: &'a [Vec<WeightedCall>],
     order: Vec<Option<usize>>,
     low: Vec<usize>,
@@ -124,7 +124,7 @@ struct Search<'a> {
     next: (usize, usize),
 }
 
-impl Search<'_> {
+impl CallFrequencySearch<'_> {
     /// Visits what is reachable from a function. Uses no recursion, because call chains may be deeper than the stack.
     fn visit(&mut self, root: usize) {
         let mut work = vec![(root, 0)];

@@ -70,7 +70,7 @@ pub struct InliningChoice {
 
 /// A step of the choice, which adds code.
 #[derive(Clone, Copy)]
-enum Step {
+enum InliningStep {
     Inline { version: usize, call: usize },
     Duplicate { function: usize },
 }
@@ -101,10 +101,10 @@ impl InliningChoice {
     }
 
     /// The step that saves most for each instruction that it adds, and the function of which it adds a version.
-    fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(Step, usize)> {
+    fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(InliningStep, usize)> {
         let mut not_inlined = vec![0.0; functions.len()];
-        let mut best: Option<(f64, Step, usize)> = None;
-        let mut consider = |gain: f64, step: Step, callee: usize| {
+        let mut best: Option<(f64, InliningStep, usize)> = None;
+        let mut consider = |gain: f64, step: InliningStep, callee: usize| {
             let gain = gain / functions[callee].size.max(1) as f64;
             if gain > 0.0 && functions[callee].size <= left && best.as_ref().is_none_or(|(best_gain, ..)| gain > *best_gain) {
                 best = Some((gain, step, callee));
@@ -123,27 +123,27 @@ impl InliningChoice {
                 }
                 if may_nest {
                     let saved = if has_copy { SAVED_BY_INLINING - SAVED_BY_COPYING } else { SAVED_BY_INLINING };
-                    consider(executions * saved, Step::Inline { version: at, call: number }, call.callee);
+                    consider(executions * saved, InliningStep::Inline { version: at, call: number }, call.callee);
                 }
             }
         }
         for (function, executions) in not_inlined.into_iter().enumerate() {
-            consider(executions * SAVED_BY_COPYING, Step::Duplicate { function }, function);
+            consider(executions * SAVED_BY_COPYING, InliningStep::Duplicate { function }, function);
         }
         best.map(|(_, step, callee)| (step, callee))
     }
 
-    fn take(&mut self, functions: &[InliningCandidate], step: Step, callee: usize) {
+    fn take(&mut self, functions: &[InliningCandidate], step: InliningStep, callee: usize) {
         let (new, candidate) = (self.versions.len(), &functions[callee]);
         let (kind, executions, replaced) = match step {
-            Step::Inline { version, call } => {
+            InliningStep::Inline { version, call } => {
                 let from = &mut self.versions[version];
                 from.inlined[call] = Some(new);
                 let depth = if let VersionKind::Inlined { depth } = from.kind { depth + 1 } else { 1 };
                 let executions = functions[from.function].calls[call].executions * from.share;
                 (VersionKind::Inlined { depth }, executions, self.duplicates[callee].unwrap_or(callee))
             }
-            Step::Duplicate { function } => (VersionKind::Duplicate, self.executions_not_inlined(functions, function), function),
+            InliningStep::Duplicate { function } => (VersionKind::Duplicate, self.executions_not_inlined(functions, function), function),
         };
         if kind == VersionKind::Duplicate {
             self.duplicates[callee] = Some(new);

@@ -18,7 +18,7 @@ const MARGIN: u64 = 1 << 12;
 const MIN_SIGNAL_SIZE: u64 = 512;
 
 /// A frame: the location of its return address, and the return address.
-type Frame = (Address, Address);
+type StackFrame = (Address, Address);
 
 #[derive(Clone, Debug)]
 struct ProgramStack {
@@ -27,9 +27,9 @@ struct ProgramStack {
     low: u64,
     high: u64,
     /// The frame from which control left it for another stack.
-    left: Option<Frame>,
+    left: Option<StackFrame>,
     /// Frames that paths were extended into, innermost last.
-    extended: Vec<Frame>,
+    extended: Vec<StackFrame>,
     /// The stack that was interrupted by the handler that runs on this one.
     interrupted: Option<usize>,
     /// Whether a handler has begun and the location of its frames is not known yet.
@@ -85,7 +85,7 @@ impl ProgramStack {
     }
 
     /// Returns true if the frame is on this stack.
-    fn has_frame(&self, frame: Frame) -> bool {
+    fn has_frame(&self, frame: StackFrame) -> bool {
         self.paths.from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
     }
 
@@ -106,7 +106,7 @@ pub(crate) enum ReturnTarget {
     /// Within its own procedure: a jump, whose target was pushed just before.
     Jump,
     /// To the stack with this index, leaving the given frame.
-    Stack(usize, Option<Frame>),
+    Stack(usize, Option<StackFrame>),
 }
 
 /// Statistics besides those of branch operations.
@@ -297,7 +297,7 @@ impl ProgramStacks {
     }
 
     /// The innermost frame.
-    fn frame(&mut self) -> Option<Frame> {
+    fn frame(&mut self) -> Option<StackFrame> {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];
         let top = stack.paths.top()?;
@@ -353,7 +353,7 @@ impl ProgramStacks {
     }
 
     /// Switches to another stack, from a frame whose path was popped.
-    fn leave(&mut self, place: usize, left: Option<Frame>, path: Option<PathEntry>) {
+    fn leave(&mut self, place: usize, left: Option<StackFrame>, path: Option<PathEntry>) {
         let stack = &mut self.stacks[self.current];
         stack.left = left;
         if let (Some(path), Some((_, return_address))) = (path, left)

@@ -20,7 +20,7 @@ use trodden_unit::properties::*;
 
 /// Returns the properties of the functions that would be instrumented.
 pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
-    let mut names = Names { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
+    let mut names = PropertyNames { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {
         positions.of_function(function);
@@ -41,11 +41,11 @@ pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, m
 struct Collector<'a> {
     values: Vec<ValueProperties>,
     numbers: IndexMap<Value, ValueId>,
-    names: &'a mut Names,
+    names: &'a mut PropertyNames,
 }
 
 impl Collector<'_> {
-    fn describe(function: Value, cfg: &FunctionCfg, names: &mut Names, positions: &mut Positions) -> FunctionProperties {
+    fn describe(function: Value, cfg: &FunctionCfg, names: &mut PropertyNames, positions: &mut Positions) -> FunctionProperties {
         let mut collector = Collector { values: Vec::new(), numbers: IndexMap::new(), names };
         let node: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let blocks = cfg.nodes.iter().map(|block| match block {
@@ -216,14 +216,14 @@ fn effects(call: Value) -> u64 {
 }
 
 /// Numbers of operations, types and classes of memory, shared by the functions of a unit.
-struct Names {
+struct PropertyNames {
     module: Module,
     numbers: IndexMap<String, OperationId>,
     types: IndexMap<LLVMTypeRef, String>,
     classes: Classes,
 }
 
-impl Names {
+impl PropertyNames {
     fn operation(&mut self, name: String) -> OperationId {
         let next = OperationId(self.numbers.len() as u32);
         *self.numbers.entry(name).or_insert(next)

@@ -22,11 +22,11 @@ struct Document {
     schema_version: u32,
     events: u64,
     distinct: usize,
-    methods: Vec<Row>,
+    methods: Vec<GrammarRow>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct GrammarRow {
     method: &'static str,
     windows: usize,
     items: usize,
@@ -79,7 +79,7 @@ impl Document {
     }
 }
 
-fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Result<Row> {
+fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Result<GrammarRow> {
     let begin = processor_time()?;
     let mut writer = WindowWriter::new(method, limits)?;
     let mut windows = Vec::new();
@@ -92,7 +92,7 @@ fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Re
     windows.iter().try_for_each(|window| window.write(&mut bytes))?;
     let statistics: Vec<_> = windows.iter().map(|window| window.grammar.statistics()).collect();
     let events = grammar.len().max(1) as f64;
-    Ok(Row {
+    Ok(GrammarRow {
         method: method.name(),
         windows: windows.len(),
         items: statistics.iter().map(|s| s.items).sum(),

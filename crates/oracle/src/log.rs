@@ -24,7 +24,7 @@ const HEADER_WORDS: usize = 2;
 
 /// A step of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum LogStep {
     /// The first block of the function starts.
     Enter,
     /// A block or a continuation starts.
@@ -141,7 +141,7 @@ impl Replay {
             let (first, unit, function) = owner[at];
             let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;
-            if step == Step::Enter {
+            if step == LogStep::Enter {
                 let (path, is_between_paths) = (vec![], true);
                 let new = Activation { unit, function, sum: 0, path, starts_after_cut: false, is_between_paths, in_tail_call: false };
                 running.insert(token, new);
@@ -183,13 +183,13 @@ fn damaged(what: &str) -> Error {
     Error::Damaged { path: "log of steps".into(), what: what.into() }
 }
 
-fn parse(record: u64) -> Result<(u32, Step, u32), Error> {
+fn parse(record: u64) -> Result<(u32, LogStep, u32), Error> {
     let step = match record >> 29 & 7 {
-        0 => Step::Enter,
-        1 => Step::Block,
-        2 => Step::End,
-        3 => Step::ReturnsTwice,
-        4 => Step::TailReturn,
+        0 => LogStep::Enter,
+        1 => LogStep::Block,
+        2 => LogStep::End,
+        3 => LogStep::ReturnsTwice,
+        4 => LogStep::TailReturn,
         _ => return Err(damaged("a record has an unknown kind")),
     };
     Ok(((record >> 32) as u32, step, (record & 0x1fff_ffff) as u32))
@@ -222,10 +222,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Processes a step. Returns true if it ends the activation.
-    fn step(&self, activation: &mut Activation, step: Step, node: u32, observed: &mut Observed) -> bool {
+    fn step(&self, activation: &mut Activation, step: LogStep, node: u32, observed: &mut Observed) -> bool {
         match step {
-            Step::Enter => self.arrive(activation, node, observed),
-            Step::Block if self.map.blocks[node as usize].kind == BlockKind::Continuation => {
+            LogStep::Enter => self.arrive(activation, node, observed),
+            LogStep::Block if self.map.blocks[node as usize].kind == BlockKind::Continuation => {
                 // After a second return, the path that was in progress stays unfinished.
                 if !activation.is_between_paths {
                     self.unfinished(activation, observed);
@@ -235,15 +235,15 @@ impl<'a> Walk<'a> {
                 activation.starts_after_cut = true;
                 self.arrive(activation, node, observed);
             }
-            Step::Block => self.go_to(activation, node, observed),
-            Step::ReturnsTwice => match self.find_edge(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
+            LogStep::Block => self.go_to(activation, node, observed),
+            LogStep::ReturnsTwice => match self.find_edge(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
                 Some(edge) => self.take_edge(activation, edge, observed),
                 None => observed
                     .contradictions
                     .push(format!("block {node} calls a function that returns twice, but the map has no edge for it")),
             },
-            Step::TailReturn => activation.in_tail_call = true,
-            Step::End => {
+            LogStep::TailReturn => activation.in_tail_call = true,
+            LogStep::End => {
                 let ends = |e: usize| self.map.edges[e].to == self.map.exit();
                 match self.find_edge(node, ends) {
                     Some(edge) => self.take_edge(activation, edge, observed),
@@ -344,7 +344,7 @@ impl<'a> Walk<'a> {
             let from = *activation.path.last().expect("a block made the call");
             let to = self.find_edge(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block jumps to a return");
             self.go_to(&mut activation, to, observed);
-            self.step(&mut activation, Step::End, to, observed);
+            self.step(&mut activation, LogStep::End, to, observed);
         } else if !activation.is_between_paths {
             self.unfinished(&mut activation, observed);
         }

@@ -150,7 +150,7 @@ enum InstructionKind {
 
 /// State of a thread.
 #[derive(Default)]
-struct Thread {
+struct SteppedThread {
     /// Address of the next instruction; `None` before the first.
     next: Option<u64>,
 }
@@ -160,13 +160,13 @@ struct Stepper<'a> {
     trace: &'a mut dyn Write,
     memory: Option<File>,
     kinds: HashMap<u64, InstructionKind>,
-    threads: HashMap<Pid, Thread>,
+    threads: HashMap<Pid, SteppedThread>,
     mapped: HashSet<ProcessMapping>,
 }
 
 impl<'a> Stepper<'a> {
     fn new(pid: Pid, trace: &'a mut dyn Write) -> Stepper<'a> {
-        let (kinds, threads, mapped) = (HashMap::new(), HashMap::from([(pid, Thread::default())]), HashSet::new());
+        let (kinds, threads, mapped) = (HashMap::new(), HashMap::from([(pid, SteppedThread::default())]), HashSet::new());
         Stepper { pid, trace, memory: None, kinds, threads, mapped }
     }
 

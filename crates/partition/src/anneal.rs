@@ -26,7 +26,7 @@ const MIN_SHARE: f64 = 0.002;
 /// Searches for a better distribution, starting from a complete one.
 pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition {
     let copies = partition.first().map_or(0, Vec::len);
-    let mut state = State::new(weighers, partition);
+    let mut state = AnnealingState::new(weighers, partition);
     if copies < 2 || state.movable.is_empty() {
         return state.partition;
     }
@@ -46,7 +46,7 @@ pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition
     best
 }
 
-struct State<'a> {
+struct AnnealingState<'a> {
     weighers: &'a mut [Weigher],
     partition: EndPartition,
     costs: Vec<Vec<u64>>,
@@ -57,8 +57,8 @@ struct State<'a> {
     random: Shuffle,
 }
 
-impl State<'_> {
-    fn new(weighers: &mut [Weigher], partition: EndPartition) -> State<'_> {
+impl AnnealingState<'_> {
+    fn new(weighers: &mut [Weigher], partition: EndPartition) -> AnnealingState<'_> {
         let copies = partition.first().map_or(0, Vec::len);
         let costs: Vec<Vec<u64>> =
             partition.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();
@@ -66,7 +66,7 @@ impl State<'_> {
         let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
         let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= MIN_SHARE * mean;
         let movable = (0..costs.len()).filter(expensive).collect();
-        State { weighers, partition, costs, loads, movable, mean, random: Shuffle::from_seed(1) }
+        AnnealingState { weighers, partition, costs, loads, movable, mean, random: Shuffle::from_seed(1) }
     }
 
     fn work(&self) -> u64 {

@@ -22,7 +22,7 @@ pub struct TooFewProbes {
 }
 
 /// A part of a procedure for one copy.
-struct Piece {
+struct BoundedPiece {
     procedure: usize,
     part: Part,
     probes: usize,
@@ -42,7 +42,7 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
-    for Piece { procedure, part, probes } in pieces {
+    for BoundedPiece { procedure, part, probes } in pieces {
         // Two pieces of a procedure in one copy would be one part with other labels, so each goes to a different copy.
         let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
         let at = copies.iter().position(fits).unwrap_or_else(|| {
@@ -59,9 +59,9 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
 }
 
 /// Splits a procedure into pieces of at most `max_probes` probes.
-fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<Piece>, TooFewProbes> {
+fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<BoundedPiece>, TooFewProbes> {
     let Procedure { dag, frequencies, .. } = procedure;
-    let piece = |part: Part| Piece { procedure: number, probes: part.probes(), part };
+    let piece = |part: Part| BoundedPiece { procedure: number, probes: part.probes(), part };
     if let Some(whole) = Part::whole(dag, frequencies, measure).map(piece).filter(|whole| whole.probes <= max_probes) {
         return Ok(vec![whole]);
     }

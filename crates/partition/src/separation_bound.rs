@@ -214,8 +214,8 @@ impl Net {
         far: fn(&NetEdge) -> usize,
         at: &[Vec<usize>],
         may: impl Fn(usize) -> bool,
-    ) -> Search {
-        let mut found = Search { by: HashMap::from([(start, None)]), order: vec![start] };
+    ) -> SeparationSearch {
+        let mut found = SeparationSearch { by: HashMap::from([(start, None)]), order: vec![start] };
         let mut queue = VecDeque::from([start]);
         while let Some(node) = queue.pop_front() {
             for &id in at[node].iter().filter(|id| may(**id)) {
@@ -232,12 +232,12 @@ impl Net {
 }
 
 /// The nodes found, nearest first, and the edge by which each was reached.
-struct Search {
+struct SeparationSearch {
     by: HashMap<usize, Option<usize>>,
     order: Vec<usize>,
 }
 
-impl Search {
+impl SeparationSearch {
     /// Returns the edges from a node back to the start of the search; `back` is the other end of an edge in that direction.
     fn trace(&self, node: usize, edges: &[Option<NetEdge>], back: fn(&NetEdge) -> usize) -> Vec<usize> {
         let (mut trace, mut node) = (Vec::new(), node);

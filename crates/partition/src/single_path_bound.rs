@@ -19,12 +19,12 @@ const MAX_TRIED: usize = 24;
 
 /// Returns the minimum executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
-    let piece = Piece::new(dag, ends, frequencies, end);
+    let piece = PathPiece::new(dag, ends, frequencies, end);
     piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.least(p)).max().unwrap_or(0)
 }
 
 /// The executed edges that lead to an end. Labels on edges that are not executed are free.
-struct Piece<'a> {
+struct PathPiece<'a> {
     dag: &'a Dag,
     frequencies: &'a [u64],
     /// Outgoing and incoming edges of each node.
@@ -35,11 +35,11 @@ struct Piece<'a> {
     last: Node,
 }
 
-impl Piece<'_> {
-    fn new<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> Piece<'a> {
+impl PathPiece<'_> {
+    fn new<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> PathPiece<'a> {
         let none = || vec![Vec::new(); dag.node_count()];
         let last = dag.edge(end).from;
-        let mut piece = Piece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
+        let mut piece = PathPiece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
         let mut leads = vec![false; dag.node_count()];
         leads[last.index()] = true;
         for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
@@ -144,7 +144,7 @@ impl Piece<'_> {
 
 /// A flow along detours between nodes of a piece of the path, which grows as the piece grows.
 struct Flow<'a> {
-    piece: &'a Piece<'a>,
+    piece: &'a PathPiece<'a>,
     /// Residual capacity of each edge.
     left: Vec<u64>,
     /// Flow on each edge.
@@ -155,7 +155,7 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    fn new<'a>(piece: &'a Piece<'a>, path: &[DagEdgeId]) -> Flow<'a> {
+    fn new<'a>(piece: &'a PathPiece<'a>, path: &[DagEdgeId]) -> Flow<'a> {
         let count = piece.dag.edges().len();
         let mut on_path = vec![false; count];
         path.iter().for_each(|e| on_path[e.index()] = true);

@@ -29,7 +29,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
     let partition = exact::best(&mut weighers, copies).unwrap_or_else(|| {
-        let trials = SUM_PRICES.map(|sum_price| Search::new(&mut weighers, procedures, copies, sum_price).run());
+        let trials = SUM_PRICES.map(|sum_price| PartitionSearch::new(&mut weighers, procedures, copies, sum_price).run());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
         refine(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
     });
@@ -48,7 +48,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
 pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
-    let mut search = Search::new(&mut weighers, procedures, copies, 0.0);
+    let mut search = PartitionSearch::new(&mut weighers, procedures, copies, 0.0);
     search.whole();
     let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (procedure, sets)) in procedures.iter().zip(&search.partition).enumerate() {
@@ -59,7 +59,7 @@ pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionP
     plan
 }
 
-struct Search<'a> {
+struct PartitionSearch<'a> {
     weighers: &'a mut [Weigher],
     procedures: &'a [Procedure],
     partition: EndPartition,
@@ -79,12 +79,12 @@ struct Move {
     price: f64,
 }
 
-impl<'a> Search<'a> {
-    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> Search<'a> {
+impl<'a> PartitionSearch<'a> {
+    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> PartitionSearch<'a> {
         let partition = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
         let costs = vec![vec![0; copies]; weighers.len()];
         let work_before = weighers.iter().map(|w| w.work).sum();
-        Search { weighers, procedures, partition, costs, loads: vec![0; copies], sum_price, work_before }
+        PartitionSearch { weighers, procedures, partition, costs, loads: vec![0; copies], sum_price, work_before }
     }
 
     fn run(mut self) -> (EndPartition, u64) {

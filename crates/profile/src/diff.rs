@@ -135,7 +135,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
     }
     let single_image = before.1.images.len() == 1 && after.1.images.len() == 1;
     let (old, new) = (DecodedProfile::new(before, options, single_image)?, DecodedProfile::new(after, options, single_image)?);
-    let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
+    let mut keys: Vec<&DiffKey> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
     let mut diff =
@@ -191,11 +191,11 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
 
 /// What functions are matched by: the image (its identity, or across builds its file name if there are several), the unit (its identity, or
 /// across builds its source), the function's name, and its occurrence among those for which all of these are equal.
-type Key = (String, String, String, usize);
+type DiffKey = (String, String, String, usize);
 
 /// One decoded profile.
 struct DecodedProfile<'a> {
-    functions: BTreeMap<Key, DecodedFunction<'a>>,
+    functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
     /// Instructions executed on all complete paths.
     instructions: u128,
     /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only their ratios matter.

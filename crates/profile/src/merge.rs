@@ -32,13 +32,13 @@ pub struct Merger {
     builds: BuildPolicy,
     run: Option<Run>,
     sampling: Option<Sampling>,
-    images: Vec<Image>,
+    images: Vec<MergedImage>,
     by_identity: HashMap<Identity, usize>,
     by_path: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
-struct Image {
+struct MergedImage {
     profile: ImageProfile,
     /// Name of the profile it came from.
     from: String,
@@ -167,13 +167,13 @@ impl Merger {
         self.by_identity.insert(profile.identity, self.images.len());
         self.by_path.entry(profile.path.clone()).or_insert(self.images.len());
         let empty = ImageProfile { units: Vec::new(), ..profile.clone() };
-        let mut image = Image { profile: empty, from: name.to_owned(), places: HashMap::new() };
+        let mut image = MergedImage { profile: empty, from: name.to_owned(), places: HashMap::new() };
         image.add(profile);
         self.images.push(image);
     }
 }
 
-impl Image {
+impl MergedImage {
     fn add(&mut self, other: ImageProfile) {
         self.profile.build_id = self.profile.build_id.take().or(other.build_id);
         if self.profile.path.is_empty() {

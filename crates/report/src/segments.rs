@@ -36,7 +36,7 @@ pub struct Segments<'v, 'a> {
     kind: SegmentList,
     depth: usize,
     program: String,
-    rows: Vec<Row<'v, 'a>>,
+    rows: Vec<SegmentRow<'v, 'a>>,
     distinct: usize,
     executed: u128,
     /// Totals of all executed segments, tested or not.
@@ -46,7 +46,7 @@ pub struct Segments<'v, 'a> {
 /// The number of different segments, and the number of executions.
 pub type SegmentTotals = (usize, u128);
 
-struct Row<'v, 'a> {
+struct SegmentRow<'v, 'a> {
     paths: Vec<ListedPath<'v, 'a>>,
     count: u64,
 }
@@ -75,7 +75,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         sorted.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
         let row = |(image, segment, count): &(&'a ImageProfile, Segment, u64)| {
             let paths: Option<Vec<ListedPath>> = segment.iter().map(|at| path(image, at)).collect();
-            Some(Row { paths: paths?, count: *count })
+            Some(SegmentRow { paths: paths?, count: *count })
         };
         Segments {
             kind,
@@ -163,7 +163,7 @@ impl<'v, 'a> Segments<'v, 'a> {
     }
 }
 
-fn result(row: &Row, sources: &SourceCache) -> Value {
+fn result(row: &SegmentRow, sources: &SourceCache) -> Value {
     let names: Vec<String> = row.paths.iter().map(|p| format!("path {} of {}", p.id, p.function.name.full)).collect();
     let taken = plural(row.count.into(), "time", "times");
     let text = format!("No test takes {}. The program took it {taken}.", names.join(", then "));

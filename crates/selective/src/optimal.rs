@@ -87,7 +87,7 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
         let proof = Proof { bound: count, end, rank: 0, steps: 0 };
         return Ok(Assignment { values: first.values, span: first.span, proof });
     };
-    let mut search = Search { lattice: &lattice, budget, steps: 0, stopped: false };
+    let mut search = OptimalSearch { lattice: &lattice, budget, steps: 0, stopped: false };
     let mut best = (first.span, first.values);
     let mut bound = count;
     let mut shuffle = Shuffle::default();
@@ -131,14 +131,14 @@ fn assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, st
     Assignment { values, span, proof: Proof { bound, end, rank: lattice.rank(), steps } }
 }
 
-struct Search<'a> {
+struct OptimalSearch<'a> {
     lattice: &'a Lattice,
     budget: Budget<'a>,
     steps: u64,
     stopped: bool,
 }
 
-impl Search<'_> {
+impl OptimalSearch<'_> {
     /// Searches bit by bit, for lattices with few enough paths.
     fn lift(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
         let (lattice, last) = (self.lattice, self.last_step(max_steps));
@@ -168,7 +168,7 @@ impl Search<'_> {
         if let Some(shuffle) = shuffle.as_mut() {
             shuffle.shuffle(&mut candidates);
         }
-        let mut state = State { used: vec![false; width], numbers: Vec::new(), coefficients: Vec::new() };
+        let mut state = SearchState { used: vec![false; width], numbers: Vec::new(), coefficients: Vec::new() };
         // For each choice that was made: its step, and the next candidate there.
         let mut choices: Vec<(usize, usize)> = Vec::new();
         let mut next = match state.advance(self.lattice) {
@@ -199,7 +199,7 @@ impl Search<'_> {
 }
 
 /// The numbers given to paths so far, in the lattice's order.
-struct State {
+struct SearchState {
     used: Vec<bool>,
     numbers: Vec<usize>,
     coefficients: Vec<i64>,
@@ -214,7 +214,7 @@ enum Advance {
     Conflict,
 }
 
-impl State {
+impl SearchState {
     /// The contribution of the coefficients so far to the next path's number.
     fn known(&self, lattice: &Lattice) -> i64 {
         lattice.rows[self.numbers.len()].iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)))
@@ -308,7 +308,7 @@ mod tests {
             let count = lattice.rows.len() as u64;
             for span in count..count + 6 {
                 let mut search =
-                    Search { lattice: &lattice, budget: Budget { steps: u64::MAX, ..Budget::default() }, steps: 0, stopped: false };
+                    OptimalSearch { lattice: &lattice, budget: Budget { steps: u64::MAX, ..Budget::default() }, steps: 0, stopped: false };
                 let (lifted, found) = (search.lift(span, u64::MAX, &mut shuffle), search.find(span, u64::MAX, None));
                 for found in [&lifted, &found] {
                     assert!(

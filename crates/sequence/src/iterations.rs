@@ -31,12 +31,12 @@ pub struct ForestPosition {
 #[derive(Clone, Debug)]
 pub struct SlabForest {
     k: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<IterationNode>,
     children: HashMap<u64, u32, BuildMixer>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct IterationNode {
     path: u32,
     parent: u32,
     depth: u32,
@@ -51,7 +51,7 @@ impl SlabForest {
         if k == 0 || k > MAX_ITERATIONS {
             return Err(SequenceError::parameter("iterations of a path", k, "1 to 64"));
         }
-        let root = Node { path: 0, parent: ROOT, depth: 0, count: 0 };
+        let root = IterationNode { path: 0, parent: ROOT, depth: 0, count: 0 };
         Ok(SlabForest { k, nodes: vec![root], children: HashMap::default() })
     }
 
@@ -88,7 +88,7 @@ impl SlabForest {
         self.nodes.len()
     }
 
-    fn suffix(&self, node: &Node, length: usize) -> Vec<u32> {
+    fn suffix(&self, node: &IterationNode, length: usize) -> Vec<u32> {
         let up = std::iter::successors(Some(node), |node| Some(&self.nodes[node.parent as usize]));
         let mut paths: Vec<u32> = up.take(length).map(|node| node.path).collect();
         paths.reverse();
@@ -99,7 +99,7 @@ impl SlabForest {
         let next = self.nodes.len() as u32;
         let child = *self.children.entry(u64::from(parent) << 32 | u64::from(path)).or_insert(next);
         if child == next {
-            self.nodes.push(Node { path, parent, depth: self.nodes[parent as usize].depth + 1, count: 0 });
+            self.nodes.push(IterationNode { path, parent, depth: self.nodes[parent as usize].depth + 1, count: 0 });
         }
         child
     }
@@ -112,11 +112,11 @@ pub struct IterationProfile {
     /// Ball-Larus paths as strings of subpaths, by path number.
     paths: Vec<Vec<u64>>,
     numbers: HashMap<Vec<u64>, u32>,
-    frames: Vec<Frame>,
+    frames: Vec<ActivationFrame>,
 }
 
 #[derive(Default)]
-struct Frame {
+struct ActivationFrame {
     /// Subpaths since the last back edge.
     subpaths: Vec<u64>,
     position: Option<(u32, ForestPosition)>,
@@ -139,7 +139,13 @@ impl IterationProfile {
     /// `k` is zero or above [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<IterationProfile, SequenceError> {
         SlabForest::new(k)?;
-        Ok(IterationProfile { k, functions: BTreeMap::new(), paths: Vec::new(), numbers: HashMap::new(), frames: vec![Frame::default()] })
+        Ok(IterationProfile {
+            k,
+            functions: BTreeMap::new(),
+            paths: Vec::new(),
+            numbers: HashMap::new(),
+            frames: vec![ActivationFrame::default()],
+        })
     }
 
     /// Computes the profile of a sequence.
@@ -156,7 +162,7 @@ impl IterationProfile {
 
     /// Starts another sequence, of another thread or another copy of the program.
     pub fn begin(&mut self) {
-        self.frames = vec![Frame::default()];
+        self.frames = vec![ActivationFrame::default()];
     }
 
     /// Records the next event.
@@ -165,11 +171,11 @@ impl IterationProfile {
     /// See [`IterationProfile::new`].
     pub fn push(&mut self, symbol: u64, class: EventClass) -> Result<(), SequenceError> {
         match class {
-            EventClass::Enter => self.frames.push(Frame::default()),
+            EventClass::Enter => self.frames.push(ActivationFrame::default()),
             EventClass::Leave => {
                 self.frames.pop();
                 if self.frames.is_empty() {
-                    self.frames.push(Frame::default());
+                    self.frames.push(ActivationFrame::default());
                 }
             }
             EventClass::Subpath { function, end } => return self.subpath(symbol, function, end),

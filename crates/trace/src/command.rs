@@ -44,15 +44,15 @@ struct Tracer {
     launcher: Arc<Launcher>,
     /// Ends all collections once it is true.
     stop: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CommandState>,
     synchronised: Condvar,
     /// The connection to the client; `None` if there is no separate tracer.
     client: Option<Mutex<ClientLink>>,
 }
 
 #[derive(Default)]
-struct State {
-    runs: Vec<Run>,
+struct CommandState {
+    runs: Vec<CommandRun>,
     next: u64,
     /// The status with which the command is to end as soon as possible.
     ending: Option<i32>,
@@ -71,7 +71,7 @@ pub enum RunRole {
     Process,
 }
 
-struct Run {
+struct CommandRun {
     number: u64,
     role: RunRole,
     /// Receives the process id once the process runs.
@@ -164,14 +164,22 @@ impl ActiveRun {
         let (sender, process_receiver) = channel();
         let number = state.next;
         state.next += 1;
-        state.runs.push(Run { number, role, process_receiver, process: None, early_signals: Vec::new(), is_changed: changes, has_pipes });
+        state.runs.push(CommandRun {
+            number,
+            role,
+            process_receiver,
+            process: None,
+            early_signals: Vec::new(),
+            is_changed: changes,
+            has_pipes,
+        });
         (ActiveRun { number, role }, sender)
     }
 
     /// The process id, once the process runs.
     pub fn process(&self) -> Option<u32> {
         let mut state = tracer().state();
-        state.runs.iter_mut().find(|run| run.number == self.number).and_then(Run::process)
+        state.runs.iter_mut().find(|run| run.number == self.number).and_then(CommandRun::process)
     }
 
     /// Notes that the process has ended, or has been detached and restored.
@@ -199,7 +207,7 @@ impl Drop for ActiveRun {
 }
 
 impl Tracer {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CommandState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,7 +255,7 @@ impl Tracer {
     }
 }
 
-impl Run {
+impl CommandRun {
     fn process(&mut self) -> Option<u32> {
         self.process = self.process.or_else(|| self.process_receiver.try_recv().ok());
         self.process
@@ -259,7 +267,7 @@ fn forward(process: Option<u32>, signal: i32) {
     process.into_iter().for_each(|process| _ = send_signal(process as i32, signal));
 }
 
-impl State {
+impl CommandState {
     /// Exits if that is requested and no process has changes or output left.
     fn exit_if_possible(&self) {
         if let Some(status) = self.ending

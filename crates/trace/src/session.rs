@@ -24,11 +24,11 @@ pub struct Session {
     code: SharedCodeChanges,
     /// Address of the permanent stub for system calls; 0 if there is none yet.
     stub: Cell<u64>,
-    state: RefCell<State>,
+    state: RefCell<SessionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SessionState {
     entries: Vec<JournalEntry>,
     /// The traced threads, and whether each is stopped.
     threads: BTreeMap<Tid, bool>,
@@ -417,7 +417,8 @@ impl Session {
     /// Stops all threads, and returns the signals that they are about to receive.
     fn stop_threads(&self) -> io::Result<BTreeMap<Tid, i32>> {
         let mut signals = BTreeMap::new();
-        let running = |state: &State| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
+        let running =
+            |state: &SessionState| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
         for thread in running(&self.state.borrow()) {
             unless_gone(ptrace::interrupt(thread))?;
         }

@@ -19,7 +19,7 @@ const PIECE: usize = 4096;
 #[derive(Debug, Default)]
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
-    code: Vec<Line>,
+    code: Vec<MappingLine>,
     files: HashMap<u64, Position>,
     /// True if the subject may have opened a file of its memory.
     has_memory: bool,
@@ -36,7 +36,7 @@ struct Position {
 
 /// One line of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+struct MappingLine {
     range: Range<u64>,
     protection: String,
     offset: u64,
@@ -49,7 +49,7 @@ impl ShownMappings {
     /// shown as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
-        let is_code = |line: &Line| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
+        let is_code = |line: &MappingLine| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
         let descriptors =
             std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let has_memory = descriptors.into_iter().any(|descriptor| is_proc_file(process, descriptor, "mem"));
@@ -104,13 +104,13 @@ impl ShownMappings {
     }
 
     /// The lines that the program is to see.
-    fn visible_lines(&self, lines: Vec<Line>) -> Vec<Line> {
+    fn visible_lines(&self, lines: Vec<MappingLine>) -> Vec<MappingLine> {
         let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
         visible.flat_map(|line| self.split_code_line(line)).collect()
     }
 
     /// Splits a line that contains code whose changed protection has made the kernel merge it with its neighbours.
-    fn split_code_line(&self, line: Line) -> Vec<Line> {
+    fn split_code_line(&self, line: MappingLine) -> Vec<MappingLine> {
         let mut shown = Vec::new();
         let mut rest = line;
         for code in &self.code {
@@ -118,7 +118,7 @@ impl ShownMappings {
             if !inside || rest.file != code.file || rest.protection.contains('x') {
                 continue;
             }
-            let before = Line { range: rest.range.start..code.range.start, ..rest.clone() };
+            let before = MappingLine { range: rest.range.start..code.range.start, ..rest.clone() };
             shown.extend((!before.range.is_empty()).then_some(before));
             shown.push(code.clone());
             rest.offset += code.range.end - rest.range.start;
@@ -130,7 +130,7 @@ impl ShownMappings {
 }
 
 impl Position {
-    fn read(&mut self, lines: &[Line], size: usize) -> Vec<u8> {
+    fn read(&mut self, lines: &[MappingLine], size: usize) -> Vec<u8> {
         let left = self.rest.len().min(size);
         let mut read: Vec<u8> = self.rest.drain(..left).collect();
         if !self.rest.is_empty() || read.len() == size {
@@ -153,7 +153,7 @@ impl Position {
     }
 }
 
-impl Line {
+impl MappingLine {
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.splitn(4, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
@@ -168,8 +168,8 @@ impl Line {
     }
 }
 
-fn lines(process: Tid) -> std::io::Result<Vec<Line>> {
-    Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{process}/maps"))?).lines().filter_map(Line::parse).collect())
+fn lines(process: Tid) -> std::io::Result<Vec<MappingLine>> {
+    Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{process}/maps"))?).lines().filter_map(MappingLine::parse).collect())
 }
 
 /// Returns true if a descriptor refers to the file `name` in the `/proc` folder of the process or of one of its threads.
@@ -195,7 +195,7 @@ mod tests {
     fn formatted_lines_equal_the_kernels() {
         let text = std::fs::read_to_string("/proc/self/maps").unwrap();
         // No line is missing or different. Other threads may map memory meanwhile, so the number of lines is not compared.
-        assert!(text.lines().all(|line| Line::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
+        assert!(text.lines().all(|line| MappingLine::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
     }
 
     /// A sleeping process, whose mappings do not change.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn hidden_mappings_are_omitted_and_code_is_restored() {
-        let line = |text: &str| Line::parse(text).unwrap();
+        let line = |text: &str| MappingLine::parse(text).unwrap();
         let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
         let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], ..ShownMappings::default() };
         let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];

@@ -36,12 +36,12 @@ const MAX_STEPS: usize = 16;
 const INT3: u8 = 0xcc;
 
 /// Places in copies, ascending by address.
-type Places = Vec<(u64, CopiedPlace)>;
+type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
 #[derive(Debug)]
 pub struct Trampolines {
     /// The areas with copies, and the places in each.
-    areas: Vec<(Range<u64>, Places)>,
+    areas: Vec<(Range<u64>, CopiedPlaces)>,
     /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     sites: Vec<u64>,
     /// The installed patches, ascending by address.

@@ -25,7 +25,7 @@ pub struct Cause {
 }
 
 /// Identifies a cause: function, file, location, state.
-type Key<'a> = (&'a [String], &'a str, LocationId, LocationState);
+type CauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
 /// Waiting in ns that a cause accounts for, in total, by line and by caller.
 #[derive(Default)]
@@ -36,7 +36,7 @@ struct CauseSum<'a> {
 }
 
 impl CauseSum<'_> {
-    fn cause(&self, (function, file, location, state): Key) -> Cause {
+    fn cause(&self, (function, file, location, state): CauseKey) -> Cause {
         let line = self.lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
         let callers = self.callers.iter().filter_map(|(caller, ns)| Some(((*caller)?.to_owned(), *ns)));
         let mut callers: Vec<(String, u64)> = callers.collect();
@@ -61,7 +61,7 @@ pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
         merge_into_callers(replayed, &found, &mut depth, level, &calling_functions);
         attribute_to_callers(replayed, &found, &mut depth, level, &callers, &executed);
     }
-    let mut sums: HashMap<Key, CauseSum> = HashMap::new();
+    let mut sums: HashMap<CauseKey, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
         // If the caller is named instead of a helper, the line is that of the call.

@@ -23,7 +23,7 @@ pub struct StackFrame {
     pub is_own: bool,
 }
 
-struct Image {
+struct SymbolImage {
     binary: Binary,
     lines: Option<SourceLocations>,
 }
@@ -31,7 +31,7 @@ struct Image {
 /// A cache of images and frames.
 #[derive(Default)]
 pub struct Symbols {
-    images: HashMap<String, Option<Image>>,
+    images: HashMap<String, Option<SymbolImage>>,
     frames: HashMap<(String, u64), Rc<[StackFrame]>>,
     /// Notes about files that could not be read.
     pub notes: BTreeSet<String>,
@@ -73,7 +73,7 @@ impl Symbols {
     }
 }
 
-fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSet<String>, path: &str) -> Option<&'a Image> {
+fn image<'a>(images: &'a mut HashMap<String, Option<SymbolImage>>, notes: &mut BTreeSet<String>, path: &str) -> Option<&'a SymbolImage> {
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
@@ -83,7 +83,7 @@ fn image<'a>(images: &'a mut HashMap<String, Option<Image>>, notes: &mut BTreeSe
                 }
                 None
             });
-            Some(Image { binary, lines })
+            Some(SymbolImage { binary, lines })
         }
         Err(error) => {
             notes.insert(format!("some functions have no names: {error}"));
@@ -110,7 +110,7 @@ fn name(frame: &SourceFrame) -> Option<String> {
     if known.full == *symbol { frame.function.clone() } else { Some(known.qualified) }
 }
 
-impl Image {
+impl SymbolImage {
     fn frames(&self, address: u64, is_program: bool) -> Vec<StackFrame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
         // PLT stubs have no symbol of their own, and the nearest one before them is `_init`, of another section.

@@ -63,7 +63,8 @@ impl ThreadsFile {
     pub fn read(path: &Path) -> Result<ThreadsFile> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
-        let mut reader = Reader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
+        let mut reader =
+            ThreadsReader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
         let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
             match expect_head(begin, FileKind::WAITS, VERSION) {
@@ -83,7 +84,7 @@ impl ThreadsFile {
             }
         }
         reader.extents().with_context(|| format!("cannot read {}", path.display()))?;
-        let Reader { mut found, damaged, .. } = reader;
+        let ThreadsReader { mut found, damaged, .. } = reader;
         for (from, to) in damaged {
             if from >= size {
                 found.losses.push(format!("{}: truncated at byte {size}: later records are missing", path.display()));
@@ -139,7 +140,7 @@ fn whole(pieces: &[Piece], size: usize) -> Option<usize> {
     pieces.windows(2).position(|pair| size != 0 && is_gap(pair)).map(|before| before + 1)
 }
 
-struct Reader<'a> {
+struct ThreadsReader<'a> {
     file: &'a File,
     size: u64,
     window: Vec<u8>,
@@ -150,7 +151,7 @@ struct Reader<'a> {
     damaged: Vec<(u64, u64)>,
 }
 
-impl Reader<'_> {
+impl ThreadsReader<'_> {
     /// Returns up to [`WINDOW`] bytes at an offset. `None` if the file is too short.
     fn at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {

@@ -73,7 +73,7 @@ impl Bounds {
     /// Estimates the offset. `None` if there are no messages in one of the directions.
     pub fn offset(&self) -> Option<Offset> {
         let mut pieces = Vec::new();
-        Piece::solve(self, MAX_HALVINGS, &mut pieces)?;
+        OffsetPiece::solve(self, MAX_HALVINGS, &mut pieces)?;
         let mut knots = Vec::new();
         let mut error: f64 = 0.0;
         for (index, piece) in pieces.iter().enumerate() {
@@ -113,7 +113,7 @@ impl Bounds {
 
 /// A line over a piece of the run.
 #[derive(Debug)]
-struct Piece {
+struct OffsetPiece {
     begin: i128,
     end: i128,
     /// Reference to which `ahead` is relative, so that floating point is precise enough, ns.
@@ -125,13 +125,13 @@ struct Piece {
     error: f64,
 }
 
-impl Piece {
+impl OffsetPiece {
     fn at(&self, time: i128) -> i128 {
         self.base + (self.ahead + self.slope * (time - self.begin) as f64).round() as i128
     }
 
     /// Appends lines that respect the bounds to `pieces`, in order of time.
-    fn solve(bounds: &Bounds, halvings: u32, pieces: &mut Vec<Piece>) -> Option<()> {
+    fn solve(bounds: &Bounds, halvings: u32, pieces: &mut Vec<OffsetPiece>) -> Option<()> {
         let (begin, end) = bounds.range()?;
         let middle = begin + (end - begin) / 2;
         let halves = bounds.halves(middle);
@@ -144,14 +144,14 @@ impl Piece {
         };
         let best = argmax((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
         if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.middle().is_some()) {
-            Piece::solve(&halves[0], halvings - 1, pieces)?;
-            return Piece::solve(&halves[1], halvings - 1, pieces);
+            OffsetPiece::solve(&halves[0], halvings - 1, pieces)?;
+            return OffsetPiece::solve(&halves[1], halvings - 1, pieces);
         }
         let slope = if band.width(guess) >= 0.0 { guess } else { best };
         let ahead = (band.low(slope) + band.high(slope)) / 2.0;
         let run = (end - begin) as f64;
         let error = band.error(best, (ahead, slope), run);
-        pieces.push(Piece { begin, end, base: band.base, ahead, slope, error });
+        pieces.push(OffsetPiece { begin, end, base: band.base, ahead, slope, error });
         Some(())
     }
 }

@@ -17,7 +17,7 @@ pub struct PathVersion(u32);
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Node {
+struct VersionNode {
     parent: u32,
     references: u32,
     /// Creation number; larger than the parent's.
@@ -32,7 +32,7 @@ struct Node {
 /// All live versions.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
-    nodes: Vec<Node>,
+    nodes: Vec<VersionNode>,
     /// Indices of unused nodes.
     free: Vec<u32>,
     serial: u64,
@@ -57,7 +57,7 @@ impl Versions {
 
     fn node(&mut self, parent: u32, total_ns: u64) -> PathVersion {
         self.serial += 1;
-        let node = Node { parent, references: 1, serial: self.serial, total_ns, steps: Vec::new(), compacted: 0 };
+        let node = VersionNode { parent, references: 1, serial: self.serial, total_ns, steps: Vec::new(), compacted: 0 };
         match self.free.pop() {
             Some(index) => {
                 self.nodes[index as usize] = node;
@@ -198,7 +198,7 @@ impl Versions {
     }
 }
 
-fn compact(node: &mut Node) {
+fn compact(node: &mut VersionNode) {
     sum_equal(&mut node.steps);
     node.compacted = node.steps.len();
 }

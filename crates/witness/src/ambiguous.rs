@@ -41,7 +41,7 @@ pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violatio
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
             let mut pairs = MAX_PAIRS.min(budget);
             budget -= pairs;
-            let found = Search { pushdown: &structure.pushdown, members, violation, stack }.run(&mut pairs);
+            let found = AmbiguitySearch { pushdown: &structure.pushdown, members, violation, stack }.run(&mut pairs);
             budget += pairs;
             if let Some(rest) = found {
                 return Some(rest.map(|blocks| before.iter().copied().chain(blocks).collect()));
@@ -54,19 +54,19 @@ pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violatio
 
 /// A run: the state entered last (`None` after its end) and the active calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Run {
+struct AmbiguousRun {
     state: Option<AutomatonState>,
     stack: Vec<AutomatonState>,
 }
 
-impl Run {
+impl AmbiguousRun {
     /// Returns all possible next configurations.
-    fn next(&self, pushdown: &Pushdown) -> Vec<Run> {
+    fn next(&self, pushdown: &Pushdown) -> Vec<AmbiguousRun> {
         let Some(state) = self.state else { return Vec::new() };
-        let step = |to: AutomatonState| Run { state: Some(to), stack: self.stack.clone() };
+        let step = |to: AutomatonState| AmbiguousRun { state: Some(to), stack: self.stack.clone() };
         match &pushdown.state(state).action {
             StateAction::Choose(next) => next.iter().map(|to| step(*to)).collect(),
-            StateAction::End => vec![Run { state: None, stack: Vec::new() }],
+            StateAction::End => vec![AmbiguousRun { state: None, stack: Vec::new() }],
             StateAction::Call { callee, .. } if self.stack.len() < MAX_CALL_DEPTH => {
                 let mut run = step(pushdown.entry(*callee));
                 run.stack.push(state);
@@ -96,7 +96,7 @@ fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Automato
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
     let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> = HashMap::new();
-    let first = Run { state: Some(pushdown.root()), stack: Vec::new() };
+    let first = AmbiguousRun { state: Some(pushdown.root()), stack: Vec::new() };
     let (mut seen, mut visited) = (HashSet::from([first.clone()]), vec![(first, 0usize)]);
     let (mut at, mut open) = (0, wanted.len());
     while at < visited.len() && visited.len() < MAX_PREFIX_CONFIGURATIONS && open > 0 {
@@ -117,7 +117,7 @@ fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Automato
     found
 }
 
-fn blocks_up_to(pushdown: &Pushdown, visited: &[(Run, usize)], mut at: usize) -> BlockSequence {
+fn blocks_up_to(pushdown: &Pushdown, visited: &[(AmbiguousRun, usize)], mut at: usize) -> BlockSequence {
     let mut blocks = Vec::new();
     loop {
         blocks.extend(block(pushdown, visited[at].0.state));
@@ -151,7 +151,7 @@ impl Lead {
 /// Two runs after a branch.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct RunPair {
-    runs: [Run; 2],
+    runs: [AmbiguousRun; 2],
     records: Vec<Lead>,
     /// The same for executed blocks; `None` once they differ.
     blocks: Option<Lead>,
@@ -166,7 +166,7 @@ impl RunPair {
 }
 
 /// Returns the blocks of a shortest path from a run to its end, or `None` if none was found within the limit.
-fn shortest_end(pushdown: &Pushdown, run: &Run) -> Option<BlockSequence> {
+fn shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
     let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
         if visited[at].0.state.is_none() {
@@ -186,7 +186,7 @@ fn shortest_end(pushdown: &Pushdown, run: &Run) -> Option<BlockSequence> {
     None
 }
 
-struct Search<'a> {
+struct AmbiguitySearch<'a> {
     pushdown: &'a Pushdown,
     members: &'a [Vec<bool>],
     violation: &'a Violation,
@@ -201,10 +201,10 @@ struct VisitedPair {
     steps: [u32; 2],
 }
 
-impl Search<'_> {
+impl AmbiguitySearch<'_> {
     fn run(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
         let nothing = Lead { second: false, symbols: VecDeque::new() };
-        let runs = self.violation.successors.map(|s| Run { state: Some(s), stack: self.stack.to_vec() });
+        let runs = self.violation.successors.map(|s| AmbiguousRun { state: Some(s), stack: self.stack.to_vec() });
         let mut first = RunPair { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
         if !(self.record_entry(&mut first, 0) && self.record_entry(&mut first, 1)) {
             return None;

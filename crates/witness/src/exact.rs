@@ -11,13 +11,13 @@ use std::collections::HashSet;
 
 /// Improves `known`, a set that distinguishes the required successors. Returns the best set found, and whether it is proven optimal.
 pub fn exact(view: &View, required: &[Requirement], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
-    let mut search = Search { view, required, best_cost: view.sum(&known), best: known, steps };
+    let mut search = ExactSearch { view, required, best_cost: view.sum(&known), best: known, steps };
     let (mut taken, mut excluded) = (vec![false; view.state_count()], vec![false; view.state_count()]);
     let finished = search.search(&mut taken, &mut excluded, 0.0);
     (search.best, finished)
 }
 
-struct Search<'a> {
+struct ExactSearch<'a> {
     view: &'a View,
     required: &'a [Requirement],
     best: Vec<bool>,
@@ -25,7 +25,7 @@ struct Search<'a> {
     steps: usize,
 }
 
-impl Search<'_> {
+impl ExactSearch<'_> {
     /// Extends a partial choice. Returns false if the step limit was reached.
     fn search(&mut self, taken: &mut Vec<bool>, excluded: &mut Vec<bool>, cost: f64) -> bool {
         if self.steps == 0 {

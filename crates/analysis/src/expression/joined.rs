@@ -85,7 +85,7 @@ impl Expression {
 pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
     let pieces = paths.all().filter(|p| p.count > 0 && !p.blocks.is_empty()).collect();
     let (starting_at, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut search = Search { matcher, function, starting_at, total, joined, left: MAX_CHAINS, found: Joined::default(), pieces };
+    let mut search = JoinSearch { matcher, function, starting_at, total, joined, left: MAX_CHAINS, found: Joined::default(), pieces };
     let mut arrivals: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.pieces.iter().enumerate() {
         if let Some((to, is_join)) = cut_to(function, part.end) {
@@ -117,7 +117,7 @@ fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> 
     function.edges.get(edge.index()).map(|e| (e.to, reason.is_some_and(is_join)))
 }
 
-struct Search<'s> {
+struct JoinSearch<'s> {
     matcher: &'s Matcher<'s>,
     function: &'s FunctionMap,
     pieces: Vec<CountedPath<'s>>,
@@ -131,7 +131,7 @@ struct Search<'s> {
     found: Joined,
 }
 
-impl Search<'_> {
+impl JoinSearch<'_> {
     /// Returns the number of executions of a piece that certainly begin a path; `None` if no path can begin with it.
     fn certain_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];

@@ -44,7 +44,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
     let mut writer = RecordingWriter::new(method, limits);
-    let mut events = Events { table, writer: &mut writer, convention: Convention::Subpaths, thread: None, frames: Vec::new() };
+    let mut events = TextEvents { table, writer: &mut writer, convention: Convention::Subpaths, thread: None, frames: Vec::new() };
     let mut simulated: Option<HashMap<String, Frames>> = None;
     for number in 1_u64.. {
         line.clear();
@@ -65,7 +65,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     writer.finish(convention)
 }
 
-struct Events<'a> {
+struct TextEvents<'a> {
     table: &'a mut EventTable,
     writer: &'a mut RecordingWriter,
     convention: Convention,
@@ -82,7 +82,7 @@ struct Frames {
     ended_at_call: bool,
 }
 
-impl Events<'_> {
+impl TextEvents<'_> {
     fn take(&mut self, line: &str) -> Result<()> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(());

@@ -47,7 +47,7 @@ type Rows = Vec<Vec<u32>>;
 pub fn greedy(problem: &CoverProblem) -> Cover {
     let rows = rows(problem);
     let selected = greedy_rows(&rows, &problem.costs);
-    let root = Part { rows, costs: &problem.costs };
+    let root = CoverPart { rows, costs: &problem.costs };
     let bound = root.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, cost(&selected, &problem.costs));
     finish(selected, bound, problem)
 }
@@ -58,10 +58,10 @@ pub fn exact(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) 
     let mut selected = reduce(&mut rows, &problem.costs);
     let mut bound = cost(&selected, &problem.costs);
     for rows in parts(rows) {
-        let part = Part { rows, costs: &problem.costs };
+        let part = CoverPart { rows, costs: &problem.costs };
         let best = greedy_rows(&part.rows, &problem.costs);
         let least = part.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, cost(&best, &problem.costs));
-        let mut search = Search { costs: &problem.costs, cost: cost(&best, &problem.costs), best, should_continue, stopped: false };
+        let mut search = CoverSearch { costs: &problem.costs, cost: cost(&best, &problem.costs), best, should_continue, stopped: false };
         if search.cost > least {
             search.descend(&part, &mut Vec::new(), BTreeMap::new());
         }
@@ -222,12 +222,12 @@ fn parts(rows: Rows) -> Vec<Rows> {
 }
 
 /// A subproblem: the rows that remain to be covered.
-struct Part<'a> {
+struct CoverPart<'a> {
     rows: Rows,
     costs: &'a [u64],
 }
 
-impl Part<'_> {
+impl CoverPart<'_> {
     /// Lower bound of the cost of a cover: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971). `multipliers`, keyed
     /// by the row's sets, are the starting point, and are replaced by the best ones found.
     fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
@@ -277,7 +277,7 @@ fn ceiling(scaled: i128) -> u64 {
     ((scaled + SCALE - 1) / SCALE).max(0) as u64
 }
 
-struct Search<'a> {
+struct CoverSearch<'a> {
     costs: &'a [u64],
     best: Vec<u32>,
     cost: u64,
@@ -285,9 +285,9 @@ struct Search<'a> {
     stopped: bool,
 }
 
-impl Search<'_> {
+impl CoverSearch<'_> {
     /// Searches for a cheaper cover of a subproblem, given the sets selected so far.
-    fn descend(&mut self, part: &Part, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
+    fn descend(&mut self, part: &CoverPart, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
         self.stopped |= !(self.should_continue)();
         if self.stopped {
             return;
@@ -316,7 +316,7 @@ impl Search<'_> {
             let kept = selected.len();
             selected.push(*set);
             selected.extend(reduce(&mut rows, self.costs));
-            self.descend(&Part { rows, costs: self.costs }, selected, multipliers.clone());
+            self.descend(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
             selected.truncate(kept);
         }
     }

@@ -106,8 +106,8 @@ fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, 
             let part = match bounds_of_edge(body, before, at, &tracked, constant).filter(|part| part.end() - part.start() < max) {
                 Some(part) => part,
                 None => match step_back(body, before, &tracked, constant)? {
-                    Step::Known(part) => part,
-                    Step::Follow(tracked, constant) => {
+                    BoundStep::Known(part) => part,
+                    BoundStep::Follow(tracked, constant) => {
                         work.push((before, tracked, constant));
                         continue;
                     }
@@ -123,7 +123,7 @@ fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, 
 }
 
 /// The result of going back over an instruction.
-enum Step {
+enum BoundStep {
     Known(RangeInclusive<u64>),
     Follow(Tracked, u64),
 }
@@ -133,21 +133,21 @@ fn single(value: u64) -> RangeInclusive<u64> {
 }
 
 /// Goes back over one instruction. `None` if the index cannot be followed further.
-fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<Step> {
+fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<BoundStep> {
     let place = match tracked {
         Tracked::Value(value)
             if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) =>
         {
             return None;
         }
-        Tracked::Value(_) => return Some(Step::Follow(tracked.clone(), constant)),
-        Tracked::Place(place) if !body.defines(at, *place) => return Some(Step::Follow(tracked.clone(), constant)),
+        Tracked::Value(_) => return Some(BoundStep::Follow(tracked.clone(), constant)),
+        Tracked::Place(place) if !body.defines(at, *place) => return Some(BoundStep::Follow(tracked.clone(), constant)),
         Tracked::Place(place) => *place,
     };
     let instruction = &body.instructions[at as usize];
-    let known = |value: u64| Some(Step::Known(single(value.wrapping_add(constant) & u64::from(u32::MAX))));
+    let known = |value: u64| Some(BoundStep::Known(single(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
-        Some(Step::Follow(Tracked::Place(SumLocation::Register(number(register)?)), constant.wrapping_add(more)))
+        Some(BoundStep::Follow(Tracked::Place(SumLocation::Register(number(register)?)), constant.wrapping_add(more)))
     };
     let operand = instruction.op_count().saturating_sub(1);
     let is_target =
@@ -175,7 +175,7 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
                 Mnemonic::Mov => known(immediate),
                 Mnemonic::Add => follow(instruction.op0_register(), immediate),
                 Mnemonic::Sub => follow(instruction.op0_register(), immediate.wrapping_neg()),
-                Mnemonic::And if constant == 0 => Some(Step::Known(0..=immediate)),
+                Mnemonic::And if constant == 0 => Some(BoundStep::Known(0..=immediate)),
                 _ => None,
             }
         }
@@ -183,11 +183,11 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
 }
 
 /// Continues with a value loaded from memory, if there is only one.
-fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<Step> {
+fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BoundStep> {
     let values = body.operand(at, 1, MAX_DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = split_constant(value);
-    Some(Step::Follow(Tracked::Value(value), constant.wrapping_add(more)))
+    Some(BoundStep::Follow(Tracked::Value(value), constant.wrapping_add(more)))
 }
 
 /// The bounds that a conditional jump implies for the index on its edge from one instruction to another.

@@ -52,27 +52,29 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
 
 /// What holds for all interesting paths to a node.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum PartCheckState {
     /// They are not counted yet; the sum of values exceeds the register by this amount.
     Open(i128),
     Counted,
 }
 
 fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) -> Result<(), PartFault> {
-    let mut states: Vec<Option<State>> = vec![None; dag.node_count()];
-    states[dag.entry().index()] = Some(State::Open(0));
+    let mut states: Vec<Option<PartCheckState>> = vec![None; dag.node_count()];
+    states[dag.entry().index()] = Some(PartCheckState::Open(0));
     for &node in dag.order() {
         let Some(state) = states[node.index()] else { continue };
         for &edge in dag.out(node).iter().filter(|e| part.interesting[e.index()]) {
             let to = dag.edge(edge).to;
             let next = match (state, part.counted[edge.index()]) {
-                (State::Counted, false) => State::Counted,
-                (State::Counted, true) => return Err(PartFault::Counts(edge.0)),
-                (State::Open(ahead), counted) => {
+                (PartCheckState::Counted, false) => PartCheckState::Counted,
+                (PartCheckState::Counted, true) => return Err(PartFault::Counts(edge.0)),
+                (PartCheckState::Open(ahead), counted) => {
                     let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
                     match (counted, numbers_to_exit[to.index()]) {
-                        (false, _) => State::Open(ahead),
-                        (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => State::Counted,
+                        (false, _) => PartCheckState::Open(ahead),
+                        (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => {
+                            PartCheckState::Counted
+                        }
                         (true, _) => return Err(PartFault::Increments(edge.0)),
                     }
                 }
@@ -80,13 +82,13 @@ fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) ->
             let known = states[to.index()].get_or_insert(next);
             match (*known == next, *known, next) {
                 (true, ..) => {}
-                (false, State::Open(_), State::Open(_)) => return Err(PartFault::Increments(edge.0)),
+                (false, PartCheckState::Open(_), PartCheckState::Open(_)) => return Err(PartFault::Increments(edge.0)),
                 (false, ..) => return Err(PartFault::Counts(edge.0)),
             }
         }
     }
     match states[dag.exit().index()] {
-        Some(State::Open(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
+        Some(PartCheckState::Open(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
         _ => Ok(()),
     }
 }

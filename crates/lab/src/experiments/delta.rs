@@ -47,7 +47,7 @@ pub struct DeltaOptions {
 
 /// Spans of a function, as printed by `trodden-oracle delta`.
 #[derive(Debug, Deserialize)]
-struct Row {
+struct DeltaRow {
     paths: u64,
     ball_larus: String,
     published: Option<u64>,
@@ -56,7 +56,7 @@ struct Row {
     proven: bool,
 }
 
-impl Row {
+impl DeltaRow {
     fn delta(&self, span: Option<u64>) -> Option<f64> {
         span.map(|span| span as f64 / self.paths as f64)
     }
@@ -88,7 +88,7 @@ pub fn run(options: &DeltaOptions) -> Result<()> {
     Ok(())
 }
 
-fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<Row>> {
+fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<DeltaRow>> {
     let stored = steps::process_file("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
@@ -97,7 +97,7 @@ fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path
     output?.lines().map(|line| serde_json::from_str(line).context("`trodden-oracle delta` printed a line that is not a span")).collect()
 }
 
-fn table(all: &[(&str, Vec<Row>)], options: &DeltaOptions) -> String {
+fn table(all: &[(&str, Vec<DeltaRow>)], options: &DeltaOptions) -> String {
     let mut text = format!(
         "Spans of the numbers of executed paths (input {}, paths not cut), over the number of paths: delta. `ppp` is as published, \
          `orders` the best of 17 orders of out-edges, `searched` the best that a search of {} ms per function found; `proven` are \
@@ -118,11 +118,12 @@ fn table(all: &[(&str, Vec<Row>)], options: &DeltaOptions) -> String {
     text
 }
 
-fn line(text: &mut String, program: &str, rows: &[&Row]) {
-    let share =
-        |is: &dyn Fn(&Row) -> bool| format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64);
-    let at_most = |limit: f64, span: fn(&Row) -> Option<u64>| share(&|r| r.delta(span(r)).is_some_and(|d| d <= limit));
-    let largest = |span: fn(&Row) -> Option<u64>| rows.iter().filter_map(|r| r.delta(span(r))).fold(0.0, f64::max);
+fn line(text: &mut String, program: &str, rows: &[&DeltaRow]) {
+    let share = |is: &dyn Fn(&DeltaRow) -> bool| {
+        format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64)
+    };
+    let at_most = |limit: f64, span: fn(&DeltaRow) -> Option<u64>| share(&|r| r.delta(span(r)).is_some_and(|d| d <= limit));
+    let largest = |span: fn(&DeltaRow) -> Option<u64>| rows.iter().filter_map(|r| r.delta(span(r))).fold(0.0, f64::max);
     let ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     let _ = writeln!(
         text,
@@ -144,8 +145,8 @@ fn line(text: &mut String, program: &str, rows: &[&Row]) {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-fn draw(all: &[(&str, Vec<Row>)]) -> Result<String> {
-    let rows: Vec<&Row> = all.iter().flat_map(|(_, rows)| rows).collect();
+fn draw(all: &[(&str, Vec<DeltaRow>)]) -> Result<String> {
+    let rows: Vec<&DeltaRow> = all.iter().flat_map(|(_, rows)| rows).collect();
     let mut out = String::new();
     {
         let area = SVGBackend::with_string(&mut out, (1000, 460)).into_drawing_area();
@@ -165,7 +166,7 @@ fn power_label(value: &f64) -> String {
 }
 
 /// Draws figure 3.17: span against number of paths.
-fn draw_spans(area: &Area, rows: &[&Row]) -> DrawResult {
+fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
     let max = rows.iter().filter_map(|r| r.published).max().unwrap_or(1).max(10) as f64 * 1.5;
     let paths = rows.iter().map(|r| r.paths).max().unwrap_or(1).max(10) as f64 * 1.5;
     let mut canvas = ChartBuilder::on(area)
@@ -185,8 +186,8 @@ fn draw_spans(area: &Area, rows: &[&Row]) -> DrawResult {
         .y_label_formatter(&power_label)
         .draw()?;
     canvas.draw_series([PathElement::new(vec![(1.0, 1.0), (paths.min(max), paths.min(max))], INK.stroke_width(1))])?;
-    let dots = |span: fn(&Row) -> Option<u64>, size: i32, colour: RGBColor| {
-        let place = move |r: &&Row| span(r).map(|s| Circle::new((r.paths as f64, s as f64), size, colour.filled()));
+    let dots = |span: fn(&DeltaRow) -> Option<u64>, size: i32, colour: RGBColor| {
+        let place = move |r: &&DeltaRow| span(r).map(|s| Circle::new((r.paths as f64, s as f64), size, colour.filled()));
         rows.iter().filter_map(place).collect::<Vec<_>>()
     };
     canvas
@@ -202,7 +203,7 @@ fn draw_spans(area: &Area, rows: &[&Row]) -> DrawResult {
 }
 
 /// Draws figure 3.18: Ball-Larus delta over preferential delta, functions sorted by ratio.
-fn draw_ratios(area: &Area, rows: &[&Row]) -> DrawResult {
+fn draw_ratios(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     ratios.sort_by(f64::total_cmp);
     let max = ratios.last().copied().unwrap_or(1.0).max(10.0) * 2.0;
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn table_and_chart_show_the_measurements() {
-        let row = |paths, ball_larus: &str, published, searched, proven| Row {
+        let row = |paths, ball_larus: &str, published, searched, proven| DeltaRow {
             paths,
             ball_larus: ball_larus.into(),
             published: Some(published),

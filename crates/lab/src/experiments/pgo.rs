@@ -54,7 +54,7 @@ pub struct PgoOptions {
     folder: Option<PathBuf>,
 }
 
-struct Row {
+struct PgoRow {
     program: String,
     /// User time of each build, in seconds.
     user: [Spread; BUILD_COUNT],
@@ -102,7 +102,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     Ok(())
 }
 
-fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<Row> {
+fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
@@ -127,7 +127,7 @@ fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) 
         Ok(all)
     };
     let two = |counter: Counter| -> Result<[u64; 2]> { Ok([count("clang-edges", counter)?, count("trodden-pgo", counter)?]) };
-    Ok(Row {
+    Ok(PgoRow {
         program: program.to_owned(),
         user,
         instructions: counter.map(each).transpose()?,
@@ -266,7 +266,7 @@ const HEAD: &str = concat!(
         paths/clang  equal counters    program"
 );
 
-fn line(row: &Row) -> String {
+fn line(row: &PgoRow) -> String {
     let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
     let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.min);
     let ratio = |a: u64, b: u64| a as f64 / b as f64;

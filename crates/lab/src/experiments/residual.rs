@@ -96,7 +96,7 @@ struct Suite {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Row {
+struct ResidualRow {
     /// Commit of trodden that measured it.
     commit: String,
     /// Table 3.1: the short run compared with the long one.
@@ -112,7 +112,7 @@ struct Row {
 struct Results {
     schema_version: u32,
     date: String,
-    programs: BTreeMap<String, Row>,
+    programs: BTreeMap<String, ResidualRow>,
 }
 
 /// Measures the programs, and prints tables.
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         Ok(Subject { corpus, program, oracle, folder })
     }
 
-    fn row(&self) -> Result<Row> {
+    fn row(&self) -> Result<ResidualRow> {
         let full = Variant::trodden().folder();
         let tests = self.profile(&full, Input::Train, "train")?;
         let field = self.profile(&full, Input::Ref, "ref")?;
@@ -195,7 +195,7 @@ impl<'a> Subject<'a> {
                 Some(Suite { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
-        Ok(Row { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
+        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
     }
 
     /// Runs a build, and stores its counts as a profile.

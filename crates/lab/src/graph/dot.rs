@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 
 pub fn parse(text: &str) -> Result<GraphInput> {
-    let mut reader = Reader { tokens: tokens(text)?, at: 0 };
+    let mut reader = DotReader { tokens: tokens(text)?, at: 0 };
     reader.header()?;
     let mut graph = Statements::default();
     while !reader.take("}") {
@@ -66,12 +66,12 @@ struct Token {
     line: usize,
 }
 
-struct Reader {
+struct DotReader {
     tokens: Vec<Token>,
     at: usize,
 }
 
-impl Reader {
+impl DotReader {
     fn header(&mut self) -> Result<()> {
         let _ = self.take_name("strict");
         if !self.take_name("digraph") {

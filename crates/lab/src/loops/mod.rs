@@ -59,7 +59,7 @@ struct HotLoop {
 /// A block of the graph, or code on an edge, in both versions.
 #[derive(Debug, Serialize)]
 struct HotBlock {
-    place: Place,
+    place: LoopPlace,
     line: Option<u32>,
     #[serde(serialize_with = "number")]
     plain_executions: u64,
@@ -71,7 +71,7 @@ struct HotBlock {
 /// The part of the graph that machine code belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Place {
+enum LoopPlace {
     Block(u32),
     Edge(u32, u32),
     /// The landing block that the indirect branches to this block share.
@@ -162,7 +162,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
         Ok(LoopCode::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
-    let block = |place: Place| HotBlock {
+    let block = |place: LoopPlace| HotBlock {
         place,
         line: line(function, place),
         plain_executions: plain.executions(place),
@@ -175,7 +175,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     Ok(HotLoop {
         function: function.name.full.clone(),
         source: function.units_map().source.clone(),
-        line: line(function, Place::Block(found.header)),
+        line: line(function, LoopPlace::Block(found.header)),
         header: found.header,
         iterations: found.iterations,
         share: found.weight as f64 / all.max(1) as f64,
@@ -186,10 +186,10 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
 }
 
 /// Returns the first source line of a block; for an edge, that of the branch it leaves.
-fn line(function: &Function, place: Place) -> Option<u32> {
+fn line(function: &Function, place: LoopPlace) -> Option<u32> {
     let (block, branch) = match place {
-        Place::Block(block) | Place::Landing(block) => (function.map.blocks.get(block as usize)?, None),
-        Place::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
+        LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
+        LoopPlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),
     };
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
 }

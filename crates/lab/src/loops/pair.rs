@@ -1,6 +1,6 @@
 //! Maps machine blocks to blocks of the graph, and aligns the instructions of both versions.
 
-use super::Place;
+use super::LoopPlace;
 use super::compile::Labels;
 use super::machine::MachineBlock;
 use super::nest::LoopBlocks;
@@ -58,7 +58,7 @@ pub struct LoopCode {
 /// A machine block with the place that it belongs to.
 #[derive(Debug)]
 struct PlacedCode {
-    place: Place,
+    place: LoopPlace,
     executions: u64,
     instructions: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl LoopCode {
         for (at, block) in code.iter().enumerate() {
             let from = nearest(at, &named, |at| &before[at]);
             let place = match named[at] {
-                Some(own) => part.owns_block(own).then(|| (Place::Block(own), graph.arrivals(own, &from))),
+                Some(own) => part.owns_block(own).then(|| (LoopPlace::Block(own), graph.arrivals(own, &from))),
                 None => {
                     let to = nearest(at, &named, |at| &code[at].next);
                     let place = graph.place_between(&from, &to, part).or_else(|| graph.place_around_duplicate(&from, &to, part, &present));
@@ -91,12 +91,12 @@ impl LoopCode {
     }
 
     /// Returns how often the code at a place ran.
-    pub fn executions(&self, place: Place) -> u64 {
+    pub fn executions(&self, place: LoopPlace) -> u64 {
         self.parts.iter().filter(|p| p.place == place).map(|p| p.executions).max().unwrap_or(0)
     }
 
     /// Returns all instructions at a place.
-    pub fn instructions(&self, place: Place) -> Vec<&str> {
+    pub fn instructions(&self, place: LoopPlace) -> Vec<&str> {
         self.parts.iter().filter(|p| p.place == place).flat_map(|p| p.instructions.iter().map(String::as_str)).collect()
     }
 
@@ -135,11 +135,11 @@ impl Graph {
 
     /// Places an unnamed block on the edges from its named predecessors to its named successors. The place is the loop's hottest one
     /// of these edges.
-    fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
+    fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
         let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.owns_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(_, count)| *count)?;
-        Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
+        Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
     /// Like `place_between`, for an unnamed block around a block that has no code of its own because it was duplicated into its
@@ -150,7 +150,7 @@ impl Graph {
         to: &BTreeSet<u32>,
         part: &LoopBlocks,
         present: &BTreeSet<u32>,
-    ) -> Option<(Place, u64)> {
+    ) -> Option<(LoopPlace, u64)> {
         let is_duplicated =
             |block: &u32| part.owns_block(*block) && !present.contains(block) && to.iter().any(|t| self.edges.contains_key(&(*block, *t)));
         let duplicated = self.edges.keys().filter(|(f, _)| from.contains(f)).map(|(_, l)| *l).filter(is_duplicated).min()?;
@@ -160,19 +160,19 @@ impl Graph {
         let wanted = |(f, t): &(u32, u32)| part.owns_edge(*f, *t) && (all_come || from.contains(f));
         let on: Vec<((u32, u32), u64)> = sides.into_iter().filter(wanted).filter_map(|e| Some((e, *self.edges.get(&e)?))).collect();
         let (edge, _) = on.iter().max_by_key(|(edge, count)| (*count, *edge))?;
-        Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
+        Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
     /// Places a block in front of `to` that no direct branch reaches: indirect branches arrive there.
-    fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(Place, u64)> {
+    fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
         let landed = to.iter().filter(|t| from.is_empty() && part.owns_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
-        landed.map(|(to, count)| (Place::Landing(to), count))
+        landed.map(|(to, count)| (LoopPlace::Landing(to), count))
     }
 }
 
 /// Returns the places of both versions, first those of the plain code in layout order.
-pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<Place> {
-    let mut all: Vec<Place> = Vec::new();
+pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
+    let mut all: Vec<LoopPlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {
             all.push(part.place);
@@ -291,8 +291,8 @@ mod tests {
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
         let graph = Graph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
         let (part, present, to) = (LoopBlocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
-        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((Place::Edge(0, 2), 70)));
-        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((Place::Edge(2, 0), 99)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((LoopPlace::Edge(0, 2), 70)));
+        assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((LoopPlace::Edge(2, 0), 99)));
         assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &BTreeSet::from([0, 1, 2])), None, "it has code");
     }
 
@@ -322,8 +322,8 @@ mod tests {
             machine(None, 1, &[2]),
         ];
         let side = LoopCode::new(&code, &graph, &LoopBlocks::new(1, &[1, 2]));
-        let parts: Vec<(Place, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
-        assert_eq!(parts, [(Place::Block(1), 11), (Place::Block(2), 10), (Place::Edge(2, 1), 10)]);
+        let parts: Vec<(LoopPlace, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
+        assert_eq!(parts, [(LoopPlace::Block(1), 11), (LoopPlace::Block(2), 10), (LoopPlace::Edge(2, 1), 10)]);
         assert_eq!(side.executed(), 11 * 2 + 10 * 3 + 10);
     }
 }

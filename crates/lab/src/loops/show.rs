@@ -1,7 +1,7 @@
 //! Renders hot loops as text.
 
 use super::pair::LinePair;
-use super::{Answer, HotBlock, HotLoop, Place};
+use super::{Answer, HotBlock, HotLoop, LoopPlace};
 use std::fmt::Write;
 use trodden_report::escape;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
@@ -63,9 +63,9 @@ fn hottest(blocks: &[HotBlock], max_blocks: usize) -> Vec<&HotBlock> {
 
 fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock) {
     let what = match block.place {
-        Place::Block(block) => format!("block {block}"),
-        Place::Edge(from, to) => format!("edge {from} -> {to}"),
-        Place::Landing(to) => format!("indirect branches to block {to}"),
+        LoopPlace::Block(block) => format!("block {block}"),
+        LoopPlace::Edge(from, to) => format!("edge {from} -> {to}"),
+        LoopPlace::Landing(to) => format!("indirect branches to block {to}"),
     };
     let line = block.line.map_or(String::new(), |l| format!(", line {l}"));
     let per = |executions: u64| executions as f64 / of.iterations.max(1) as f64;
@@ -105,7 +105,7 @@ mod tests {
         let line =
             |plain: Option<&str>, counted: Option<&str>| LinePair { plain: plain.map(str::to_owned), counted: counted.map(str::to_owned) };
         let blocks = vec![HotBlock {
-            place: Place::Block(4),
+            place: LoopPlace::Block(4),
             line: Some(7),
             plain_executions: 10,
             counted_executions: 10,

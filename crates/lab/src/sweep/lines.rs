@@ -13,7 +13,7 @@ const LEFT: f64 = 44.0;
 const TOP: f64 = 16.0;
 
 /// The name and the points of a line.
-type Line = (String, Vec<(f64, f64)>);
+type PlottedLine = (String, Vec<(f64, f64)>);
 
 /// Scale of the horizontal axis.
 #[derive(Clone, Copy, PartialEq)]
@@ -41,14 +41,14 @@ pub fn plot_slowdown_by_queue(results: &Results, page: &mut String) {
             (!values.is_empty()).then(|| (sizes[level], values.iter().sum::<f64>() / values.len() as f64))
         };
         let line = |(source, name): (usize, &String)| (name.clone(), (0..sizes.len()).filter_map(|level| point(source, level)).collect());
-        let lines: Vec<Line> = results.sources.iter().enumerate().map(line).collect();
+        let lines: Vec<PlottedLine> = results.sources.iter().enumerate().map(line).collect();
         plot(title, "entries", &lines, Axis::Linear, page);
     }
 }
 
 /// Plots skew and lengths of the sources' paths.
 pub fn plot_path_statistics(results: &Results, page: &mut String) {
-    let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<Line> {
+    let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<PlottedLine> {
         results.sources.iter().zip(&results.characters).map(|(name, character)| (name.clone(), points(character))).collect()
     };
     let skew = |metric: &str| {
@@ -62,7 +62,7 @@ pub fn plot_path_statistics(results: &Results, page: &mut String) {
     plot("Instructions on the hottest paths, percent", "paths", &instructions, Axis::Logarithmic, page);
     let names: Vec<String> = results.characters.first().map(|c| c.skew.iter().map(|s| s.metric.clone()).collect()).unwrap_or_default();
     if names.len() > 2 {
-        let means: Vec<Line> = names.iter().map(|name| (name.clone(), mean(&of_each(&skew(name))))).collect();
+        let means: Vec<PlottedLine> = names.iter().map(|name| (name.clone(), mean(&of_each(&skew(name))))).collect();
         plot("Each metric on the hottest paths, mean of all sources, percent", "paths", &means, Axis::Logarithmic, page);
     }
     let lengths = of_each(&|c| c.lengths.iter().map(|p| (p.branches as f64, p.percent)).collect());
@@ -70,16 +70,16 @@ pub fn plot_path_statistics(results: &Results, page: &mut String) {
 }
 
 /// Averages cumulative distributions. After its last point, a distribution keeps its last value.
-fn mean(lines: &[Line]) -> Vec<(f64, f64)> {
+fn mean(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
     let mut at: Vec<f64> = lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)).collect();
     at.sort_by(f64::total_cmp);
     at.dedup();
     let of = |points: &[(f64, f64)], x: f64| points.iter().take_while(|p| p.0 <= x).last().map_or(0.0, |p| p.1);
-    let lines: Vec<&Line> = lines.iter().filter(|(_, points)| !points.is_empty()).collect();
+    let lines: Vec<&PlottedLine> = lines.iter().filter(|(_, points)| !points.is_empty()).collect();
     at.into_iter().map(|x| (x, lines.iter().map(|(_, points)| of(points, x)).sum::<f64>() / lines.len() as f64)).collect()
 }
 
-fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) {
+fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut String) {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let max_x = points().map(|p| p.0).fold(0.0, f64::max);
     let max_y = points().map(|p| p.1).fold(0.0, f64::max);
@@ -123,7 +123,7 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
 }
 
 /// Draws a line with its points, and its name below the plot. `place` converts a point to page coordinates.
-fn draw((name, points): &Line, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
+fn draw((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
     let colour = COLOURS[number % COLOURS.len()];
     let path: Vec<String> = points.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{}\" />", path.join(" "));

@@ -11,7 +11,7 @@ use trodden_unit::{Frame, FunctionMap, MapError, UnitMap};
 
 /// Returns the number of calls of each function in a run, in the order of the units.
 pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
-    let names = Names::from_units(units);
+    let names = CallNames::from_units(units);
     let mut calls = Vec::new();
     let functions = units.iter().enumerate().flat_map(|(unit, (_, map))| map.functions.iter().map(move |f| (unit, f)));
     for (caller, (unit, function)) in functions.clone().enumerate() {
@@ -31,14 +31,14 @@ pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError
 }
 
 /// Indices of functions by name; local ones by unit.
-struct Names<'a> {
+struct CallNames<'a> {
     local: Vec<HashMap<&'a str, usize>>,
     all: HashMap<&'a str, usize>,
 }
 
-impl<'a> Names<'a> {
-    fn from_units(units: &'a [(Frame, UnitMap)]) -> Names<'a> {
-        let mut names = Names { local: vec![HashMap::new(); units.len()], all: HashMap::new() };
+impl<'a> CallNames<'a> {
+    fn from_units(units: &'a [(Frame, UnitMap)]) -> CallNames<'a> {
+        let mut names = CallNames { local: vec![HashMap::new(); units.len()], all: HashMap::new() };
         let mut next = 0;
         for (unit, (_, map)) in units.iter().enumerate() {
             let first = next;

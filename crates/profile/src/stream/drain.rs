@@ -268,7 +268,7 @@ fn damaged_words(live: &LiveStream) -> Result<u64, ProfileError> {
 }
 
 /// A piece of a stream that is in no closed window.
-struct Piece {
+struct DrainedPiece {
     head: FrameHead,
     source: Source,
 }
@@ -281,7 +281,7 @@ enum Source {
 }
 
 /// Collects the pieces in journals and the stream file, by thread and number; of pieces that begin alike, the longer one comes first.
-fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<Piece>, ProfileError> {
+fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<DrainedPiece>, ProfileError> {
     let mut pieces = Vec::new();
     for path in journals {
         if log::is_incomplete_head(path)? {
@@ -292,7 +292,7 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut
         *damaged_bytes += journal.damaged_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
-                pieces.push(Piece { head: frame.head, source: Source::Journal(frame) });
+                pieces.push(DrainedPiece { head: frame.head, source: Source::Journal(frame) });
                 Ok(())
             })?;
         }
@@ -300,7 +300,7 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
         let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
-        pieces.push(Piece { head, source: Source::Chunk(chunk) });
+        pieces.push(DrainedPiece { head, source: Source::Chunk(chunk) });
     }
     pieces.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
     Ok(pieces)

@@ -24,7 +24,7 @@ use trodden_text::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 
-type Key = (String, String);
+type StreamFunction = (String, String);
 
 type Counts = BTreeMap<u64, u64>;
 
@@ -73,12 +73,12 @@ impl IterationPartition {
     }
 }
 
-fn key(unit: &UnitMap, function: &FunctionMap) -> Key {
+fn key(unit: &UnitMap, function: &FunctionMap) -> StreamFunction {
     (unit.source.clone(), function.name.clone())
 }
 
-fn executions(profile: Option<&Profile>) -> HashMap<Key, u64> {
-    let mut executions: HashMap<Key, u64> = HashMap::new();
+fn executions(profile: Option<&Profile>) -> HashMap<StreamFunction, u64> {
+    let mut executions: HashMap<StreamFunction, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
         let sum = executions.entry(key(&unit.map, function)).or_default();
         *sum = unit.counts_of(function).fold(*sum, |sum, (_, count)| sum.saturating_add(count));
@@ -128,9 +128,9 @@ impl Partition for IterationPartition {
 /// reported. Images that are not copies, such as libraries, are taken from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut counted: BTreeMap<Key, (usize, Counts)> = BTreeMap::new();
+    let mut counted: BTreeMap<StreamFunction, (usize, Counts)> = BTreeMap::new();
     for (copy, profile) in profiles.into_iter().enumerate() {
-        let mut own: BTreeMap<Key, Counts> = BTreeMap::new();
+        let mut own: BTreeMap<StreamFunction, Counts> = BTreeMap::new();
         for mut image in profile.images {
             if !Path::new(&image.path).starts_with(work) {
                 images.extend((copy == 0).then_some(image));

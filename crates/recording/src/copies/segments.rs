@@ -24,7 +24,7 @@ use trodden_unit::{SegmentSet, Settings};
 /// Maximum number of pairs of contexts and paths of a function for which a set of all pairs is spelled out, so that they can be divided.
 const MAX_SPELLED_OUT: u64 = 1 << 20;
 
-type Key = (String, String);
+type SegmentFunction = (String, String);
 /// Executions of segments, each given by unit, function and path number of its parts.
 type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
@@ -107,7 +107,7 @@ impl SegmentPartition {
         (0..).zip(&self.owners).filter(move |(_, of)| is_divided(of)).map(|(number, _)| number)
     }
 
-    fn names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<Key> {
+    fn names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<SegmentFunction> {
         let name = |number: u32| &self.set.functions()[number as usize];
         numbers.map(|number| (name(number).unit.clone(), name(number).name.clone())).collect()
     }
@@ -219,7 +219,11 @@ impl Partition for SegmentPartition {
 
 /// Combines the images of all copies. Functions that all copies count are taken from the first one, with differences reported, and other
 /// contexts of divided functions are dropped, since no copy sees all of their executions.
-fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key>) -> (Vec<ImageProfile>, Vec<String>) {
+fn merge(
+    profiles: Vec<Profile>,
+    checked: &BTreeSet<SegmentFunction>,
+    divided: &BTreeSet<SegmentFunction>,
+) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut first = NamedCounts::new();
     for (copy, profile) in profiles.into_iter().enumerate() {
@@ -258,7 +262,7 @@ fn merge(profiles: Vec<Profile>, checked: &BTreeSet<Key>, divided: &BTreeSet<Key
 }
 
 /// Executions of the segments that end in the given functions, by name, since copies number contexts and paths differently.
-fn counts_of(image: &ImageProfile, functions: &BTreeSet<Key>) -> NamedCounts {
+fn counts_of(image: &ImageProfile, functions: &BTreeSet<SegmentFunction>) -> NamedCounts {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     let ends_there =
         |segment: &[(String, String, u64)]| segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())));

@@ -22,18 +22,18 @@ use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, LineGraph, UnitMap};
 
 /// A function, identified by the file and line of its declaration.
-type Place<'a> = (&'a str, u32);
+type LinePlace<'a> = (&'a str, u32);
 
 /// The graphs before optimisation of the functions of interest.
 struct Graphs<'a> {
     /// The graph of each function; `None` if copies of the function differ or are not counted completely.
-    by_place: BTreeMap<Place<'a>, Option<&'a [LineBlock]>>,
+    by_place: BTreeMap<LinePlace<'a>, Option<&'a [LineBlock]>>,
     /// Functions in which an execution may have ended in a call.
-    unfinished: BTreeSet<Place<'a>>,
+    unfinished: BTreeSet<LinePlace<'a>>,
     /// The number of blocks that have a line, by file and line.
-    blocks_of: BTreeMap<Place<'a>, u32>,
+    blocks_of: BTreeMap<LinePlace<'a>, u32>,
     /// Direct calls as caller, calling block and callee.
-    calls: Vec<(Place<'a>, u32, Place<'a>)>,
+    calls: Vec<(LinePlace<'a>, u32, LinePlace<'a>)>,
 }
 
 /// Replaces or removes counts of 0 that are wrong or unproven.
@@ -169,7 +169,7 @@ fn given(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds
 }
 
 /// The function itself and those inlined into it.
-fn places<'a>(function: &Function<'a>) -> BTreeSet<Place<'a>> {
+fn places<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
     let map = function.units_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
     let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| chain(map, p)).map(|p| p.scope).collect();
@@ -181,8 +181,8 @@ impl<'a> Graphs<'a> {
     fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
         // Limited to these functions and those inlined into them, since reports ask for one function at a time.
-        let places: Vec<(&Function<'a>, BTreeSet<Place<'a>>)> = functions.iter().map(|f| (*f, places(f))).collect();
-        let wanted: BTreeSet<Place> = places.iter().flat_map(|(_, places)| places).copied().collect();
+        let places: Vec<(&Function<'a>, BTreeSet<LinePlace<'a>>)> = functions.iter().map(|f| (*f, places(f))).collect();
+        let wanted: BTreeSet<LinePlace> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
         let mut units: HashSet<*const UnitMap> = HashSet::new();
         let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
@@ -208,7 +208,7 @@ impl<'a> Graphs<'a> {
     }
 
     /// Notes which functions have unfinished executions or are not counted completely, because `function` contains them.
-    fn note_incomplete(&mut self, function: &Function, places: &BTreeSet<Place<'a>>) {
+    fn note_incomplete(&mut self, function: &Function, places: &BTreeSet<LinePlace<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {
             return;
@@ -222,9 +222,9 @@ impl<'a> Graphs<'a> {
     }
 
     /// Functions without entries that must have been called: the optimiser left no code where it inlined them.
-    fn called_without_code(&self, counts: &LineCounts) -> BTreeSet<Place<'a>> {
-        let has_none = |called: &Place| self.by_place.contains_key(called) && counts.calls(*called) == Some(0);
-        let mut callers: BTreeMap<Place, Vec<(u32, Place)>> = BTreeMap::new();
+    fn called_without_code(&self, counts: &LineCounts) -> BTreeSet<LinePlace<'a>> {
+        let has_none = |called: &LinePlace| self.by_place.contains_key(called) && counts.calls(*called) == Some(0);
+        let mut callers: BTreeMap<LinePlace, Vec<(u32, LinePlace)>> = BTreeMap::new();
         for (caller, block, called) in self.calls.iter().filter(|(_, _, called)| has_none(called)) {
             callers.entry(*caller).or_default().push((*block, *called));
         }
@@ -243,7 +243,7 @@ impl<'a> Graphs<'a> {
     }
 
     /// The graph of a function with bounds; `None` if the function was not entered.
-    fn flow(&self, counts: &LineCounts, (file, line): Place<'a>, blocks: &'a [LineBlock]) -> Option<Flow<'a>> {
+    fn flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<Flow<'a>> {
         let of_file = counts.files.get(file)?;
         let entries = counts.calls((file, line)).unwrap_or(0);
         let has_zero = |line: &&u32| of_file.lines.get(line) == Some(&0);

@@ -51,7 +51,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.head(), &maps, &view, &sources);
-    let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
+    let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
@@ -65,7 +65,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     Ok(grammar)
 }
 
-struct Reader<'r, 'a> {
+struct SequenceReader<'r, 'a> {
     event_names: &'r EventNames<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionIndex, u32>,
@@ -73,7 +73,7 @@ struct Reader<'r, 'a> {
     unknown: u64,
 }
 
-impl Reader<'_, '_> {
+impl SequenceReader<'_, '_> {
     /// The symbols of the table that replace a symbol of the log.
     fn symbols(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {

@@ -21,13 +21,13 @@ type Term = (String, i128);
 pub fn of_representative(summary: &WaitSummary, first: &Representative) -> String {
     let part = |(id, ns): &(StepId, u64)| (Part::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
-    Names::new(summary).formula(&Expression { plus, minus })
+    ExpressionNames::new(summary).formula(&Expression { plus, minus })
 }
 
 /// Writes the expressions of the first `top` waits: the paths since the two locations last synchronised, the same with waits on these
 /// paths replaced by their own expressions, and the result without common steps.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
-    let names = Names::new(summary);
+    let names = ExpressionNames::new(summary);
     let waits = &summary.replayed.outcome.expanded;
     writeln!(out, "\nExpressions: each wait as the difference of two paths, in order of time")?;
     for (number, wait) in waits.iter().enumerate().take(top) {
@@ -67,7 +67,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
 
 /// The expressions of all waits as JSON.
 pub fn json(summary: &WaitSummary) -> Value {
-    let names = Names::new(summary);
+    let names = ExpressionNames::new(summary);
     let waits = summary.replayed.outcome.expanded.iter().map(|wait| {
         json!({
             "location_index": wait.location.0, "releaser_index": wait.releaser.0, "enter_ns": wait.enter_ns, "wait_ns": wait.wait_ns,
@@ -120,19 +120,19 @@ fn reduced(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
 }
 
 /// Short, unambiguous names of parts.
-struct Names<'a> {
+struct ExpressionNames<'a> {
     summary: &'a WaitSummary,
     /// The number of waits with each name.
     waits: BTreeMap<String, usize>,
 }
 
-impl<'a> Names<'a> {
-    fn new(summary: &'a WaitSummary) -> Names<'a> {
+impl<'a> ExpressionNames<'a> {
+    fn new(summary: &'a WaitSummary) -> ExpressionNames<'a> {
         let mut waits = BTreeMap::new();
         for wait in &summary.replayed.outcome.expanded {
             *waits.entry(call_name(summary, wait.site)).or_default() += 1;
         }
-        Names { summary, waits }
+        ExpressionNames { summary, waits }
     }
 
     /// The name of a wait's call, with the wait's number if several waits have this name.

@@ -27,7 +27,7 @@ pub struct PairSearch {
 type Sums = [i128; 2];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
+struct PairState {
     /// The interesting path: its node and its automaton state.
     first: (Node, u32),
     /// The other path: its node, and its automaton state as long as it may be interesting.
@@ -39,7 +39,7 @@ struct State {
 
 /// A visited state, its predecessor, and the edges between them.
 struct Visit {
-    state: State,
+    state: PairState,
     before: usize,
     edges: (Option<DagEdgeId>, Option<DagEdgeId>),
 }
@@ -53,7 +53,7 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_state
         return None;
     }
     let place = dag.positions();
-    let start = State { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
+    let start = PairState { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
     let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
     let mut seen = HashSet::from([start]);
     let mut open = vec![0];
@@ -100,8 +100,8 @@ fn each_successor(
     members: &MarkedPaths,
     labelling: &Labelling,
     place: &[usize],
-    state: State,
-    visit: &mut dyn FnMut(State, Edges) -> ControlFlow<()>,
+    state: PairState,
+    visit: &mut dyn FnMut(PairState, Edges) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let sums = |e: DagEdgeId| labelling.increments(e).map(i128::from);
     if !state.differ {
@@ -111,7 +111,7 @@ fn each_successor(
                 let second = (dag.edge(f).to, state.second.1.and_then(|s| members.step(s, f)));
                 let (a, b) = (sums(e), sums(f));
                 let difference = [a[0] - b[0], a[1] - b[1]];
-                let next = State { first: (dag.edge(e).to, first), second, differ: e != f, difference };
+                let next = PairState { first: (dag.edge(e).to, first), second, differ: e != f, difference };
                 visit(next, (Some(e), Some(f)))?;
             }
         }
@@ -120,14 +120,14 @@ fn each_successor(
             let Some(first) = members.step(state.first.1, e) else { continue };
             let a = sums(e);
             let difference = [state.difference[0] + a[0], state.difference[1] + a[1]];
-            visit(State { first: (dag.edge(e).to, first), difference, ..state }, (Some(e), None))?;
+            visit(PairState { first: (dag.edge(e).to, first), difference, ..state }, (Some(e), None))?;
         }
     } else {
         for &f in dag.out(state.second.0) {
             let second = (dag.edge(f).to, state.second.1.and_then(|s| members.step(s, f)));
             let b = sums(f);
             let difference = [state.difference[0] - b[0], state.difference[1] - b[1]];
-            visit(State { second, difference, ..state }, (None, Some(f)))?;
+            visit(PairState { second, difference, ..state }, (None, Some(f)))?;
         }
     }
     ControlFlow::Continue(())

@@ -104,7 +104,7 @@ pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     if xxh3_64(&bytes[..end]).to_le_bytes() != checksum {
         return Err(SequenceError::Malformed { offset: end, what: "wrong checksum" });
     }
-    let mut reader = Reader { bytes: &bytes[..end], offset: HEADER };
+    let mut reader = GrammarReader { bytes: &bytes[..end], offset: HEADER };
     let first = reader.number()?;
     let grammar = reader.grammar()?;
     Ok((Window { first, method, grammar }, end + CHECKSUM))
@@ -118,12 +118,12 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-struct Reader<'a> {
+struct GrammarReader<'a> {
     bytes: &'a [u8],
     offset: usize,
 }
 
-impl Reader<'_> {
+impl GrammarReader<'_> {
     fn fail<T>(&self, what: &'static str) -> Result<T, SequenceError> {
         Err(SequenceError::Malformed { offset: self.offset, what })
     }

@@ -25,15 +25,15 @@ pub struct SupergraphPaths {
 
 /// Consecutive events that a root sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Piece {
+struct SupergraphPiece {
     /// Terminal numbers.
     terminals: Vec<u32>,
     /// Whether an event is in the root's own frame, leaves it for a call, or returns to it.
     is_own: bool,
 }
 
-impl Piece {
-    fn extend(&mut self, next: &Piece) {
+impl SupergraphPiece {
+    fn extend(&mut self, next: &SupergraphPiece) {
         self.terminals.extend_from_slice(&next.terminals);
         self.is_own |= next.is_own;
     }
@@ -42,7 +42,7 @@ impl Piece {
 /// What a rule executes in the supergraph of a frame that is open before it.
 #[derive(Clone, Default)]
 struct RootTrace {
-    first: Piece,
+    first: SupergraphPiece,
     state: TraceState,
 }
 
@@ -52,7 +52,7 @@ enum TraceState {
     #[default]
     Uncut,
     /// What was executed after the last cut.
-    Cut(Piece),
+    Cut(SupergraphPiece),
     /// The root was left.
     Closed,
 }
@@ -65,7 +65,7 @@ struct Summary {
     /// Earlier frames as roots, innermost first, as far out as they see any event.
     outer: Vec<RootTrace>,
     /// The unfinished path of each frame left open, outermost first.
-    opens: Vec<Piece>,
+    opens: Vec<SupergraphPiece>,
 }
 
 /// Counts the supergraph paths of depth `k`: the acyclic paths of a function's graph with calls replaced by their callees' graphs, to depth
@@ -116,7 +116,7 @@ impl<'a> Fold<'a> {
             let mut complete = Vec::new();
             let (leaves, summaries, paths) = (&fold.leaves, &fold.summaries, &mut fold.paths);
             for item in grammar.body(rule) {
-                summary.join(summary_of(item, leaves, summaries), &mut |frame, path: Piece| {
+                summary.join(summary_of(item, leaves, summaries), &mut |frame, path: SupergraphPiece| {
                     if !path.is_own {
                         return;
                     }
@@ -135,7 +135,7 @@ impl<'a> Fold<'a> {
 
     /// The initial state: no frames; before the root, the thread's own frame.
     fn first_summary(&self, rule: RuleId) -> Summary {
-        let opens = if rule == self.grammar.root() { vec![Piece::default()] } else { Vec::new() };
+        let opens = if rule == self.grammar.root() { vec![SupergraphPiece::default()] } else { Vec::new() };
         Summary { opens, ..Summary::default() }
     }
 
@@ -177,20 +177,20 @@ fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summ
 impl Summary {
     /// The summary of a single event. A frame that is n further out than the innermost one sees events at depth n.
     fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
-        let seen = |is_own| RootTrace { first: Piece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
+        let seen = |is_own| RootTrace { first: SupergraphPiece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
         let mut summary = Summary::default();
         match class {
             EventClass::Subpath { end, .. } => {
-                let state = if end == SubpathEnd::BackEdge { TraceState::Cut(Piece::default()) } else { TraceState::Uncut };
+                let state = if end == SubpathEnd::BackEdge { TraceState::Cut(SupergraphPiece::default()) } else { TraceState::Uncut };
                 summary.outer = (0..=k).map(|distance| RootTrace { state: state.clone(), ..seen(distance == 0) }).collect();
             }
             EventClass::Enter => {
                 summary.outer = (0..k).map(|distance| seen(distance == 0)).collect();
-                summary.opens.push(Piece::default());
+                summary.opens.push(SupergraphPiece::default());
             }
             EventClass::Leave => {
                 summary.closes = 1;
-                summary.outer.push(RootTrace { first: Piece::default(), state: TraceState::Closed });
+                summary.outer.push(RootTrace { first: SupergraphPiece::default(), state: TraceState::Closed });
                 summary.outer.extend((1..=k).map(|distance| seen(distance == 1)));
             }
         }
@@ -198,7 +198,7 @@ impl Summary {
     }
 
     /// Appends the summary of what is executed next. Calls `complete` with each path that ends there, and its frame.
-    fn join(&mut self, next: &Summary, complete: &mut impl FnMut(u32, Piece)) {
+    fn join(&mut self, next: &Summary, complete: &mut impl FnMut(u32, SupergraphPiece)) {
         let known = self.opens.len();
         for (distance, trace) in next.outer.iter().enumerate() {
             if distance < known {
@@ -218,7 +218,7 @@ impl Summary {
 }
 
 /// Extends the unfinished path of a frame.
-fn extend_known(path: &mut Piece, trace: &RootTrace, complete: &mut impl FnMut(Piece)) {
+fn extend_known(path: &mut SupergraphPiece, trace: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
     path.extend(&trace.first);
     match &trace.state {
         TraceState::Uncut => {}
@@ -228,7 +228,7 @@ fn extend_known(path: &mut Piece, trace: &RootTrace, complete: &mut impl FnMut(P
 }
 
 impl RootTrace {
-    fn extend(&mut self, next: &RootTrace, complete: &mut impl FnMut(Piece)) {
+    fn extend(&mut self, next: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
         match &mut self.state {
             TraceState::Uncut => {
                 self.first.extend(&next.first);

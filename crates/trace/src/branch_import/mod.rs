@@ -73,14 +73,15 @@ pub fn import(
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
     let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
-    let mut reader = Reader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
+    let mut reader =
+        BranchReader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
         let line = perf_script::parse(&String::from_utf8_lossy(&line)).map_err(failed(number as u64 + 1))?;
         reader.handle_line(line)?.map_err(failed(number as u64 + 1))?;
     }
-    let Reader { state, counts, source, .. } = reader.finish();
+    let BranchReader { state, counts, source, .. } = reader.finish();
     let (tally, source) = (state.tally, source.unwrap_or(BranchSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
@@ -105,7 +106,7 @@ struct Counts {
     in_programs: u64,
 }
 
-struct Reader<'a> {
+struct BranchReader<'a> {
     state: ImportState<'a>,
     space: AddressSpace<'a, ProbedImage>,
     walks: HashMap<ScriptThread, ThreadWalk>,
@@ -113,7 +114,7 @@ struct Reader<'a> {
     counts: Counts,
 }
 
-impl Reader<'_> {
+impl BranchReader<'_> {
     /// Handles a line. The inner error is for a line that contradicts earlier ones.
     fn handle_line(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
         match line {

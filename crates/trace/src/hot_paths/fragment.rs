@@ -79,12 +79,12 @@ pub struct Fragment {
 }
 
 /// The location of an address: image, index of the code range, file address.
-type Place = (usize, usize, u64);
+type FragmentPlace = (usize, usize, u64);
 
 /// Appends the fragments of a path to `found`.
 pub fn fragments(
     graphs: &mut ProbeGraphs,
-    place: &impl Fn(u64) -> Option<Place>,
+    place: &impl Fn(u64) -> Option<FragmentPlace>,
     path: &HotPath,
     losses: &mut Losses,
     found: &mut Vec<Fragment>,

@@ -22,7 +22,7 @@ const MAX_WALK: u32 = 1 << 16;
 pub struct PerfScriptSource<R> {
     lines: Lines<R>,
     code: Code,
-    threads: HashMap<ScriptThread, State>,
+    threads: HashMap<ScriptThread, ScriptState>,
     mappings: Vec<MappedFile>,
     instructions: u64,
     /// True once a line was recognised as output of `perf script`.
@@ -38,7 +38,7 @@ pub struct PerfScriptSource<R> {
 }
 
 #[derive(Debug)]
-struct State {
+struct ScriptState {
     id: ThreadId,
     /// Target of the last branch; `None` if unknown.
     at: Option<u64>,
@@ -75,9 +75,9 @@ impl<R: BufRead> PerfScriptSource<R> {
         })
     }
 
-    fn state(&mut self, thread: ScriptThread) -> &mut State {
+    fn state(&mut self, thread: ScriptThread) -> &mut ScriptState {
         let next = ThreadId(self.threads.len() as u32);
-        self.threads.entry(thread).or_insert(State { id: next, at: None, has_begun: false })
+        self.threads.entry(thread).or_insert(ScriptState { id: next, at: None, has_begun: false })
     }
 
     fn take(&mut self, line: ScriptLine, batch: &mut Batch) {

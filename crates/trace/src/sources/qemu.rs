@@ -156,7 +156,7 @@ impl<R: Read> BranchSource for QemuSource<R> {
 #[derive(Debug, Default)]
 struct Threads {
     /// By QEMU's number, which is reused.
-    by_number: HashMap<u32, Thread>,
+    by_number: HashMap<u32, QemuThread>,
     begun: u32,
     /// Addresses of signal handlers.
     handlers: HashSet<u64>,
@@ -166,7 +166,7 @@ struct Threads {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+struct QemuThread {
     id: ThreadId,
     /// The most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string instruction.
     last: Option<(usize, u32)>,
@@ -192,7 +192,7 @@ impl Threads {
     fn execute(&mut self, number: u32, words: &[u8], blocks: &[TranslatedBlock], batch: &mut Batch) -> Result<(), String> {
         let thread = self.by_number.entry(number).or_insert_with(|| {
             self.begun += 1;
-            Thread { id: ThreadId(self.begun - 1), ..Thread::default() }
+            QemuThread { id: ThreadId(self.begun - 1), ..QemuThread::default() }
         });
         let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, iterations: 0, blocks, batch };
         for word in words.chunks_exact(8) {
@@ -240,7 +240,7 @@ struct Context<'a> {
     batch: &'a mut Batch,
 }
 
-impl Thread {
+impl QemuThread {
     /// Enters a block, which determines what the block before it did.
     fn enter(&mut self, next: usize, context: &mut Context) {
         let start = context.blocks[next].start;

@@ -26,7 +26,7 @@ struct Slice {
 }
 
 #[derive(Default)]
-struct Thread {
+struct ChromeThread {
     slices: Vec<Slice>,
     open: Vec<Slice>,
     /// Starts and ends of flows: time, flow number, whether it is an end.
@@ -41,8 +41,8 @@ const MAX_DEPTH: usize = 128;
 
 /// The contents of a trace, collected event by event.
 #[derive(Default)]
-struct Events {
-    threads: BTreeMap<(i64, i64), Thread>,
+struct ChromeEvents {
+    threads: BTreeMap<(i64, i64), ChromeThread>,
     flows: HashMap<String, u64>,
     /// Number of slices that began before the trace, of which it has only the end.
     unmatched: u64,
@@ -50,7 +50,7 @@ struct Events {
 
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut imported = Imported { is_recognised: true, ..Imported::default() };
-    let mut events = Events::default();
+    let mut events = ChromeEvents::default();
     let is_closed = each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents: {error}")))
         .with_context(|| path.display().to_string())?;
     if !is_closed {
@@ -191,7 +191,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, 
     }
 }
 
-impl Events {
+impl ChromeEvents {
     fn add(&mut self, event: &Value) -> Result<()> {
         let Some(phase) = event["ph"].as_str() else { bail!("no phase `ph`") };
         let number = |key: &str| event[key].as_i64().or_else(|| event[key].as_str().and_then(|text| text.parse().ok())).unwrap_or(0);
@@ -245,7 +245,7 @@ enum Point {
 }
 
 /// Sorts a thread's slices, and returns the points on its timeline in order.
-fn points(thread: &mut Thread) -> Vec<(u64, Point)> {
+fn points(thread: &mut ChromeThread) -> Vec<(u64, Point)> {
     // Open slices end at the thread's last known time.
     let times = thread.slices.iter().map(|s| if s.until_ns == u64::MAX { s.from_ns } else { s.until_ns });
     let last_ns = times.chain(thread.flows.iter().map(|(time, ..)| *time)).max().unwrap_or(0);
@@ -262,7 +262,7 @@ fn points(thread: &mut Thread) -> Vec<(u64, Point)> {
     points
 }
 
-fn location(imported: &mut Imported, name: LocationName, mut thread: Thread, is_deep: &mut bool) -> ImportedLocation {
+fn location(imported: &mut Imported, name: LocationName, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
     let points = points(&mut thread);
     let waits: HashMap<usize, u64> = waits(&thread);
     let mut events = Vec::new();
@@ -314,7 +314,7 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread, is_
 }
 
 /// Returns the slices in which flows end, by index, with the flow. A flow ends in the innermost slice that is open at that time.
-fn waits(thread: &Thread) -> HashMap<usize, u64> {
+fn waits(thread: &ChromeThread) -> HashMap<usize, u64> {
     let mut ends: Vec<(u64, u64)> = thread.flows.iter().filter(|(_, _, is_end)| *is_end).map(|(time, flow, _)| (*time, *flow)).collect();
     ends.sort_by_key(|(time, _)| *time);
     let mut begins = thread.slices.iter().enumerate().peekable();
@@ -332,22 +332,22 @@ fn waits(thread: &Thread) -> HashMap<usize, u64> {
     waits
 }
 
-fn path<'a>(thread: &'a Thread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
+fn path<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
     stack.iter().take(MAX_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
 }
 
 /// Returns the innermost open slice, up to [`MAX_DEPTH`].
-fn innermost<'a>(thread: &'a Thread, stack: &BTreeSet<usize>) -> Option<&'a Slice> {
+fn innermost<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a Slice> {
     let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
     slice.map(|slice| &thread.slices[*slice])
 }
 
-fn current(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) -> Option<CodeId> {
+fn current(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> Option<CodeId> {
     let slice = innermost(thread, stack)?;
     Some(code(&mut imported.names, &path(thread, stack), None, &slice.file, slice.line))
 }
 
-fn site(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) -> CodeId {
+fn site(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> CodeId {
     let (file, line) = innermost(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
     code(&mut imported.names, &path(thread, stack), Some(SLICE_CALL), file, line)
 }

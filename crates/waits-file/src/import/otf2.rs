@@ -39,7 +39,7 @@ struct Region {
 }
 
 #[derive(Default)]
-struct Thread {
+struct Otf2Thread {
     regions: Vec<Region>,
     events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
@@ -69,8 +69,8 @@ fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<
     let mut imported = Imported::default();
     code(&mut imported.names, &["(start)"], None, "", 0);
     let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
-    let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();
-    let mut reader = Reader { definitions, order: &order, imported: &mut imported, unknown: BTreeMap::new() };
+    let mut threads: BTreeMap<u64, Otf2Thread> = BTreeMap::new();
+    let mut reader = Otf2Reader { definitions, order: &order, imported: &mut imported, unknown: BTreeMap::new() };
     each_line(path, text, |number, line| {
         let Some((kind, location, ticks, attributes)) = event(line) else { return Ok(()) };
         let thread = threads.entry(location).or_default();
@@ -204,7 +204,7 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
     Ok(found)
 }
 
-struct Reader<'a> {
+struct Otf2Reader<'a> {
     definitions: &'a Definitions,
     order: &'a HashMap<u64, u32>,
     imported: &'a mut Imported,
@@ -230,13 +230,13 @@ const CALL_EVENTS: &[&str] = &[
     "PROGRAM_END",
 ];
 
-impl Reader<'_> {
+impl Otf2Reader<'_> {
     fn time_ns(&self, ticks: u64) -> u64 {
         let ticks = ticks.saturating_sub(self.definitions.offset);
         (u128::from(ticks) * 1_000_000_000 / u128::from(self.definitions.ticks_per_second)) as u64
     }
 
-    fn take(&mut self, thread: &mut Thread, location: u64, time_ns: u64, kind: &str, attributes: &str) -> Result<()> {
+    fn take(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, kind: &str, attributes: &str) -> Result<()> {
         match kind {
             "ENTER" => {
                 self.run(thread, time_ns);
@@ -265,14 +265,14 @@ impl Reader<'_> {
     }
 
     /// Records that the thread executed its current regions until now.
-    fn run(&mut self, thread: &mut Thread, time_ns: u64) {
+    fn run(&mut self, thread: &mut Otf2Thread, time_ns: u64) {
         let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
         let path = if path.is_empty() { vec!["(program)"] } else { path };
         let own = code(&mut self.imported.names, &path, None, "", 0);
         thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(own, LocationState::Computing) });
     }
 
-    fn call(&mut self, thread: &mut Thread, location: u64, time_ns: u64, region: Region) -> Result<()> {
+    fn call(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, region: Region) -> Result<()> {
         let mut path: Vec<&str> = thread.regions.iter().map(|r| r.name.as_str()).collect();
         if path.is_empty() {
             path.push("(program)");
@@ -289,7 +289,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn call_of(&self, thread: &mut Thread, location: u64, region: &Region) -> Result<Call> {
+    fn call_of(&self, thread: &mut Otf2Thread, location: u64, region: &Region) -> Result<Call> {
         let (mut sent, mut received, mut completed) = (None, None, Vec::new());
         let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
         for (kind, attributes) in &region.calls {
@@ -373,7 +373,7 @@ impl Reader<'_> {
 }
 
 /// Fills in the message of a nonblocking receive that has completed.
-fn set_receive(thread: &mut Thread, request: RequestId, message: Option<Message>) {
+fn set_receive(thread: &mut Otf2Thread, request: RequestId, message: Option<Message>) {
     let Some(first) = thread.receives.remove(&request.0) else { return };
     let call = message.map_or(Call::Other, |message| Call::Begin(message, true, request));
     for event in thread.events.iter_mut().skip(first).take(2) {

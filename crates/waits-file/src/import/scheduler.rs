@@ -19,7 +19,7 @@ enum ThreadState {
     Asleep(bool),
 }
 
-struct Thread {
+struct ScheduledThread {
     name: String,
     state: ThreadState,
     begin_ns: u64,
@@ -72,7 +72,7 @@ pub fn nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
 /// Conversion of a trace. Events must be added in order of time.
 pub struct Scheduler {
     imported: Imported,
-    threads: BTreeMap<u32, Thread>,
+    threads: BTreeMap<u32, ScheduledThread>,
     wake_ups: WakeUps,
     events: u64,
     sleeps: u64,
@@ -96,7 +96,7 @@ impl Scheduler {
     pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
         self.events += 1;
         let by_thread = waker != 0;
-        if let Some(Thread { state: ThreadState::Asleep(is_woken), .. }) = self.threads.get_mut(&woken) {
+        if let Some(ScheduledThread { state: ThreadState::Asleep(is_woken), .. }) = self.threads.get_mut(&woken) {
             *is_woken |= by_thread;
         }
         if let Some(thread) = self.threads.get_mut(&waker).filter(|_| by_thread) {
@@ -176,8 +176,8 @@ impl Scheduler {
     }
 }
 
-fn thread<'a>(threads: &'a mut BTreeMap<u32, Thread>, id: u32, name: &str, time_ns: u64) -> &'a mut Thread {
-    threads.entry(id).or_insert_with(|| Thread {
+fn thread<'a>(threads: &'a mut BTreeMap<u32, ScheduledThread>, id: u32, name: &str, time_ns: u64) -> &'a mut ScheduledThread {
+    threads.entry(id).or_insert_with(|| ScheduledThread {
         name: name.to_owned(),
         state: ThreadState::Running,
         begin_ns: time_ns,

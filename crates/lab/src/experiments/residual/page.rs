@@ -1,6 +1,6 @@
 //! Renders the results as a page of three tables.
 
-use super::{ResidualBuild, Results, Row, SIZES, Untested};
+use super::{ResidualBuild, ResidualRow, Results, SIZES, Untested};
 use crate::experiments::bench::statistics::geometric_mean;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -61,7 +61,7 @@ fn commits(results: &Results) -> String {
     reported.collect::<Vec<_>>().join(", ")
 }
 
-fn untested_row(name: &str, row: &Row) -> String {
+fn untested_row(name: &str, row: &ResidualRow) -> String {
     let u = &row.untested;
     let build = match row.residual_build {
         ResidualBuild::Equal => "counts the same",
@@ -103,7 +103,7 @@ fn mean_row(results: &Results) -> String {
     )
 }
 
-fn suite_row(name: &str, row: &Row) -> String {
+fn suite_row(name: &str, row: &ResidualRow) -> String {
     let Some(suite) = &row.suite else { return String::new() };
     let u = &suite.untested;
     format!(
@@ -132,7 +132,8 @@ fn sizes(results: &Results) -> String {
     out += "\n|---|";
     out += &"--:|".repeat(2 * (SIZES.len() + 1));
     out.push('\n');
-    let factor = |row: &Row, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
+    let factor =
+        |row: &ResidualRow, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
     let reported = |factor: Option<f64>| factor.map_or_else(String::new, |f| format!("{f:.2}"));
     for (name, row) in &results.programs {
         write!(out, "| {name} |").expect("writing to a string cannot fail");
@@ -175,7 +176,7 @@ mod tests {
         };
         let sizes =
             [("plain", [100, 200]), ("trodden", [150, 500]), ("ppp", [140, 400]), ("known-table", [130, 300]), ("residual", [250, 600])];
-        let row = Row {
+        let row = ResidualRow {
             commit: "c".into(),
             untested: untested.clone(),
             residual_build: ResidualBuild::Equal,
