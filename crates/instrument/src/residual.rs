@@ -1,8 +1,8 @@
 //! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] decides on the versions of the code, this module builds
 //! them. The original blocks are the checking code, with copies ([`crate::versions::copies`]) where it has several versions; further copies
 //! are the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
-//! ([`crate::versions::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and must
-//! not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`set_known_path_weights`]).
+//! ([`crate::versions::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and
+//! must not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`set_known_path_weights`]).
 //! Indirect branches of all versions meet in one landing block, which then selects the version.
 
 use crate::bounds;

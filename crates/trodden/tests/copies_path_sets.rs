@@ -155,7 +155,9 @@ fn what_copies_would_not_do_alike_is_refused() {
 }
 
 /// The counts of interesting paths and, by function, the executions of all others; and what makes the profile inexact.
-fn counted(place: &Place) -> (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>) {
+type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
+
+fn counted(place: &Place) -> Counted {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (mut paths, mut others) = (BTreeMap::new(), BTreeMap::new());
     for (_, unit, function) in profile.functions() {

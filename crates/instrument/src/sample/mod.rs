@@ -3,7 +3,8 @@
 //! and Chilimbi, "Bursty tracing" (2001), and another trigger: instead of a countdown, a byte in a page of its own selects the version,
 //! and the recorder flips it from outside. Control changes versions only where a path starts: at function entry, on back edges that
 //! [`checks`] chooses, and where indirect branches arrive. So every counted path was executed entirely in instrumented code.
-//! [`crate::versions`] makes the duplicate, [`unroll`] and [`dispatch`] reduce the cost of checks. A function that only checks at its entry is split into two, itself and `NAME.counted`.
+//! [`crate::versions`] makes the duplicate, [`unroll`] and [`dispatch`] reduce the cost of checks. A function that only checks at its
+//! entry is split into two, itself and `NAME.counted`.
 
 mod checks;
 mod dispatch;

@@ -1,7 +1,8 @@
 //! `trodden-lab graph`: the algorithms applied to a graph from a file, and graphs of programs.
 //!
-//! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`). Nodes
-//! have names, and an edge's number is its index in the list. Weights are used as given: chords are relative to a maximum spanning tree.
+//! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`).
+//! Nodes have names, and an edge's number is its index in the list. Weights are used as given: chords are relative to a maximum spanning
+//! tree.
 
 mod dot;
 mod explain;

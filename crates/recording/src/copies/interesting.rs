@@ -1,5 +1,5 @@
-//! Copies of a program that counts interesting paths only (`trodden instrument --interesting`), each of which counts a part of them: P3 of a
-//! subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
+//! Copies of a program that counts interesting paths only (`trodden instrument --interesting`), each of which counts a part of them: P3
+//! of a subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
 //!
 //! The interesting paths are divided by [`super::path_sets`]. If the program counts all paths of the functions that the set names, whole
 //! functions are divided.

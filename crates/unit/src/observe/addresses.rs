@@ -14,7 +14,7 @@ pub(super) static KIND: Kind = Kind {
     option: "--addresses (observe=addresses)",
     observes: "addresses of blocks, without counts",
     conflict_remedy: None,
-    is_requested: is_requested,
+    is_requested,
     read: |settings| {
         let merge_tails = settings.tail_merging.unwrap_or(true);
         Ok(Some(Observation::BlockAddresses(BlockAddresses { merge_tails })))

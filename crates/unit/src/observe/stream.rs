@@ -23,7 +23,7 @@ pub(super) static KIND: Kind = Kind {
     option: "--stream (observe=stream)",
     observes: "the sequence of all paths and calls, from which counts follow",
     conflict_remedy: None,
-    is_requested: is_requested,
+    is_requested,
     read: |settings| {
         let functions = identity("interesting", &settings.interesting)?;
         Ok(Some(Observation::PathStream(PathStream { functions })))
