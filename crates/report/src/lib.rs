@@ -20,6 +20,7 @@ pub mod field_rows;
 pub mod folded;
 pub mod found;
 pub mod html;
+mod indent;
 pub mod info;
 pub mod inlined;
 pub mod input_kind;

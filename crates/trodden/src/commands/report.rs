@@ -6,13 +6,13 @@ use super::{trace, waits};
 use crate::cli::{Color, Report};
 use crate::output::{json_text, most, print, print_text, text_options, write_report};
 use crate::surroundings::folders;
+use crate::rust_sources::sources;
 use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
 use trodden_report::input_kind::{InputKind, name_of};
 use trodden_report::sequences::in_report;
-use trodden_report::source_files::sources;
 use trodden_report::{Measure, Selection, SourceCache, View, events, html, json, text};
 use trodden_stored::named;
 
