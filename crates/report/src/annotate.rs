@@ -14,7 +14,7 @@ use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINED, NO_SOURCE, Page, TextOptions, new_calls, page_turns, path_lines, scope_label};
+use crate::text::{INLINED, NO_SOURCE, Page, TextOptions, new_calls, page_turn, path_lines, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +167,7 @@ impl<'a> MarkedSource<'a> {
         let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
         let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
-        let turns = all().map(|s| paint::width(&words::turns(&s.turns))).max().unwrap_or(0);
+        let turns = all().flat_map(|s| words::turn_list(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
         MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, inlined, sources, page, column }
     }
@@ -221,21 +221,20 @@ impl<'a> MarkedSource<'a> {
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
-        // The condition of a branch stays whole: if it is too long, the directions are in the next row.
-        let is_beside = !turns.is_empty() && paint::width(source) <= self.column;
-        let text = if is_beside { left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
+        let mut turns = words::turn_list(turns).into_iter();
+        // The condition of a branch stays whole: if it is too long, all directions are in rows of their own.
+        let beside = if paint::width(source) <= self.column { turns.next() } else { None };
+        let text = if beside.is_some() { left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
         let style = match (on_path, count) {
             (true, _) => paint::ON_PATH,
             (false, Some(0)) => paint::DIM,
             (false, _) => anstyle::Style::new(),
         };
-        let start = format!("{margin} {marker}{number} {}", page.paint(style, &text));
-        let turns = page_turns(turns, page);
-        if is_beside || turns.is_empty() {
-            return format!("{}\n", format!("{start}  {turns}").trim_end());
-        }
+        let beside = beside.map(|turn| page_turn(&turn, page)).unwrap_or_default();
+        let line = format!("{margin} {marker}{number} {}  {beside}", page.paint(style, &text));
         let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
-        format!("{}\n{below} {}  {turns}\n", start.trim_end(), " ".repeat(self.column))
+        let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), page_turn(&turn, page)));
+        others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
     /// A note on lines of the path that are outside the shown source, because of `#include` or `#line`.

@@ -8,6 +8,7 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod callers;
 pub mod copies;
 pub mod counted_segments;
 pub mod coverage;

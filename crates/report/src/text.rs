@@ -6,7 +6,7 @@ use crate::events;
 use crate::indent::{InlinedIndent, indent};
 use crate::measure::Measure;
 use crate::paint::{self, Painter, fit, fit_name, left, right};
-use crate::path_listing::{ListingStep, PathListing, Turn};
+use crate::path_listing::{ListingStep, PathListing};
 use crate::sampled;
 use crate::select::{self, RankedPath, Ranking, Selection, limit};
 use crate::source::SourceCache;
@@ -195,7 +195,8 @@ fn function_totals(view: &View, selection: &Selection, ranking: &Ranking, page: 
     functions.truncate(limit(selection.top));
     let calls = |f: &&Function| words::count(f.paths.entries().into());
     let paths = |f: &&Function| words::count(f.paths.complete.len() as u128);
-    let widest = |cell: &dyn Fn(&&Function) -> String, title: &str| functions.iter().map(|f| cell(f).len()).max().unwrap_or(0).max(title.len());
+    let widest =
+        |cell: &dyn Fn(&&Function) -> String, title: &str| functions.iter().map(|f| cell(f).len()).max().unwrap_or(0).max(title.len());
     let (calls_width, paths_width, bar) = (widest(&calls, "calls"), widest(&paths, "paths"), if page.width >= 90 { 10 } else { 5 });
     let place = |f: &&Function| match (f.file(), f.line()) {
         (Some(file), Some(line)) => format!("{}:{line}", escape::line(words::base_name(file))),
@@ -447,11 +448,7 @@ fn block_label(function: &Function, step: &ListingStep) -> String {
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
 }
 
-/// The branch directions of a step, in colour.
-pub(crate) fn page_turns(turns: &[Turn], page: &Page) -> String {
-    words::turn_list(turns).iter().map(|turn| page_turn(turn, page)).collect::<Vec<_>>().join("; ")
-}
-
+/// A branch direction, in colour.
 pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
     match turn.split_once(", not ") {
         Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
@@ -485,7 +482,11 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
     for (count, function, how) in rows.iter().take(MAX_UNFINISHED) {
         let sign = if *count < 0 { "-" } else { "" };
         let count = right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
-        out.push_str(&format!("{}  {}  {how}\n", page.paint(paint::COUNT, &count), page.paint(paint::NAME, &left(&fit_name(function, name), name))));
+        out.push_str(&format!(
+            "{}  {}  {how}\n",
+            page.paint(paint::COUNT, &count),
+            page.paint(paint::NAME, &left(&fit_name(function, name), name))
+        ));
     }
     if rows.len() > MAX_UNFINISHED {
         out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MAX_UNFINISHED));

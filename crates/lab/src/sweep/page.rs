@@ -4,7 +4,7 @@
 use super::lines::{self, COLOURS, escape_html, range_of_axis};
 use super::results::{Results, SweepOutcome, sort_by_rank};
 use std::fmt::Write;
-use trodden_text::words::plural;
+use trodden_report::words::plural;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--faint:#667;--line:#d5d9de;--ground:#fff}\
@@ -61,7 +61,10 @@ pub fn page(results: &Results) -> String {
 fn effects(results: &Results, page: &mut String) {
     for (metric, effects) in results.metrics.iter().zip(&results.effects).filter(|(_, effects)| !effects.is_empty()) {
         let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
-        let _ = write!(page, "<h2>Which factors matter{of}</h2><div class=scroll tabindex=0><table><tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank");
+        let _ = write!(
+            page,
+            "<h2>Which factors matter{of}</h2><div class=scroll tabindex=0><table><tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank"
+        );
         for effect in sort_by_rank(effects) {
             let levels = &results.levels[effect.factor];
             let name = escape_html(&results.factors[effect.factor]);

@@ -13,7 +13,8 @@ const taken = (s) => !s.path ? "" : s.path.function === s.function ? `, path ${s
 const stepName = (s) => s.state !== "computing" ? `${s.call ? `${s.call} in ` : ""}${s.function}${place(s)}, ${s.state}` :
   `${s.function}${place(s)}${s.stack.length > 1 ? ` in ${s.stack[s.stack.length - 2]}` : ""}${taken(s)}`;
 const callers = (c) => c.callers.length < 2 ? (c.caller ? " in " + c.caller : "") :
-  " in " + c.callers.map((by) => `${by.function} (${percent(by.ns, c.ns)})`).join(", ");
+  " in " + c.callers.slice(0, 3).map((by) => `${by.function} (${(100 * by.ns / c.ns).toFixed(0)} %)`).join(", ") +
+  (c.callers.length > 3 ? ` and ${c.callers.length - 3} more` : "");
 const row = (cells) => {
   const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else {
   td.textContent = c; if (/^[\d.]+ (n|u|m)?s$|%$/.test(c)) td.className = "n"; } tr.append(td); }); return tr; };
