@@ -39,7 +39,7 @@ function nameParts(name) {
   for (let i = 0; i < name.length; i++) {
     if ("<({[".includes(name[i])) depth++;
     else if (">)}]".includes(name[i]) && name[i - 1] !== "-") depth--;
-    else if (depth === 0 && name.startsWith("::", i)) at = i + 2;
+    else if (depth === 0 && name.startsWith("::", i)) at = i;
   }
   return [name.slice(0, at), name.slice(at)];
 }
@@ -185,13 +185,13 @@ function choosePath(at) {
 function row(kind, count, line, text, way, words) {
   const n = element("span", { class: Number(count) === 0 && count !== null ? "n zero" : "n", title: count === null ?
     null : full(count) }, count === null ? "" : brief(count));
-  const d = element("span", { class: `d ${way || ""}` });
+  const d = element("span", { class: `d ${way || ""}` }), indent = text.length - text.trimStart().length + 4;
   (words ? words.split("; ") : []).forEach((turn, i) => {
     const [taken, not] = turn.split(", not ");
     d.append(i > 0 ? "\n" : "", taken, not ? element("small", {}, `, not ${not}`) : "");
   });
   return element("div", { class: `row ${kind}`, "data-line": line }, n, element("span", { class: "l" }, line === null ?
-    "" : String(line)), element("span", { class: "c" }, element("span", { class: "t" }, text), d));
+    "" : String(line)), element("span", { class: "c" }, element("span", { class: "t", style: `--i:${indent}` }, text), d));
 }
 
 function callRow(indent, [callee, file, line]) {

@@ -291,7 +291,7 @@ fn long_names_keep_their_ends_and_inlined_code_its_shape() {
     browser.open(&file);
     let parts =
         browser.eval("return [...document.querySelectorAll('.fn .name span')].map((e) => [e.textContent, e.scrollWidth > e.clientWidth])");
-    assert_eq!(parts[1], json!(["next", false]), "{parts}");
+    assert_eq!(parts[1], json!(["::next", false]), "{parts}");
     assert_eq!(parts[0][1], true, "the namespace is shortened: {parts}");
     assert_eq!(browser.console(), Vec::<String>::new());
 }
