@@ -396,7 +396,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
         let page = fs::read_to_string(at.join("e.html")).unwrap();
         assert!(page.contains("<svg") && page.contains("Which factors matter"));
     }
-    let factors = "[factors]\nentries = [2, 64]\nindex = [\"start\"]\n";
+    let factors = "[factors]\nentries = [4, 64]\nindex = [\"start\"]\n";
     fs::copy(at.join("one.trodrec"), at.join("two.trodrec")).unwrap();
     fs::write(at.join("e.toml"), format!("sources = [\"one.trodrec\", \"two.trodrec\"]\n{factors}")).unwrap();
     assert!(sweep(at, &["e.toml", "--html", "e.html"]).status.success());
