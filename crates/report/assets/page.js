@@ -91,7 +91,8 @@ function functionRow(number, at) {
   const f = summary.functions[number];
   const row = element("div", { class: `fn${f.x ? "" : " never"}`, role: "option", "data-function": number,
     "aria-selected": number === state.function, title: f.f, style: `top:${at * ROW + 4}px` },
-    element("span", { class: "name" }, ...nameParts(f.n).map((part) => element("span", {}, part))), element("span", { class: "share" }, f.x ? percent(f.w) : "–"),
+    element("span", { class: "name" }, ...nameParts(f.n).map((part) => element("span", {}, part))),
+    element("span", { class: "share" }, f.x ? percent(f.w) : "–"),
     element("span", { class: "file" }, f.s ? `${f.s.split("/").pop()}:${f.l || "?"}` : f.i),
     element("span", { class: "sub" }, f.x ? `${plural(brief(f.c), "call")} · ${plural(f.p, "path")}` : "never executed"),
     element("div", { class: "meter" }, element("i", { style: `width:${f.w * 100}%` })));
@@ -350,7 +351,8 @@ function stepPath(by) {
 }
 
 const KEYS = {
-  "/": () => $("search").focus(), j: () => step(1), k: () => step(-1), n: () => stepPath(1), p: () => stepPath(-1), f: () => $("fit").click(),
+  "/": () => $("search").focus(), j: () => step(1), k: () => step(-1), n: () => stepPath(1), p: () => stepPath(-1),
+  f: () => $("fit").click(),
   "+": () => graph.zoom(1.3), "=": () => graph.zoom(1.3), "-": () => graph.zoom(1 / 1.3), s: () => $(state.listing ?
     "tab-source" : "tab-listing").click(),
   x: () => $("executed").click(), t: () => $("theme").click(), "?": () => $("keys").showModal(),

@@ -88,13 +88,12 @@ impl Callers {
             return String::new();
         }
         let source = if self.is_counted { "as far as the program counts segments" } else { "from the run's stream" };
-        let mut out = format!("{} {source}; `trodden segments` shows their paths\n", page.paint(paint::TITLE, "Callers"));
+        let mut out = format!("\n{} {source}; `trodden segments` shows their paths\n", page.paint(paint::TITLE, "Callers"));
         let widest = functions.iter().map(|(name, ..)| paint::width(name)).max().unwrap_or(0).min(page.width / 3);
         for (name, calls, callers) in functions {
             let shown = callers.iter().take(MAX_CALLERS);
             let share = |times: u64| percent(times as f64 / calls as f64);
-            let mut words: Vec<String> =
-                shown.map(|(caller, times)| format!("{caller} {} ({})", count((*times).into()), share(*times))).collect();
+            let mut words: Vec<String> = shown.map(|(by, times)| format!("{by} {} ({})", count((*times).into()), share(*times))).collect();
             if callers.len() > MAX_CALLERS {
                 words.push(format!("{} more", callers.len() - MAX_CALLERS));
             }

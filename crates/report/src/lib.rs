@@ -20,6 +20,7 @@ pub mod events;
 pub mod field_rows;
 pub mod folded;
 pub mod found;
+mod function_totals;
 pub mod html;
 mod indent;
 pub mod info;

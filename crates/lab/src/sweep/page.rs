@@ -67,6 +67,9 @@ fn effects(results: &Results, page: &mut String) {
         );
         for effect in sort_by_rank(effects) {
             let levels = &results.levels[effect.factor];
+            if levels.len() < 2 {
+                continue;
+            }
             let name = escape_html(&results.factors[effect.factor]);
             let (from, to) = (escape_html(&levels[0]), escape_html(&levels[levels.len() - 1]));
             let _ = write!(page, "<tr><td>{name}<td>{from}<td>{to}<td>{:+.2}<td>{}", effect.effect, effect.rank);
@@ -79,7 +82,8 @@ fn effects(results: &Results, page: &mut String) {
 fn events(results: &Results, page: &mut String) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     if results.characters.iter().any(|c| !c.events.is_empty()) {
-        page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2><div class=scroll tabindex=0><table><tr><th>source");
+        page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2>");
+        page.push_str("<div class=scroll tabindex=0><table><tr><th>source");
         results.metrics.iter().filter(|m| *m != "frequency").for_each(|m| {
             let _ = write!(page, "<th>{}", escape_html(m));
         });
@@ -93,7 +97,8 @@ fn events(results: &Results, page: &mut String) {
     }
     if results.characters.iter().any(|c| c.power_models.is_some()) {
         page.push_str(
-            "<h2>Power: agreement of the analytical and the cycle-level model</h2><div class=scroll tabindex=0><table><tr><th>source<th>rank correlation of \
+            "<h2>Power: agreement of the analytical and the cycle-level model</h2><div class=scroll tabindex=0>\
+             <table><tr><th>source<th>rank correlation of \
              paths<th>overlap, percent",
         );
         for (source, agreement) in results.sources.iter().zip(results.characters.iter().filter_map(|c| c.power_models)) {
