@@ -107,7 +107,10 @@ impl Callers {
     /// The callers of all functions, as a part of a JSON report.
     pub fn json(&self, only: Option<&str>) -> Value {
         let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
-        let function = |(name, calls, callers): &(String, u64, Vec<(String, u64)>)| json!({ "function": name, "calls": calls, "callers": callers.iter().map(caller).collect::<Vec<_>>() });
+        let function = |(name, calls, callers): &(String, u64, Vec<(String, u64)>)| {
+            let callers: Vec<Value> = callers.iter().map(caller).collect();
+            json!({ "function": name, "calls": calls, "callers": callers })
+        };
         Value::Array(self.sorted(only).iter().map(function).collect())
     }
 

@@ -44,7 +44,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
     let mut out = header(view, page);
-    out.push_str(&function_totals(view, selection, &ranking, page));
+    out.push_str(&function_totals(view, selection, &ranking, page.painter, page.width));
     out.push_str(&heading(view, selection, &ranking, page));
     let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {

@@ -63,7 +63,8 @@ fn effects(results: &Results, page: &mut String) {
         let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
         let _ = write!(
             page,
-            "<h2>Which factors matter{of}</h2><div class=scroll tabindex=0><table><tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank"
+            "<h2>Which factors matter{of}</h2><div class=scroll tabindex=0><table>\
+             <tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank"
         );
         for effect in sort_by_rank(effects) {
             let levels = &results.levels[effect.factor];

@@ -74,8 +74,8 @@ impl Browser {
             self.set_scheme(scheme);
             self.post("/refresh", json!({}));
             let colours = self.eval(
-                "const style = getComputedStyle(document.body); const sum = (c) => c.match(/\\d+/g).slice(0, 3).reduce((s, v) => s + Number(v), \
-                0); \
+                "const style = getComputedStyle(document.body); \
+                const sum = (c) => c.match(/\\d+/g).slice(0, 3).reduce((s, v) => s + Number(v), 0); \
                 return [sum(style.color), sum(style.backgroundColor)]",
             );
             assert_eq!(colours[0].as_u64() > colours[1].as_u64(), is_dark, "{scheme}: {colours}");
