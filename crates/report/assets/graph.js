@@ -19,7 +19,7 @@ class GraphView {
     host.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(Math.exp(-event.deltaY * 0.0015),
       event.offsetX, event.offsetY); }, { passive: false });
     host.addEventListener("pointerdown", (event) => this.drag(event));
-    new ResizeObserver(() => { if (!this.touched) this.fit(); }).observe(host);
+    new ResizeObserver(() => { if (!this.touched) this.fitReadable(); }).observe(host);
   }
 
   // Draws the graph of a function and returns a note for the user, for example about hidden blocks.
@@ -36,7 +36,7 @@ class GraphView {
     this.layout = layoutGraph(nodes, edges, 0);
     this.draw(detail, nodes, edges, exit);
     this.touched = false;
-    this.fit();
+    this.fitReadable();
     const hidden = keep.filter((k) => !k).length;
     return hidden ? `${plural(hidden, "block")} never executed, hidden` :
       `${plural(detail.blocks.length, "block")}, ${plural(detail.edges.filter((e) => e[4] !== 2).length, "edge")}`;
@@ -125,20 +125,30 @@ class GraphView {
     this.apply();
   }
 
+  // The scale at which the whole drawing is visible.
+  whole() {
+    return Math.min(1.25, (this.host.clientWidth - 30) / this.layout.width, (this.host.clientHeight - 30) / this.layout.height);
+  }
+
+  // Shows the whole drawing.
   fit() {
     if (!this.layout || !this.host.clientWidth) return;
-    const w = this.host.clientWidth, h = this.host.clientHeight, k = Math.min(1.25, (w - 30) / this.layout.width,
-      (h - 30) / this.layout.height);
-    // A drawing that would be too small to read when it fits is shown larger, from its top.
-    const scale = k < 0.5 ? 0.62 : k;
-    const centre = this.layout.nodes.get(0) ? this.layout.nodes.get(0).x : this.layout.width / 2;
-    this.box = { k: scale, x: scale > k ? w / 2 - centre * scale : (w - this.layout.width * scale) / 2, y: scale > k ?
-      15 : Math.max(15, (h - this.layout.height * scale) / 2) };
+    const w = this.host.clientWidth, h = this.host.clientHeight, k = this.whole();
+    this.box = { k, x: (w - this.layout.width * k) / 2, y: Math.max(15, (h - this.layout.height * k) / 2) };
+    this.apply();
+  }
+
+  // Shows the whole drawing if its text can be read then, otherwise its top.
+  fitReadable() {
+    if (!this.layout || !this.host.clientWidth) return;
+    if (this.whole() >= 0.5) { this.fit(); return; }
+    const k = 0.62, entry = this.layout.nodes.get(0), centre = entry ? entry.x : this.layout.width / 2;
+    this.box = { k, x: this.host.clientWidth / 2 - centre * k, y: 15 };
     this.apply();
   }
 
   zoom(factor, x, y) {
-    const k = Math.min(4, Math.max(0.04, this.box.k * factor));
+    const k = Math.min(4, Math.max(0.01, this.box.k * factor));
     const at = { x: x === undefined ? this.host.clientWidth / 2 : x, y: y === undefined ? this.host.clientHeight / 2 : y };
     this.box.x = at.x - (at.x - this.box.x) * k / this.box.k;
     this.box.y = at.y - (at.y - this.box.y) * k / this.box.k;

@@ -33,13 +33,26 @@ function percent(share) {
   return share >= 0.99995 ? "100%" : `${(share * 100).toFixed(1)}%`;
 }
 
+// The name in two parts: when the space is too small, the first one is shortened, so that the function's own name stays visible.
+function nameParts(name) {
+  let depth = 0, at = 0;
+  for (let i = 0; i < name.length; i++) {
+    if ("<({[".includes(name[i])) depth++;
+    else if (">)}]".includes(name[i]) && name[i - 1] !== "-") depth--;
+    else if (depth === 0 && name.startsWith("::", i)) at = i;
+  }
+  return [name.slice(0, at), name.slice(at)];
+}
+
 // ---- header
 
 function showHeader() {
   $("program").textContent = summary.program;
   $("command").textContent = [summary.command, ...summary.about_run].filter(Boolean).join("   ·   ");
   $("command").title = summary.command;
-  $("measure").textContent = summary.measure;
+  $("measure").textContent = $("share-of").textContent = summary.measure;
+  $("share-heading").title = $("sort-share").title = `percentage of all executed ${summary.measure} of the program` +
+    (summary.measure === "events" ? "" : "; not a share of time");
   const t = summary.totals;
   const total = (name, value, hint) => element("div", { title: hint }, element("dt", {}, name), element("dd", {}, value));
   $("totals").append(total("paths executed", t.executions, "executions of complete paths"), total("different paths", t.paths),
@@ -78,7 +91,8 @@ function functionRow(number, at) {
   const f = summary.functions[number];
   const row = element("div", { class: `fn${f.x ? "" : " never"}`, role: "option", "data-function": number,
     "aria-selected": number === state.function, title: f.f, style: `top:${at * ROW + 4}px` },
-    element("span", { class: "name" }, f.n), element("span", { class: "share" }, f.x ? percent(f.w) : "–"),
+    element("span", { class: "name" }, ...nameParts(f.n).map((part) => element("span", {}, part))),
+    element("span", { class: "share" }, f.x ? percent(f.w) : "–"),
     element("span", { class: "file" }, f.s ? `${f.s.split("/").pop()}:${f.l || "?"}` : f.i),
     element("span", { class: "sub" }, f.x ? `${plural(brief(f.c), "call")} · ${plural(f.p, "path")}` : "never executed"),
     element("div", { class: "meter" }, element("i", { style: `width:${f.w * 100}%` })));
@@ -160,7 +174,8 @@ function choosePath(at) {
     if (is) row.scrollIntoView({ block: "nearest" });
   }
   showSource(path);
-  showListing(path);
+  if (state.listing || $("source").hidden) showListing(path);
+  else state.listed = null;
   graph.mark(path ? path.n : [], path ? path.g : []);
   graph.reveal(path ? path.n : []);
   saveToAddress();
@@ -171,13 +186,13 @@ function choosePath(at) {
 function row(kind, count, line, text, way, words) {
   const n = element("span", { class: Number(count) === 0 && count !== null ? "n zero" : "n", title: count === null ?
     null : full(count) }, count === null ? "" : brief(count));
-  const d = element("span", { class: `d ${way || ""}` });
+  const d = element("span", { class: `d ${way || ""}` }), indent = text.length - text.trimStart().length + 4;
   (words ? words.split("; ") : []).forEach((turn, i) => {
     const [taken, not] = turn.split(", not ");
     d.append(i > 0 ? "\n" : "", taken, not ? element("small", {}, `, not ${not}`) : "");
   });
   return element("div", { class: `row ${kind}`, "data-line": line }, n, element("span", { class: "l" }, line === null ?
-    "" : String(line)), element("span", { class: "t" }, text), d);
+    "" : String(line)), element("span", { class: "c" }, element("span", { class: "t", style: `--i:${indent}` }, text), d));
 }
 
 function callRow(indent, [callee, file, line]) {
@@ -227,11 +242,18 @@ function appendInlined(host, steps) {
   for (const [number, blocks, words, way] of steps) {
     const place = state.detail.places[number], base = indentOf(place);
     for (let depth = newCalls(before, place.k); depth < place.k.length; depth++) host.append(callRow(base + 2 * depth, place.k[depth]));
-    host.append(row("on inlined", blockCount(blocks), place.l,
-      `${" ".repeat(base + 2 * place.k.length)}${(place.t || "").trim()}`, way, words));
+    host.append(row(place.t === null ? "on inlined blank" : "on inlined", blockCount(blocks), place.l, inlinedText(place), way, words));
     host.lastChild.removeAttribute("data-line");
     before = place.k;
   }
+}
+
+const NO_SOURCE = "(source not found)";
+
+// The text of inlined code: below its call, with the indentation that it has within its own function.
+function inlinedText(place) {
+  const own = place.t === null ? 0 : Math.max(0, place.t.length - place.t.trimStart().length - place.i);
+  return `${" ".repeat(indentOf(place) + 2 * place.k.length + own)}${place.t === null ? NO_SOURCE : place.t.trim()}`;
 }
 
 // The indentation of the function's own line: that of the place itself, or of the call that inlined it.
@@ -252,6 +274,7 @@ function blockCount(blocks) {
 function showListing(path) {
   const host = $("listing"), d = state.detail;
   host.replaceChildren();
+  state.listed = path;
   if (!path) return;
   host.append(row("edge", null, null, path.b));
   let before = [];
@@ -259,9 +282,8 @@ function showListing(path) {
     const place = d.places[number], calls = place ? place.k : [];
     for (let depth = newCalls(before, calls); depth < calls.length;
       depth++) host.append(callRow(indentOf(place) + 2 * depth, calls[depth]));
-    const text = !place ? `block ${blocks.join(", ")}` : calls.length ?
-      `${" ".repeat(indentOf(place) + 2 * calls.length)}${(place.t || "").trim()}` : place.t || "";
-    host.append(row("on", blockCount(blocks), place ? place.l : null, text, way, words));
+    const text = !place ? `block ${blocks.join(", ")}` : calls.length ? inlinedText(place) : place.t === null ? NO_SOURCE : place.t;
+    host.append(row(place && place.t === null ? "on blank" : "on", blockCount(blocks), place ? place.l : null, text, way, words));
     before = calls;
   }
   host.append(row("edge", null, null, path.e));
@@ -329,7 +351,8 @@ function stepPath(by) {
 }
 
 const KEYS = {
-  "/": () => $("search").focus(), j: () => step(1), k: () => step(-1), n: () => stepPath(1), p: () => stepPath(-1), f: () => graph.fit(),
+  "/": () => $("search").focus(), j: () => step(1), k: () => step(-1), n: () => stepPath(1), p: () => stepPath(-1),
+  f: () => $("fit").click(),
   "+": () => graph.zoom(1.3), "=": () => graph.zoom(1.3), "-": () => graph.zoom(1 / 1.3), s: () => $(state.listing ?
     "tab-source" : "tab-listing").click(),
   x: () => $("executed").click(), t: () => $("theme").click(), "?": () => $("keys").showModal(),
@@ -355,9 +378,14 @@ function listen() {
     if (by) { event.preventDefault(); step(by); }
   });
   $("tab-source").addEventListener("click", () => { state.listing = false; showTab(false); });
-  $("tab-listing").addEventListener("click", () => { state.listing = true; showTab(true); });
+  $("tab-listing").addEventListener("click", () => {
+    const path = allPaths()[state.path];
+    state.listing = true;
+    showTab(true);
+    if (state.listed !== path) showListing(path);
+  });
   $("executed").addEventListener("change", redrawGraph);
-  $("fit").addEventListener("click", () => { graph.touched = false; graph.fit(); });
+  $("fit").addEventListener("click", () => { graph.touched = true; graph.fit(); });
   $("zoom-in").addEventListener("click", () => graph.zoom(1.3));
   $("zoom-out").addEventListener("click", () => graph.zoom(1 / 1.3));
   $("help").addEventListener("click", () => $("keys").showModal());

@@ -6,6 +6,7 @@
 
 use crate::error::ReportError;
 use crate::escape;
+use crate::indent::InlinedIndent;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::Measure;
@@ -13,7 +14,7 @@ use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, path_lines, scope_label};
+use crate::text::{INLINED, NO_SOURCE, Page, TextOptions, new_calls, page_turn, path_lines, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,6 +132,7 @@ struct MarkedSource<'a> {
     steps: BTreeMap<(&'a str, u32), Vec<&'a ListingStep>>,
     /// Executions by scope, file and line, for inlined code.
     instances: BTreeMap<(u32, u32, u32), u64>,
+    inlined: InlinedIndent,
     sources: &'a SourceCache<'a>,
     page: &'a Page,
     /// The column at which branch directions are printed.
@@ -160,12 +162,14 @@ impl<'a> MarkedSource<'a> {
                 *known = count.max(*known);
             }
         }
+        let chains = steps.values().flatten().map(|step| step.chain.as_slice());
+        let inlined = InlinedIndent::of_chains(function, sources, chains);
         let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
         let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
-        let turns = all().map(|s| paint::width(&words::turns(&s.turns))).max().unwrap_or(0);
+        let turns = all().flat_map(|s| words::turn_list(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
-        MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, sources, page, column }
+        MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, inlined, sources, page, column }
     }
 
     fn render(&self, range: &LineRange) -> String {
@@ -204,8 +208,9 @@ impl<'a> MarkedSource<'a> {
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
         let at = step.chain[step.chain.len() - 1];
-        let source = file_of(map, at).and_then(|f| self.sources.line(f, at.line)).unwrap_or_default();
-        let source = format!("{}{}", " ".repeat(base + INLINED * (step.chain.len() - 1)), source.trim_start());
+        let source = file_of(map, at).and_then(|f| self.sources.line(f, at.line)).unwrap_or_else(|| NO_SOURCE.into());
+        let indent = base + INLINED * (step.chain.len() - 1) + self.inlined.within(at, &source);
+        let source = format!("{}{}", " ".repeat(indent), source.trim_start());
         let count = self.instances.get(&(at.scope, at.file, at.line)).copied();
         out + &self.line(at.line, count, &source, true, &step.turns)
     }
@@ -216,17 +221,20 @@ impl<'a> MarkedSource<'a> {
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
-        let text = match turns.is_empty() {
-            true => fit(source, page.width.saturating_sub(MARGIN)),
-            false => left(source, self.column),
-        };
+        let mut turns = words::turn_list(turns).into_iter();
+        // The condition of a branch stays whole: if it is too long, all directions are in rows of their own.
+        let beside = if paint::width(source) <= self.column { turns.next() } else { None };
+        let text = if beside.is_some() { left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
         let style = match (on_path, count) {
             (true, _) => paint::ON_PATH,
             (false, Some(0)) => paint::DIM,
             (false, _) => anstyle::Style::new(),
         };
-        let line = format!("{margin} {marker}{number} {}  {}", page.paint(style, &text), page_turns(turns, page));
-        format!("{}\n", line.trim_end())
+        let beside = beside.map(|turn| page_turn(&turn, page)).unwrap_or_default();
+        let line = format!("{margin} {marker}{number} {}  {beside}", page.paint(style, &text));
+        let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
+        let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), page_turn(&turn, page)));
+        others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
     /// A note on lines of the path that are outside the shown source, because of `#include` or `#line`.

@@ -60,12 +60,17 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     line(format!("{compared}{copies} compared, {} differ", found.functions.len()));
     let overlap = [found.overlap.executions, found.overlap.instructions].map(|o| 100.0 * o);
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
+    let mut hidden_functions = 0;
     for function in &found.functions {
         let name = Name::from_linkage(function.map().plain_name()).full;
+        let (paths, hidden): (Vec<&PathDiff>, Vec<&PathDiff>) = function.paths.iter().partition(|path| !is_negligible(path));
+        if paths.is_empty() && !hidden.is_empty() && function.unfinished.0 == function.unfinished.1 {
+            hidden_functions += 1;
+            continue;
+        }
         line(format!("\n{name}  ({}; entered {} -> {})", shown_file(function), function.entries.0, function.entries.1));
-        for path in function.paths.iter().take(limit(top)) {
-            let share = |s: f64| format!("{:.1} %", s * 100.0);
-            let (was, is) = (share(path.function_share.0), share(path.function_share.1));
+        for path in paths.iter().take(limit(top)) {
+            let (was, is) = (percent(path.function_share.0), percent(path.function_share.1));
             line(format!(
                 "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
                 change(path.change),
@@ -75,9 +80,17 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
                 lines(function, path)
             ));
         }
-        if function.paths.len() > limit(top) {
-            line(format!("  ... and {} (--top)", plural((function.paths.len() - top) as u128, "more path", "more paths")));
+        if paths.len() > limit(top) {
+            line(format!("  ... and {} (--top)", plural((paths.len() - top) as u128, "more path", "more paths")));
         }
+        if !hidden.is_empty() {
+            let more = plural(hidden.len() as u128, "path", "paths");
+            line(format!("  ... and {more} with 0.0 % of the executions both times (--json)"));
+        }
+    }
+    if hidden_functions > 0 {
+        let functions = plural(hidden_functions, "function differs", "functions differ");
+        line(format!("\n{functions} only in paths with 0.0 % of the executions both times (--json)"));
     }
     for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
         if !names.is_empty() {
@@ -85,6 +98,16 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
         }
     }
     out
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Returns true if both shares of a path are shown as 0.0 %. Changed counts are what `--counts` asks for.
+fn is_negligible(path: &PathDiff) -> bool {
+    let is_zero = |share: f64| percent(share) == percent(0.0);
+    path.change != PathChange::Count && is_zero(path.function_share.0) && is_zero(path.function_share.1)
 }
 
 /// The file in which a function is declared, which may be a header; `None` without debug information.

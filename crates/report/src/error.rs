@@ -4,14 +4,14 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
-    #[error("no instrumented function is called `{name}`{}", did_you_mean(.similar, .inlined_into))]
+    #[error("{}", no_such_function(.name, .similar, .inlined_into))]
     NoSuchFunction {
         /// The given name.
         name: String,
         /// Functions with similar names.
         similar: Vec<String>,
-        /// Functions that it was inlined into.
-        inlined_into: Vec<String>,
+        /// Functions that it was inlined into, each with the place of a call.
+        inlined_into: Vec<(String, String)>,
     },
     /// A place in a path expression has no code.
     #[error("{place} is in no block of these functions: {}", place_hint(.place))]
@@ -50,17 +50,19 @@ pub enum ReportError {
     Compress(std::io::Error),
 }
 
-fn did_you_mean(similar: &[String], inlined_into: &[String]) -> String {
+fn no_such_function(name: &str, similar: &[String], inlined_into: &[(String, String)]) -> String {
     const MAX_NAMED: usize = 3;
-    if let Some(first) = inlined_into.first() {
-        let names: Vec<String> = inlined_into.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+    if let Some((first, _)) = inlined_into.first() {
+        let callers: Vec<String> = inlined_into.iter().take(MAX_NAMED).map(|(name, place)| format!("`{name}` at {place}")).collect();
         let more = if inlined_into.len() > MAX_NAMED { " and others" } else { "" };
-        return format!(": it was inlined into {}{more}, whose paths have its code (`trodden annotate {first}`)", names.join(", "));
+        let into = callers.join(", ");
+        return format!("`{name}` was inlined into {into}{more}, and has no paths of its own: `trodden annotate {first}` shows its code");
     }
-    match similar {
+    let remedy = match similar {
         [] => "; `trodden report --json` names all of them".into(),
         some => format!("; did you mean {}?", some.iter().map(|s| format!("`{s}`")).collect::<Vec<_>>().join(" or ")),
-    }
+    };
+    format!("no instrumented function is called `{name}`{remedy}")
 }
 
 fn executed(known: &[u64]) -> String {

@@ -8,6 +8,7 @@
 
 pub mod advice;
 pub mod annotate;
+pub mod callers;
 pub mod copies;
 pub mod counted_segments;
 pub mod coverage;
@@ -19,7 +20,9 @@ pub mod events;
 pub mod field_rows;
 pub mod folded;
 pub mod found;
+mod function_totals;
 pub mod html;
+mod indent;
 pub mod info;
 pub mod inlined;
 pub mod input_kind;

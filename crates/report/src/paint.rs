@@ -67,6 +67,30 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
+/// Shortens a function's name to a width. Enclosing namespaces are left out before the name itself: `…::State::next`.
+pub fn fit_name(name: &str, columns: usize) -> String {
+    if width(name) <= columns {
+        return name.to_string();
+    }
+    let (mut depth, mut previous, mut last) = (0i32, ' ', name);
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' if previous == '-' => {}
+            '>' | ')' | '}' | ']' => depth -= 1,
+            ':' if depth == 0 && previous == ':' => {
+                last = &name[at + 1..];
+                if width(last) + 3 <= columns {
+                    return format!("…::{last}");
+                }
+            }
+            _ => {}
+        }
+        previous = c;
+    }
+    fit(last, columns)
+}
+
 /// Shortens a text or pads it on the right to exactly a width.
 pub fn left(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
@@ -95,6 +119,16 @@ mod tests {
     fn texts_are_shortened_and_padded() {
         assert_eq!([fit("abcdef", 6), fit("abcdef", 4), fit("日本語", 5), fit("x", 0)], ["abcdef", "abc…", "日本…", ""]);
         assert_eq!([left("ab", 4), right("ab", 4)], ["ab  ", "  ab"]);
+    }
+
+    #[test]
+    fn names_lose_their_namespaces_first() {
+        let name = "regex_automata::nfa::State<a::b>::next";
+        assert_eq!(fit_name(name, 38), name);
+        assert_eq!(fit_name(name, 37), "…::nfa::State<a::b>::next");
+        assert_eq!(fit_name(name, 24), "…::State<a::b>::next");
+        assert_eq!([fit_name(name, 7), fit_name(name, 3)], ["…::next", "ne…"]);
+        assert_eq!(fit_name("std::operator->", 14), "…::operator->");
     }
 
     #[test]

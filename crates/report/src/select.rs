@@ -1,12 +1,14 @@
 //! Selects and orders the functions and paths of a report.
 
 use crate::error::ReportError;
+use crate::escape;
 use crate::measure::Measure;
 use crate::names::Name;
-use crate::view::{Function, View};
+use crate::view::{Function, View, file_of};
+use crate::words::base_name;
 use regex_lite::Regex;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, PathCount};
 
 /// The functions and paths that a report shows.
@@ -162,17 +164,22 @@ pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) ->
     numbered.map(|path| Some(Cow::Owned(path))).ok_or_else(none)
 }
 
-/// The functions into which the named function was inlined.
-fn inlined_into(view: &View, text: &str) -> Vec<String> {
-    let mut names = BTreeSet::new();
+/// The functions into which the named function was inlined, each with the place of the first call.
+fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
+    let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
         let inlined = unit.map.scopes.iter().filter(|scope| scope.name == text || scope.linkage_name == text);
         for call in inlined.filter_map(|scope| scope.inlined_at) {
             let outermost = unit.map.inlined_chain(call).last().unwrap_or(call);
-            names.extend(unit.map.scopes.get(outermost.scope as usize).map(|scope| scope.name.clone()));
+            let Some(caller) = unit.map.scopes.get(outermost.scope as usize) else { continue };
+            let file = file_of(&unit.map, outermost).map_or("?", base_name);
+            let place = places.entry(caller.name.clone()).or_insert_with(|| (file.to_owned(), outermost.line));
+            if place.0 == file {
+                place.1 = place.1.min(outermost.line);
+            }
         }
     }
-    names.into_iter().collect()
+    places.into_iter().map(|(name, (file, line))| (escape::line(&name), format!("{}:{line}", escape::line(&file)))).collect()
 }
 
 fn similar(view: &View, text: &str) -> Vec<String> {

@@ -3,15 +3,15 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::measure::Measure;
-use crate::paint::{self, Painter, fit, left, right};
-use crate::path_listing::{ListingStep, PathListing, Turn};
+use crate::function_totals::{function_totals, measured};
+use crate::indent::{InlinedIndent, indent};
+use crate::paint::{self, Painter, fit, fit_name, left, right};
+use crate::path_listing::{ListingStep, PathListing};
 use crate::sampled;
-use crate::select::{RankedPath, Ranking, Selection};
+use crate::select::{self, RankedPath, Ranking, Selection};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of};
 use crate::words;
-use trodden_unit::experiment::Spelling;
 use trodden_unit::{Position, UnitMap};
 
 /// The layout of text reports.
@@ -44,6 +44,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
     let mut out = header(view, page);
+    out.push_str(&function_totals(view, selection, &ranking, page.painter, page.width));
     out.push_str(&heading(view, selection, &ranking, page));
     let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {
@@ -85,7 +86,7 @@ impl Page {
 
     /// The beginning of an entry in a list of paths: its rank and function.
     pub fn entry(&self, rank: usize, function: &Function) -> String {
-        let name = fit(&function.name.short, self.width.saturating_sub(50).max(20));
+        let name = fit_name(&function.name.short, self.width.saturating_sub(50).max(20));
         format!("{}  {}", self.paint(paint::TITLE, &right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
     }
 }
@@ -173,11 +174,7 @@ pub(crate) fn whole(view: &View) -> &'static str {
 }
 
 fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
-    let what = match selection.measure {
-        Measure::Count => "executions of paths".to_string(),
-        Measure::Events => "events".to_string(),
-        measure => format!("executed {}", measure.name()),
-    };
+    let what = measured(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
         return format!("No path {whose} was completed.\n");
@@ -187,7 +184,7 @@ fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -
     let whole = whole(view);
     let mut out = format!("{title} by share of all {what}; {shown} shown, {} of {whole}\n", words::percent(ranking.share()));
     if let [function] = ranking.functions[..] {
-        let share = crate::select::share(function.total(selection.measure), view.total(selection.measure));
+        let share = select::share(function.total(selection.measure), view.total(selection.measure));
         out.push_str(&format!("{} is {} of {whole}\n", page.paint(paint::NAME, &function.name.full), words::percent(share)));
     }
     out
@@ -230,7 +227,7 @@ impl Columns {
             page.paint(paint::TITLE, &right(&rank.to_string(), self.rank)),
             share,
             page.paint(paint::COUNT, &right(&words::count(path.count.into()), self.count)),
-            page.paint(paint::NAME, &left(&function.name.short, self.name)),
+            page.paint(paint::NAME, &left(&fit_name(&function.name.short, self.name), self.name)),
             right(&path.id.to_string(), 8),
             right(&path.blocks.len().to_string(), 6),
         ];
@@ -265,11 +262,11 @@ fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page
     let mut lines = Vec::new();
     let mut before: &[Position] = &[];
     let mut left_out = 0..0;
-    for (at, (step, text)) in listing.steps.iter().zip(&texts).enumerate() {
+    for (at, (step, (text, base))) in listing.steps.iter().zip(&texts).enumerate() {
         if left_out.contains(&at) {
             continue;
         }
-        let base = (text.len() - text.trim_start().len()).saturating_sub(INLINED * step.chain.len().saturating_sub(1));
+        let base = *base;
         let branchless = branchless_run(&listing.steps[at..]);
         if page.steps > 0 && branchless > MAX_BRANCHLESS {
             let (line, shown) = branchless_line(function.units_map(), before, &step.chain, branchless, base, page);
@@ -282,7 +279,9 @@ fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
         let mut turns = words::turn_list(&step.turns).into_iter();
-        let text = match turns.next() {
+        // The condition of a branch stays whole: if it is too long, all directions are in rows of their own.
+        let beside = if paint::width(text) <= column { turns.next() } else { None };
+        let text = match beside {
             None => fit(text, room),
             Some(turn) => format!("{}  {}", left(text, column), page_turn(&turn, page)),
         };
@@ -323,9 +322,9 @@ fn branchless_line<'a>(
 }
 
 /// The column of branch directions: to the right of the longest text with a direction, if there is enough room.
-fn turns_column(listing: &PathListing, texts: &[String], room: usize) -> usize {
+fn turns_column(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
     let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
-    let longest = with_turns.map(|(t, _)| paint::width(t)).max().unwrap_or(0);
+    let longest = with_turns.map(|((text, _), _)| paint::width(text)).max().unwrap_or(0);
     let turns = listing.steps.iter().flat_map(|s| words::turn_list(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
@@ -339,20 +338,27 @@ pub(crate) fn gutter(number: &str, page: &Page) -> String {
     page.paint(paint::DIM, &format!("{} │", right(number, GUTTER - 2)))
 }
 
-/// The text of each step: its source line without the indentation that all of the function's own lines share.
-fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<String> {
+/// Shown instead of a line whose source file cannot be read.
+pub(crate) const NO_SOURCE: &str = "(source not found)";
+
+/// The text of each step: its source line without the indentation that all of the function's own lines share. Also the indentation of the
+/// function's own line that the step belongs to.
+fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
     let map = function.units_map();
-    let source = |step: &ListingStep| step.chain.last().and_then(|at| sources.line(file_of(map, *at)?, at.line));
-    let indent = |text: &String| text.len() - text.trim_start().len();
-    let outer = |step: &ListingStep| step.chain.first().and_then(|at| sources.line(file_of(map, *at)?, at.line)).filter(|t| !t.is_empty());
+    let line = |at: Position| sources.line(file_of(map, at)?, at.line);
+    let outer = |step: &ListingStep| step.chain.first().and_then(|at| line(*at)).filter(|t| !t.is_empty());
     let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
-    let text = |step: &ListingStep| match step.chain.len() {
-        0 => block_label(function, step),
-        1 => source(step).map(|t| t.get(shared..).unwrap_or_default().to_string()).unwrap_or_default(),
-        depth => {
-            let base = outer(step).map_or(0, |t| indent(&t) - shared) + INLINED * (depth - 1);
-            format!("{}{}", " ".repeat(base), source(step).unwrap_or_default().trim_start())
-        }
+    let inlined = InlinedIndent::of_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
+    let text = |step: &ListingStep| {
+        let base = outer(step).map_or(0, |t| indent(&t) - shared);
+        let Some(at) = step.chain.last() else { return (block_label(function, step), base) };
+        let depth = INLINED * (step.chain.len() - 1);
+        let text = match line(*at) {
+            None => format!("{}{NO_SOURCE}", " ".repeat(base + depth)),
+            Some(text) if depth == 0 => text.get(shared..).unwrap_or_default().to_string(),
+            Some(text) => format!("{}{}", " ".repeat(base + depth + inlined.within(*at, &text)), text.trim_start()),
+        };
+        (text, base)
     };
     listing.steps.iter().map(text).collect()
 }
@@ -372,11 +378,12 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
 /// The line above inlined code: `↳ min  in util.h, called in line 14`.
 pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
-    let text = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
+    let start = format!("{}↳ ", " ".repeat(base + INLINED * depth));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
     let note = format!("in {}, called in line {}", escape::escape_line(file), call.line);
-    let room = page.width.saturating_sub(GUTTER + 1 + paint::width(&note) + 2);
-    format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &fit(&text, room)), page.paint(paint::DIM, &note))
+    let room = page.width.saturating_sub(GUTTER + 1 + paint::width(&start) + paint::width(&note) + 2);
+    let text = format!("{start}{}", fit_name(&scope_label(map, inside), room.max(8)));
+    format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &text), page.paint(paint::DIM, &note))
 }
 
 /// The name of the function that contains a position.
@@ -391,11 +398,7 @@ fn block_label(function: &Function, step: &ListingStep) -> String {
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
 }
 
-/// The branch directions of a step, in colour.
-pub(crate) fn page_turns(turns: &[Turn], page: &Page) -> String {
-    words::turn_list(turns).iter().map(|turn| page_turn(turn, page)).collect::<Vec<_>>().join("; ")
-}
-
+/// A branch direction, in colour.
 pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
     match turn.split_once(", not ") {
         Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
@@ -429,7 +432,11 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
     for (count, function, how) in rows.iter().take(MAX_UNFINISHED) {
         let sign = if *count < 0 { "-" } else { "" };
         let count = right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
-        out.push_str(&format!("{}  {}  {how}\n", page.paint(paint::COUNT, &count), page.paint(paint::NAME, &left(function, name))));
+        out.push_str(&format!(
+            "{}  {}  {how}\n",
+            page.paint(paint::COUNT, &count),
+            page.paint(paint::NAME, &left(&fit_name(function, name), name))
+        ));
     }
     if rows.len() > MAX_UNFINISHED {
         out.push_str(&format!("              ... and {} more (see --json)\n", rows.len() - MAX_UNFINISHED));

@@ -1,7 +1,7 @@
 //! Paths reported by many users, as text and JSON. The view provides the maps; the counts are passed separately.
 
 use crate::json::{self, SCHEMA_VERSION, number};
-use crate::paint::{self, fit, right};
+use crate::paint::{self, fit_name, right};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines};
@@ -161,7 +161,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
         let name =
             found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit.unit), |t| format!("{}  path", t.function.name.short));
         let id = found.as_ref().map_or(path.counter, |t| t.id);
-        let name = page.paint(paint::NAME, &fit(&name, page.width.saturating_sub(30).max(20)));
+        let name = page.paint(paint::NAME, &fit_name(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
         let most: Vec<String> = path.top_users.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
         out.push_str(&format!(

@@ -76,6 +76,8 @@ fn clicking_a_path_selects_it(browser: &Browser) {
     let edges =
         browser.eval("return [...document.querySelectorAll('#graph .edge.on')].map((e) => Number(e.dataset.edge)).sort((a, b) => a - b)");
     assert_eq!(edges, json!([0, 2, 4, 5, 7, 9, 11]));
+    // The branch of `smaller` and, indented below it, what follows.
+    assert_eq!(texts(browser, "#source .row.on.inlined .t"), ["          if (a < b)", "              return a;"]);
     browser.click("#tab-listing");
     let listing = texts(browser, "#listing .t");
     assert_eq!(
@@ -208,7 +210,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let sources = |wanted: &str| (wanted == path).then(|| text.clone());
     std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
-    for width in [780, 880, 980, 1100, 1400] {
+    for width in [480, 780, 880, 980, 1100, 1400] {
         browser.set_width(width);
         browser.open(&file);
         save_screenshot(&browser, &format!("narrow-{width}"));
@@ -219,4 +221,123 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
             [data-line=\"150\"]').getBoundingClientRect(); return row.top >= host.top && row.bottom <= host.bottom";
         assert_eq!(browser.eval(seen), true, "at {width}");
     }
+    browser.check_widths_and_schemes();
+}
+
+/// A function of `tests` branches in a row, each in its own line of `wide.c`, of which all are executed.
+fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
+    let mut unit = UnitBuilder::new("wide.c", &["/src/wide.c"]);
+    let own = unit.scope("wide", 0, 1, None);
+    let at = |line, column| trodden_unit::Position { scope: own, file: 0, line, column };
+    let mut function = FunctionBuilder::new(name, Some(at(1, 1)));
+    for i in 0..tests {
+        function = function.block(2, &[at(2 + i, 5)], Some(at(2 + i, 9))).block(3, &[at(2 + i, 90)], None);
+    }
+    function = function.block(1, &[at(2 + tests, 1)], None);
+    for i in 0..tests {
+        function = function.branch(2 * i, 2 * i + 1, 2 * i + 2).edge(2 * i + 1, 2 * i + 2, EdgeKind::Always);
+    }
+    let walker = unit.add(function.edge(2 * tests, None, EdgeKind::Return));
+    unit.walk(&walker, &(0..=2 * tests).collect::<Vec<_>>(), true, 3);
+    profile(vec![("/usr/bin/wide", vec![unit.finish()])])
+}
+
+/// The source of [`branches`]: conditions that are wider than the pane.
+fn wide_source(path: &str) -> Option<String> {
+    let condition = "    if (first_condition(argument, index) && second_condition(argument, index) && last_condition) follow(argument);\n";
+    (path == "/src/wide.c").then(|| format!("int wide(void)\n{}}}\n", condition.repeat(87)))
+}
+
+#[test]
+fn fit_shows_a_large_function_and_no_condition_is_covered() {
+    let home = folder("fit");
+    let file = home.join("report.html");
+    let profile = branches("wide", 87);
+    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
+    let browser = Browser::start(&home);
+    browser.open(&file);
+    assert!(texts(&browser, "#graph-note")[0].starts_with("175 blocks"), "{:?}", texts(&browser, "#graph-note"));
+    let outside = "const host = document.querySelector('#graph').getBoundingClientRect(); return [...document.querySelectorAll('#graph \
+        .node')].map((e) => e.getBoundingClientRect()).filter((r) => r.left < host.left || r.right > host.right || r.top < host.top || \
+        r.bottom > host.bottom).length";
+    assert_ne!(browser.eval(outside), 0, "at first the drawing is large enough to read");
+    browser.press("f");
+    assert_eq!(browser.eval(outside), 0, "all blocks are visible");
+    browser.click("#zoom-in");
+    browser.click("#fit");
+    assert_eq!(browser.eval(outside), 0);
+    for width in [480, 1400] {
+        browser.set_width(width);
+        let covered = "return [...document.querySelectorAll('#source .row')].filter((row) => { \
+            const t = row.querySelector('.t'), d = row.querySelector('.d'); if (!d.textContent) return false; \
+            const a = t.getBoundingClientRect(), b = d.getBoundingClientRect(), host = row.getBoundingClientRect(); \
+            const apart = a.right <= b.left + 1 || a.bottom <= b.top + 1; \
+            return !apart || t.scrollWidth > t.clientWidth || a.right > host.right + 1 || b.right > host.right + 1; }).length";
+        assert_eq!(browser.eval(covered), 0, "at {width}");
+        save_screenshot(&browser, &format!("conditions-{width}"));
+    }
+    assert_eq!(texts(&browser, "#share-heading"), ["share of instructions"]);
+    let hint = attributes(&browser, "#share-heading", "title");
+    assert_eq!(hint, ["percentage of all executed instructions of the program; not a share of time"]);
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
+
+#[test]
+fn long_names_keep_their_ends() {
+    let home = folder("names");
+    let file = home.join("report.html");
+    let long = "_ZN14regex_automata3nfa8thompson21pikevm_of_a_long_name6search4nextEi";
+    let profile = branches(long, 3);
+    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&wide_source), &HtmlOptions::default())).unwrap();
+    let browser = Browser::start(&home);
+    browser.open(&file);
+    let parts =
+        browser.eval("return [...document.querySelectorAll('.fn .name span')].map((e) => [e.textContent, e.scrollWidth > e.clientWidth])");
+    assert_eq!(parts[1], json!(["::next", false]), "{parts}");
+    assert_eq!(parts[0][1], true, "the namespace is shortened: {parts}");
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
+
+/// Ten thousand functions whose details take all of the page's budget.
+#[test]
+fn a_large_page_opens_within_a_second() {
+    const FUNCTIONS: u32 = 10_000;
+    const BRANCHES: u32 = 6;
+    let mut unit = UnitBuilder::new("many.c", &["/src/many.c"]);
+    for i in 0..FUNCTIONS {
+        let own = unit.scope(&format!("function_{i}"), 0, 1 + 10 * i, None);
+        let at = |line| trodden_unit::Position { scope: own, file: 0, line: 1 + 10 * i + line, column: 5 };
+        let mut function = FunctionBuilder::new(&format!("function_{i}"), Some(at(0)));
+        for branch in 0..BRANCHES {
+            function = function.block(3, &[at(1 + branch)], Some(at(1 + branch))).block(2, &[at(1 + branch)], None);
+        }
+        function = function.block(1, &[at(8)], None);
+        for branch in 0..BRANCHES {
+            let from = 2 * branch;
+            function = function.branch(from, from + 1, from + 2).edge(from + 1, from + 2, EdgeKind::Always);
+        }
+        let walker = unit.add(function.edge(2 * BRANCHES, None, EdgeKind::Return));
+        unit.walk(&walker, &(0..=2 * BRANCHES).collect::<Vec<_>>(), true, 1 + u64::from(i));
+    }
+    let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
+    let source = "    if (condition(first) || condition(second)) follow();\n".repeat(10 * FUNCTIONS as usize + 10);
+    let sources = |path: &str| (path == "/src/many.c").then(|| source.clone());
+    let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default());
+    assert!(html.len() > 13_700_000, "{} bytes", html.len());
+    let home = folder("large");
+    let file = home.join("large.html");
+    std::fs::write(&file, html).unwrap();
+    let browser = Browser::start(&home);
+    // The quickest of three, because other tests run at the same time.
+    let quickest = (0..3).map(|_| {
+        browser.open(&file);
+        browser.eval("return performance.getEntriesByType('navigation')[0].loadEventEnd").as_f64().unwrap()
+    });
+    let quickest = quickest.fold(f64::INFINITY, f64::min);
+    assert_eq!(texts(&browser, "#head h2"), [format!("function_{}", FUNCTIONS - 1)]);
+    assert!(quickest < 1000.0, "opening takes {quickest} ms");
+    browser.type_into("#search", "function_17");
+    browser.click(".fn[title='function_17']");
+    assert_eq!(texts(&browser, "#head h2"), ["function_17"]);
+    assert_eq!(browser.console(), Vec::<String>::new());
 }

@@ -384,8 +384,11 @@ fn names_with_blanks_and_line_breaks() {
 #[test]
 fn of_an_inlined_function_the_callers_are_named() {
     let place = place();
-    let said = refusal(&place, &["annotate", "step", "one.trodden"]);
-    assert!(said.contains("it was inlined into `main`") && said.contains("`trodden annotate main`"), "{said}");
+    for command in [&["annotate", "step", "one.trodden"][..], &["report", "--function", "step", "one.trodden"]] {
+        let said = refusal(&place, command);
+        assert!(said.contains("`step` was inlined into `main` at ") && said.contains("`trodden annotate main`"), "{said}");
+        assert!(!said.contains("no instrumented function"), "{said}");
+    }
     assert!(!refusal(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
 }
 

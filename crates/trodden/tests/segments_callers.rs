@@ -80,6 +80,11 @@ fn callees_whose_code_changed_leave_no_caller_behind() {
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
         // With the same code in between, all have their callers.
         let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
+        let report = String::from_utf8(place.trodden("report stream.trodden --function leaf --top 0").stdout).unwrap();
+        let (_, callers) = report.split_once("\nCallers from the run's stream").unwrap_or_else(|| panic!("{level}: {report}"));
+        for part in ["leaf  800 calls: from plain 300 (37.5%), pointed 200 (25.0%), many 100 (12.5%), ", "100 (12.5%), 1 more"] {
+            assert!(callers.contains(part), "{level}: {callers}");
+        }
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
             assert_eq!(called(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
         }

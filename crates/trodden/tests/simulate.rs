@@ -1,10 +1,15 @@
 //! `trodden simulate` on programs of the system under QEMU, and on recordings of them.
 
+#[path = "../../report/tests/support/webdriver.rs"]
+#[allow(dead_code, reason = "the client is shared with other pages' tests")]
+mod webdriver;
+
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use webdriver::Browser;
 
 /// Options that only the laboratory has.
 const MODEL: [&str; 10] = [
@@ -360,7 +365,7 @@ fn a_recording_of_instructions_serves_events() {
     assert_eq!(csv.lines().count(), 4 * 3 + 1, "{csv}{}", String::from_utf8_lossy(&out.stderr));
     let page = fs::read_to_string(at.join("e.html")).unwrap();
     for title in
-        ["Slow-down against the branch queue", "predictions frozen", "power-analytical", "hottest paths", "at most so many branches"]
+        ["Slowdown against the size of the branch queue", "frozen predictions", "power-analytical", "hottest paths", "at most N branches"]
     {
         assert!(page.contains(title), "{title}");
     }
@@ -391,6 +396,18 @@ fn a_sweep_writes_results_effects_and_a_page() {
         let page = fs::read_to_string(at.join("e.html")).unwrap();
         assert!(page.contains("<svg") && page.contains("Which factors matter"));
     }
+    let factors = "[factors]\nentries = [4, 64]\nindex = [\"start\"]\n";
+    fs::copy(at.join("one.trodrec"), at.join("two.trodrec")).unwrap();
+    fs::write(at.join("e.toml"), format!("sources = [\"one.trodrec\", \"two.trodrec\"]\n{factors}")).unwrap();
+    assert!(sweep(at, &["e.toml", "--html", "e.html"]).status.success());
+    let page = fs::read_to_string(at.join("e.html")).unwrap();
+    assert!(page.contains("<h1>Hot path tables: 2 configurations of one, two</h1>"), "{page}");
+    assert!(page.contains("In all configurations: index start.") && page.contains(">entries 64</text>"), "{page}");
+    assert!(page.contains(">mean</text>"), "{page}");
+    let browser = Browser::start(&at.join("browser"));
+    browser.open(&at.join("e.html"));
+    browser.check_widths_and_schemes();
+    assert_eq!(browser.console(), Vec::<String>::new());
     assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
 }
 

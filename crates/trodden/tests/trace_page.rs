@@ -132,6 +132,7 @@ fn a_reader_clicks_through_the_calls() {
     assert!(text(&browser, "#body").contains("makes no traced calls"), "{}", text(&browser, "#body"));
     picture(&browser, "trace-code");
     zooms(&browser);
+    browser.check_widths_and_schemes();
     is_quiet(&browser);
 }
 

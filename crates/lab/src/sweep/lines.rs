@@ -100,7 +100,7 @@ fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut S
     let width = LEFT + WIDTH + 20.0;
     let _ = write!(
         page,
-        "<h2>{title}</h2><div class=scroll><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} \
+        "<h2>{title}</h2><div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} \
          height={height}>"
     );
     for step in 0..=4 {
@@ -146,7 +146,35 @@ pub fn top_of_axis(max: f64) -> f64 {
     tops.into_iter().find(|top| *top >= max).unwrap_or(20.0)
 }
 
+/// Returns the ends of a percentage axis for bars. If all values are close together and far from 0, the axis begins just below the smallest
+/// one, so that their differences can be seen.
+pub fn range_of_axis(values: &[f64]) -> (f64, f64) {
+    let (min, max) = values.iter().fold((f64::INFINITY, 0.0), |(min, max), v| (f64::min(min, *v), f64::max(max, *v)));
+    let top = top_of_axis(max);
+    // Lengths whose quarters are short numbers.
+    let lengths = [1.0, 2.0, 4.0, 8.0, 20.0, 40.0];
+    let fitting = lengths.into_iter().find(|length| top - length < min - length * 0.05);
+    match fitting {
+        Some(length) if top - length > 0.0 && length < top => (top - length, top),
+        _ => (0.0, top),
+    }
+}
+
 /// Escapes text for HTML.
 pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_axis_shows_differences_of_close_values() {
+        assert_eq!(range_of_axis(&[97.1, 98.2, 99.9]), (96.0, 100.0));
+        assert_eq!(range_of_axis(&[99.5, 99.7]), (99.0, 100.0));
+        assert_eq!(range_of_axis(&[3.0, 99.0]), (0.0, 100.0));
+        assert_eq!(range_of_axis(&[0.1, 0.4]), (0.0, 1.0));
+        assert_eq!(range_of_axis(&[]), (0.0, 1.0));
+    }
 }

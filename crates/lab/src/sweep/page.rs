@@ -1,9 +1,10 @@
 //! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results.
 //! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
 
-use super::lines::{self, COLOURS, escape_html, top_of_axis};
+use super::lines::{self, COLOURS, escape_html, range_of_axis};
 use super::results::{Results, SweepOutcome, sort_by_rank};
 use std::fmt::Write;
+use trodden_report::words::plural;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--faint:#667;--line:#d5d9de;--ground:#fff}\
@@ -12,10 +13,12 @@ body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;paddin
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:right}th:first-child,td:first-child{text-align:left}\
 polyline{fill:none;stroke-width:1.8}\
-svg{max-width:100%;height:auto}text{fill:var(--ink);font:12px system-ui,sans-serif}.faint{fill:var(--faint)}.grid{stroke:var(--line)}\
+h1,h2{overflow-wrap:anywhere}text{fill:var(--ink);font:12px system-ui,sans-serif}.faint{fill:var(--faint)}.grid{stroke:var(--line)}\
 .scroll{overflow-x:auto}";
 /// Maximum number of configurations in a plot.
 const MAX_BARS: usize = 8;
+/// Maximum number of sources that the heading names.
+const MAX_NAMED: usize = 6;
 
 /// A plot: its title, the value of an outcome, and whether all metrics share the value.
 type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
@@ -29,12 +32,14 @@ const PLOTS: [Plot; 4] = [
 
 pub fn page(results: &Results) -> String {
     let metrics: Vec<String> = results.metrics.iter().map(|m| escape_html(m)).collect();
+    let names: Vec<String> = results.sources.iter().map(|source| escape_html(source)).collect();
+    let sources = if names.len() > MAX_NAMED { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-<title>trodden-lab sweep</title><style>{STYLE}</style><h1>Hot path tables: {} configurations, {} sources</h1><p>Metrics: {}.</p>",
-        results.combinations.len(),
-        results.sources.len(),
-        metrics.join(", ")
+<title>Hot path tables: {sources}</title><style>{STYLE}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
+        plural(results.combinations.len() as u128, "configuration", "configurations"),
+        metrics.join(", "),
+        constants(results)
     );
     effects(results, &mut page);
     for (title, value, is_shared) in PLOTS {
@@ -56,14 +61,21 @@ pub fn page(results: &Results) -> String {
 fn effects(results: &Results, page: &mut String) {
     for (metric, effects) in results.metrics.iter().zip(&results.effects).filter(|(_, effects)| !effects.is_empty()) {
         let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
-        let _ = write!(page, "<h2>Which factors matter{of}</h2><table><tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank");
+        let _ = write!(
+            page,
+            "<h2>Which factors matter{of}</h2><div class=scroll tabindex=0><table>\
+             <tr><th>factor<th>from<th>to<th>effect on the mean overlap<th>rank"
+        );
         for effect in sort_by_rank(effects) {
             let levels = &results.levels[effect.factor];
+            if levels.len() < 2 {
+                continue;
+            }
             let name = escape_html(&results.factors[effect.factor]);
             let (from, to) = (escape_html(&levels[0]), escape_html(&levels[levels.len() - 1]));
             let _ = write!(page, "<tr><td>{name}<td>{from}<td>{to}<td>{:+.2}<td>{}", effect.effect, effect.rank);
         }
-        page.push_str("</table>");
+        page.push_str("</table></div>");
     }
 }
 
@@ -71,7 +83,8 @@ fn effects(results: &Results, page: &mut String) {
 fn events(results: &Results, page: &mut String) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     if results.characters.iter().any(|c| !c.events.is_empty()) {
-        page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2><table><tr><th>source");
+        page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2>");
+        page.push_str("<div class=scroll tabindex=0><table><tr><th>source");
         results.metrics.iter().filter(|m| *m != "frequency").for_each(|m| {
             let _ = write!(page, "<th>{}", escape_html(m));
         });
@@ -81,18 +94,19 @@ fn events(results: &Results, page: &mut String) {
                 let _ = write!(page, "<td>{}", number(e.overlap_with_frequency));
             });
         }
-        page.push_str("</table>");
+        page.push_str("</table></div>");
     }
     if results.characters.iter().any(|c| c.power_models.is_some()) {
         page.push_str(
-            "<h2>Power: agreement of the analytical and the cycle-level model</h2><table><tr><th>source<th>rank correlation of \
+            "<h2>Power: agreement of the analytical and the cycle-level model</h2><div class=scroll tabindex=0>\
+             <table><tr><th>source<th>rank correlation of \
              paths<th>overlap, percent",
         );
         for (source, agreement) in results.sources.iter().zip(results.characters.iter().filter_map(|c| c.power_models)) {
             let rank = agreement.rank_correlation.map_or_else(|| "-".into(), |r| format!("{r:.3}"));
             let _ = write!(page, "<tr><td>{}<td>{rank}<td>{}", escape_html(source), number(agreement.overlap));
         }
-        page.push_str("</table>");
+        page.push_str("</table></div>");
     }
 }
 
@@ -111,39 +125,63 @@ fn select_configurations(results: &Results, value: &impl Fn(&SweepOutcome) -> Op
     order
 }
 
+/// The values of a plot: a group of bars for each source, and one of their means if there are several sources.
+fn groups<'r>(results: &'r Results, shown: &[usize], value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<(&'r str, Vec<Option<f64>>)> {
+    let of = |source: usize, configuration: usize| {
+        results.outcomes.iter().filter(|o| o.source == source && o.configuration == configuration).find_map(value)
+    };
+    let bars = |source: usize| shown.iter().map(|configuration| of(source, *configuration)).collect();
+    let mut groups: Vec<_> = results.sources.iter().enumerate().map(|(source, name)| (name.as_str(), bars(source))).collect();
+    if groups.len() > 1 {
+        let mean = |bar: usize| {
+            let values: Vec<f64> = groups.iter().filter_map(|(_, bars): &(&str, Vec<Option<f64>>)| bars[bar]).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        let means = (0..shown.len()).map(mean).collect();
+        groups.push(("mean", means));
+    }
+    groups
+}
+
 fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
     const HEIGHT: f64 = 220.0;
     const LEFT: f64 = 44.0;
     let shown = select_configurations(results, value);
+    let groups = groups(results, &shown, value);
     let group = shown.len() as f64 * 16.0 + 24.0;
-    let width = LEFT + group * results.sources.len() as f64 + 10.0;
+    let width = LEFT + group * groups.len() as f64 + 10.0;
     let legend = 18.0 * shown.len() as f64;
-    let largest = results.outcomes.iter().filter_map(value).fold(0.0, f64::max);
-    let top = top_of_axis(largest);
-    let y = |v: f64| 20.0 + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
+    let values: Vec<f64> = groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied()).collect();
+    let (low, high) = range_of_axis(&values);
+    let y = |v: f64| 20.0 + HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
     let _ = write!(page, "<h2>{title}</h2>");
     if shown.len() < results.combinations.len() {
         let _ = write!(page, "<p>The {MAX_BARS} configurations with the highest means; the table below lists all.</p>");
     }
+    if low > 0.0 {
+        let _ = write!(page, "<p>The axis begins at {low}.</p>");
+    }
     let full_width = width.max(640.0);
-    let _ = write!(page, "<div class=scroll><svg role=img aria-label=\"{title}\" width={full_width} height={}>", HEIGHT + 60.0 + legend);
+    let _ = write!(
+        page,
+        "<div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" width={full_width} height={}>",
+        HEIGHT + 60.0 + legend
+    );
     for step in 0..=4 {
-        let v = top * f64::from(step) / 4.0;
+        let v = low + (high - low) * f64::from(step) / 4.0;
         let _ = write!(page, "<line class=grid x1={LEFT} x2={width} y1={0} y2={0} />", y(v));
         let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT - 6.0, y(v) + 4.0);
     }
-    for (source, name) in results.sources.iter().enumerate() {
-        let left = LEFT + group * source as f64 + 12.0;
-        for (bar, configuration) in shown.iter().enumerate() {
-            let mut of_it = results.outcomes.iter().filter(|o| o.source == source && o.configuration == *configuration);
-            let Some(v) = of_it.find_map(value) else { continue };
+    for (number, (name, bars)) in groups.iter().enumerate() {
+        let left = LEFT + group * number as f64 + 12.0;
+        for (bar, v) in bars.iter().enumerate().filter_map(|(bar, v)| Some((bar, (*v)?))) {
             let (x, above) = (left + 16.0 * bar as f64, y(v));
-            let label = format_levels(results, *configuration);
-            let (colour, height) = (COLOURS[bar % COLOURS.len()], y(0.0) - above);
+            let label = format_levels(results, shown[bar]);
+            let (colour, height) = (COLOURS[bar % COLOURS.len()], y(low) - above);
             let _ = write!(page, "<rect x={x} y={above} width=13 height={height} fill=\"{colour}\"><title>{label}: {v:.2}</title></rect>");
         }
         let middle = left + 8.0 * shown.len() as f64;
-        let _ = write!(page, "<text text-anchor=middle x={middle} y={}>{}</text>", y(0.0) + 18.0, escape_html(name));
+        let _ = write!(page, "<text text-anchor=middle x={middle} y={}>{}</text>", y(low) + 18.0, escape_html(name));
     }
     for (bar, configuration) in shown.iter().enumerate() {
         let at = HEIGHT + 56.0 + 18.0 * bar as f64;
@@ -155,7 +193,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
 }
 
 fn table(results: &Results, page: &mut String) {
-    page.push_str("<h2>All results</h2><div class=scroll><table><tr><th>source");
+    page.push_str("<h2>All results</h2><div class=scroll tabindex=0><table><tr><th>source");
     results.factors.iter().for_each(|f| {
         let _ = write!(page, "<th>{}", escape_html(f));
     });
@@ -175,11 +213,19 @@ fn table(results: &Results, page: &mut String) {
     page.push_str("</table></div>");
 }
 
-/// Formats the levels of a configuration.
+/// Formats the levels of those factors that vary in the experiment.
 fn format_levels(results: &Results, configuration: usize) -> String {
     let levels = results.combinations[configuration].iter().zip(&results.levels).zip(&results.factors);
-    levels
+    let varying: Vec<String> = levels
+        .filter(|((_, levels), _)| levels.len() > 1)
         .map(|((level, levels), factor)| format!("{} {}", escape_html(factor), escape_html(&levels[*level])))
-        .collect::<Vec<_>>()
-        .join(", ")
+        .collect();
+    if varying.is_empty() { "the only configuration".into() } else { varying.join(", ") }
+}
+
+/// The factors with the same level in all configurations, as a sentence; empty if there are none.
+fn constants(results: &Results) -> String {
+    let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
+    let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();
+    if words.is_empty() { String::new() } else { format!(" In all configurations: {}.", words.join(", ")) }
 }

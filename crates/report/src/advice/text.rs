@@ -2,7 +2,7 @@
 
 use super::{Advice, AdviceSelection, RankedAdvice, words as say};
 use crate::escape;
-use crate::paint::{self, fit, left, right};
+use crate::paint::{self, fit, fit_name, left, right};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, run_summary};
 use crate::view::{Function, View, chain, file_of};
@@ -80,7 +80,7 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     let file = main
         .and_then(|p| Some(format!("  {}:{}", escape::escape_line(base_name(file_of(function.units_map(), p)?)), p.line)))
         .unwrap_or_default();
-    let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(60).max(24)));
+    let name = page.paint(paint::NAME, &fit_name(&function.name.short, page.width.saturating_sub(60).max(24)));
     let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
     let note = page.paint(paint::DIM, &format!("{file}{copies}"));
     format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))

@@ -2,6 +2,7 @@
 
 use super::{HtmlOptions, embed};
 use crate::dot;
+use crate::indent::InlinedIndent;
 use crate::json::number;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
@@ -101,6 +102,7 @@ struct Details<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
+    inlined: InlinedIndent,
     places: Vec<Value>,
     /// Indices into `places` by scope, file and line of each position of a chain.
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
@@ -109,7 +111,8 @@ struct Details<'v, 'a> {
 impl<'v, 'a> Details<'v, 'a> {
     fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, max_paths: usize) -> Value {
         let range = LineRange::from_function(function, sources);
-        let mut details = Details { function, sources, range, places: Vec::new(), known: HashMap::new() };
+        let inlined = InlinedIndent::of_all(function, sources);
+        let mut details = Details { function, sources, range, inlined, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
         let total = view.total(options.measure);
@@ -171,7 +174,7 @@ impl<'v, 'a> Details<'v, 'a> {
         let inside = |e: &LineRange| file_of(map, chain[0]) == Some(&e.file) && (e.first..=e.last).contains(&chain[0].line);
         let text = file_of(map, *at).and_then(|f| self.sources.line(f, at.line));
         let own = self.range.as_ref().filter(|e| inside(e)).map(|_| chain[0].line);
-        self.places.push(json!({ "l": at.line, "t": text, "k": calls, "o": own }));
+        self.places.push(json!({ "l": at.line, "t": text, "i": self.inlined.least(at.scope), "k": calls, "o": own }));
         self.known.insert(key, self.places.len() - 1);
         self.places.len() as i64 - 1
     }

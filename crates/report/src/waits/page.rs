@@ -1,7 +1,7 @@
 //! A self-contained HTML page: wait sites with the two paths of each class, source with the waiting time that each line causes, and a
 //! timeline.
 
-use super::json;
+use super::{json, text};
 use crate::Sources;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,9 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     data["timeline"] = timeline(summary);
     data["source"] = source(summary, sources);
     data["title"] = title.into();
+    data["calls"] = summary.replayed.calls.into();
+    // In the words of the text report, which counts threads without a processor among them.
+    data["notes"] = text::notes(summary).into();
     // The data must not close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)

@@ -219,7 +219,8 @@ fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Resu
     Ok(())
 }
 
-fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
+/// What limits the report: time that is not explained, events that do not fit, threads without a processor.
+pub(super) fn notes(summary: &WaitSummary) -> Vec<String> {
     let outcome = &summary.replayed.outcome;
     let mut notes: Vec<String> = Vec::new();
     if outcome.unexplained_ns > 0 {
@@ -247,6 +248,11 @@ fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     }
     notes.extend(summary.replayed.notes.iter().cloned());
     notes.extend(summary.replayed.names.symbols.notes.iter().cloned());
+    notes
+}
+
+fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
+    let notes = notes(summary);
     if !notes.is_empty() {
         writeln!(out, "\nNotes")?;
         notes.iter().try_for_each(|note| writeln!(out, "  {}", escape::escape_line(note)))?;

@@ -49,9 +49,42 @@ impl Browser {
         self.post("/url", json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// Sets the width of the window.
+    /// Sets the width of the page, which may be less than a window can have.
     pub fn set_width(&self, width: u32) {
-        self.post("/window/rect", json!({ "width": width, "height": 800 }));
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false }),
+        );
+    }
+
+    /// Makes pages believe that the user prefers a `light` or `dark` colour scheme.
+    pub fn set_scheme(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.command("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    /// Checks that the open page has no sideways scroll bar on a phone and on a desktop, and light text on dark ground in dark mode.
+    pub fn check_widths_and_schemes(&self) {
+        for width in [480, 1400] {
+            self.set_width(width);
+            let wide = self.eval("return [document.documentElement.scrollWidth, document.body.scrollWidth, innerWidth]");
+            assert!(wide[0].as_u64() <= wide[2].as_u64() && wide[1].as_u64() <= wide[2].as_u64(), "at {width}: {wide}");
+        }
+        for (scheme, is_dark) in [("dark", true), ("light", false)] {
+            self.set_scheme(scheme);
+            self.post("/refresh", json!({}));
+            let colours = self.eval(
+                "const style = getComputedStyle(document.body); \
+                const sum = (c) => c.match(/\\d+/g).slice(0, 3).reduce((s, v) => s + Number(v), 0); \
+                return [sum(style.color), sum(style.backgroundColor)]",
+            );
+            assert_eq!(colours[0].as_u64() > colours[1].as_u64(), is_dark, "{scheme}: {colours}");
+        }
+    }
+
+    /// Calls a method of the browser's DevTools protocol.
+    fn command(&self, method: &str, parameters: Value) {
+        self.post("/goog/cdp/execute", json!({ "cmd": method, "params": parameters }));
     }
 
     pub fn title(&self) -> String {

@@ -5,6 +5,7 @@ use crate::commands::remarks;
 use crate::context::context;
 use crate::notes::{list_names, note};
 use crate::output;
+use crate::rust_sources;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::Result;
@@ -15,7 +16,6 @@ use trodden_driver::properties::{self, KnownProperties};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::sarif::append;
 use trodden_report::sequences::in_report;
-use trodden_report::source_files;
 use trodden_report::{Function, SourceCache, View};
 use trodden_stored::named;
 use trodden_unit::{Identity, UnitMap};
@@ -25,7 +25,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
     let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&source_folders(), &profile.run.directory);
+    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(AdviceKind::Redundant) {
         true => properties::collect(context(), units(&wanted.functions(&view)?))?,

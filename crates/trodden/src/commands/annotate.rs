@@ -4,11 +4,11 @@ use super::coverage::view_of;
 use super::remarks::{note_inexact, report_missing};
 use crate::cli::{Annotate, Color};
 use crate::output::{json_text, print_found, text_options};
+use crate::rust_sources::sources;
 use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::annotate::{AnnotateRequest, annotate};
-use trodden_report::source_files::sources;
 use trodden_report::{Measure, SourceCache, json};
 use trodden_stored::named;
 

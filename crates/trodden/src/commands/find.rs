@@ -5,13 +5,13 @@ use crate::cli::{Color, Find};
 use crate::commands::{remarks, sequences, trace};
 use crate::notes::{list_names, note};
 use crate::output;
+use crate::rust_sources;
 use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
 use trodden_report::found::{FoundAnswer, FoundPaths};
 use trodden_report::input_kind::{InputKind, utf8_name};
-use trodden_report::source_files;
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
@@ -43,7 +43,7 @@ fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let expression: Expression = job.expression.parse()?;
     let profile = named::load(utf8_name(&job.file)?)?;
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&source_folders(), &profile.run.directory);
+    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::max_results(job.top, job.json);

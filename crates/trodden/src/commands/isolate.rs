@@ -3,13 +3,14 @@
 use crate::cli::{Color, Isolate};
 use crate::commands::remarks;
 use crate::output;
+use crate::rust_sources;
 use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::compared_runs::{ComparedRuns, gather};
 use trodden_analysis::isolate::Score;
 use trodden_report::isolation::{SuspectSelection, Suspects};
-use trodden_report::{SourceCache, View, source_files};
+use trodden_report::{SourceCache, View};
 
 /// Ranks and prints the paths.
 pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
@@ -25,7 +26,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         );
     }
     let view = View::from_profile(&profile);
-    let provider = source_files::sources(&source_folders(), &profile.run.directory);
+    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let suspects = Suspects::new(
         &isolation,

@@ -1,6 +1,7 @@
 //! Notes that reports share: missing files, and counts that are not exact.
 
 use crate::notes::{note, warn};
+use crate::rust_sources::PREFIX;
 use trodden_coverage::Files;
 use trodden_profile::Profile;
 use trodden_report::{SourceCache, View};
@@ -25,7 +26,10 @@ pub fn note_inexact(profile: &Profile) {
 /// Warns of damaged parts of a profile and of source files that could not be read.
 pub fn report_missing(view: &View, sources: &SourceCache) {
     view.damaged.iter().for_each(warn);
-    let missing = sources.missing();
+    let (library, missing): (Vec<String>, Vec<String>) = sources.missing().into_iter().partition(|path| path.starts_with(PREFIX));
+    if !library.is_empty() {
+        note("cannot read sources of Rust's standard library. `rustup component add rust-src` installs them for the program's toolchain");
+    }
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
         note(format_args!("cannot read source files: {first}{more}. Set TRODDEN_SOURCES=FOLDER if they have moved"));

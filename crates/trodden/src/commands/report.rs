@@ -5,6 +5,7 @@ use super::remarks::report_missing;
 use super::{trace, waits};
 use crate::cli::{Color, Report};
 use crate::output::{json_text, max_results, print, print_text, text_options, write_report};
+use crate::rust_sources::sources;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::Result;
@@ -12,8 +13,7 @@ use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::sequences::in_report;
-use trodden_report::source_files::sources;
-use trodden_report::{Measure, Selection, SourceCache, View, events, html, json, text};
+use trodden_report::{Measure, Selection, SourceCache, View, callers, events, html, json, text};
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
@@ -44,6 +44,7 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     let selection = selection(job);
     events::check(&profile, selection.measure)?;
+    let callers = if job.html.is_none() { callers::of_run(name, &profile, &folders()) } else { None };
     if let Some(file) = &job.html {
         let sequence = in_report::of_profile(name, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
         let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
@@ -51,6 +52,9 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
         write_report(file, page.as_bytes(), "the page is")?;
     } else if job.json {
         let mut document = json::report(&view, &selection, &sources)?;
+        if let Some(callers) = callers {
+            document["callers"] = callers.json(job.function.as_deref());
+        }
         if job.function.is_none()
             && let Some(sequence) = in_report::of_profile(name, &folders())
         {
@@ -63,6 +67,9 @@ fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
             && let Some(sequence) = in_report::of_profile(name, &folders())
         {
             sequence.write(&mut report)?;
+        }
+        if let Some(callers) = callers {
+            report.extend(callers.text(job.function.as_deref(), selection.top, &text_options(color, DEFAULT_STEPS)).into_bytes());
         }
         print_text(&String::from_utf8_lossy(&report))?;
     }

@@ -4,6 +4,7 @@ use crate::cli::{Color, Segments};
 use crate::commands::{remarks, sequences};
 use crate::notes::note;
 use crate::output;
+use crate::rust_sources;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use anyhow::{Result, ensure};
@@ -13,7 +14,7 @@ use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::segments::{SegmentList, Segments as Shown};
-use trodden_report::{Name, SourceCache, View, counted_segments, source_files};
+use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
 
 /// Exit status with `--fail` if a segment is shown.
@@ -41,7 +42,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let is_text = !job.json && job.sarif.is_none();
     let top = trodden_report::select::limit(output::max_results(job.top, !is_text));
     let view = View::from_profile(&observed.profile);
-    let provider = source_files::sources(&source_folders(), &observed.profile.run.directory);
+    let provider = rust_sources::sources(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
     let shown = Shown::new(kind, depth, &found, &view, top, all);

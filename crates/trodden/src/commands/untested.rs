@@ -5,6 +5,7 @@ use crate::cli::{Color, Untested, UntestedFormat};
 use crate::commands::remarks;
 use crate::context::context;
 use crate::output::{self, json_text};
+use crate::rust_sources;
 use crate::surroundings::folders;
 use crate::surroundings::source_folders;
 use crate::temporary;
@@ -74,7 +75,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let selection = UntestedSelection { function, top, known_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = ResidualReport::new(field, &selection)?;
-    let provider = source_files::sources(&source_folders(), &profile.run.directory);
+    let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let segments = UntestedSegmentSelection { known: &job.known, function };
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, &segments, &folders)).transpose()?;

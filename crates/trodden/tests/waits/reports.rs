@@ -19,7 +19,8 @@ fn a_page_is_clicked_and_a_chrome_trace_is_read_back() {
     for arguments in ["report app.waits --html page.html", "export chrome app.waits --output trace.json"] {
         must(place.command(env!("CARGO_BIN_EXE_trodden")).args(arguments.split(' ')).output().unwrap());
     }
-    click(&place, &own);
+    let text = must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--top", "0"]).output().unwrap());
+    click(&place, &own, &String::from_utf8(text.stdout).unwrap());
     let back = report(&place, "trace.json", &[]);
     check(&back);
     // Times are in microseconds there, and short slices may be left out.
@@ -74,19 +75,53 @@ fn waits_are_printed_as_the_paper_prints_them() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
 }
 
-fn click(place: &Place, own: &Value) {
+/// The facts of some sections of the text report: each line without its times and percentages.
+fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
+    let mut section = report.lines().next().unwrap();
+    let lines = report.lines().filter(|line| {
+        let is_fact = line.starts_with("  ");
+        if !is_fact && !line.is_empty() {
+            section = line;
+        }
+        is_fact && sections.iter().any(|wanted| section.starts_with(wanted))
+    });
+    lines.map(|line| line.rsplit("  ").next().unwrap().trim()).collect()
+}
+
+/// The page has the facts of the text report.
+fn compare_with_text(browser: &Browser, report: &str) {
+    let headline = report.lines().next().unwrap();
+    assert_eq!(browser.eval("return document.getElementById('headline').textContent"), headline);
+    let whole = browser.eval("return document.body.innerText.replace(/\\s+/g, ' ')");
+    let whole = whole.as_str().unwrap();
+    let sections = [headline, "Not caused by code", "Critical path", "Imbalance", "Notes"];
+    for section in &sections[..4] {
+        assert!(!facts(report, &[section]).is_empty(), "the text has no {section}: {report}");
+    }
+    for fact in facts(report, &sections) {
+        assert!(whole.contains(fact), "the page lacks {fact:?}: {whole}");
+    }
+    let thresholds = report.lines().find(|line| line.contains(" at threshold ") && line.ends_with(')')).unwrap();
+    assert!(whole.contains(thresholds), "the page lacks {thresholds:?}: {whole}");
+}
+
+fn click(place: &Place, own: &Value, report: &str) {
     let browser = Browser::start(&place.path("browser"));
     browser.open(&place.path("page.html"));
     let text =
         |selector: &str| browser.eval(&format!("return document.querySelector({selector:?}).textContent")).as_str().unwrap().to_owned();
     assert!(text("#title").contains("app.waits"));
     assert!(text("#causes tr").contains(own["causes"][0]["function"].as_str().unwrap()));
+    compare_with_text(&browser, report);
     assert_eq!(browser.eval("return document.getElementById('detail').hidden"), true);
     browser.click("button[data-family=contention]");
     assert!(text(".site").contains("lock contention"), "{}", text(".site"));
     browser.click(".site");
     assert_eq!(browser.eval("return document.getElementById('detail').hidden"), false);
     assert!(text(".paths").contains("executed") && text(".paths").contains("instead of"));
+    let steps = report.lines().filter(|line| line.trim_start().starts_with("executed"));
+    let steps: Vec<&str> = steps.map(|line| line.rsplit("  ").next().unwrap()).collect();
+    assert!(steps.iter().any(|step| text(".paths").contains(step)), "none of {steps:?} is in {}", text(".paths"));
     let shown = own["waits"].as_array().unwrap().iter().find(|site| site["family"] == "contention").unwrap();
     let expression = shown["classes"][0]["representative"]["expression"].as_str().unwrap();
     assert!(text(".expression").contains(expression), "{} lacks {expression}", text(".expression"));
@@ -95,11 +130,20 @@ fn click(place: &Place, own: &Value) {
     assert!(zoomed[1].as_f64().unwrap() - zoomed[0].as_f64().unwrap() < zoomed[2].as_f64().unwrap());
     browser.click("#whole");
     assert_eq!(browser.eval("return view[1] - view[0] === data.run_ns"), true);
+    let press =
+        |key: &str| browser.eval(&format!("canvas.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}' }})); return view[0]"));
+    assert!(press("+").as_f64().unwrap() > 0.0);
+    assert!(press("ArrowRight").as_f64() > press("ArrowLeft").as_f64());
+    browser.click("#whole");
     let heated = browser.eval("return document.querySelectorAll('.row.hot').length").as_u64().unwrap();
     assert!(heated > 0, "no source line with its share");
     let drawn = "const c = document.getElementById('timeline'); return c.getContext('2d').getImageData(0, 0, c.width, \
         c.height).data.some((v) => v > 0)";
     assert_eq!(browser.eval(drawn), true);
+    if let Some(folder) = std::env::var_os("TRODDEN_SCREENSHOTS") {
+        std::fs::write(std::path::Path::new(&folder).join("waits.base64"), browser.screenshot()).unwrap();
+    }
+    browser.check_widths_and_schemes();
     assert_eq!(browser.console(), Vec::<String>::new());
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }

@@ -8,10 +8,13 @@ const percent = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : "";
 const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text;
   if (kind) e.className = kind; return e; };
 const place = (p) => p.file ? ` (${p.file.split("/").pop()}${p.line ? ":" + p.line : ""})` : "";
-const stepName = (s) => s.state === "computing" || !s.call ?
-  `${s.function}${place(s)}${s.path ? `, path of ${s.path.function} ${s.path.lines}` : ""}` : `${s.call} in ${s.function}${place(s)}`;
+const taken = (s) => !s.path ? "" : s.path.function === s.function ? `, path ${s.path.lines}` :
+  `, path of ${s.path.function} ${s.path.lines}`;
+const stepName = (s) => s.state !== "computing" ? `${s.call ? `${s.call} in ` : ""}${s.function}${place(s)}, ${s.state}` :
+  `${s.function}${place(s)}${s.stack.length > 1 ? ` in ${s.stack[s.stack.length - 2]}` : ""}${taken(s)}`;
 const callers = (c) => c.callers.length < 2 ? (c.caller ? " in " + c.caller : "") :
-  " in " + c.callers.map((by) => `${by.function} (${percent(by.ns, c.ns)})`).join(", ");
+  " in " + c.callers.slice(0, 3).map((by) => `${by.function} (${(100 * by.ns / c.ns).toFixed(0)} %)`).join(", ") +
+  (c.callers.length > 3 ? ` and ${c.callers.length - 3} more` : "");
 const row = (cells) => {
   const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else {
   td.textContent = c; if (/^[\d.]+ (n|u|m)?s$|%$/.test(c)) td.className = "n"; } tr.append(td); }); return tr; };
@@ -19,11 +22,27 @@ const bar = (part) => { const b = make("span", "", "bar"); b.style.width = `${Ma
 
 get("title").textContent = data.title;
 get("headline").textContent =
-  `${time(data.run_ns)} on ${plural(data.locations.length, "location")}; ` +
-  `${plural(data.wait_occurrences, "wait")} totalling ${time(data.wait_ns)}`;
-data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns),
-  bar(c.ns / (data.wait_ns || 1)),
-  `${c.function}${place(c)}${callers(c)} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
+  `${time(data.run_ns)} on ${plural(data.locations.length, "location")}, ${plural(data.calls, "call")}; ` +
+  `${plural(data.wait_occurrences, "wait")} totalling ${time(data.wait_ns)} ` +
+  `(${percent(data.wait_ns, data.run_ns * data.locations.length) || "0.0 %"} of all locations' time)`;
+/* A table's or list's section is visible only if there is something in it. */
+const fill = (id, children) => { get(id).replaceChildren(...children); const section = get(id).closest("section");
+  if (section) section.hidden = !children.length; };
+const causes = (all) => all.map((c) => row([time(c.ns), percent(c.ns, data.wait_ns), bar(c.ns / (data.wait_ns || 1)),
+  `${c.function}${place(c)}${callers(c)} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`]));
+fill("kinds", data.kinds.map((k) => row([time(k.wait_ns), percent(k.wait_ns, data.wait_ns),
+  `${k.kind} (${k.family}), ${plural(k.occurrences, "time")}`])));
+fill("causes", data.waits.length ? causes(data.causes.slice(0, 15)) : [row(["No location waits."])]);
+fill("communication", causes(data.communication.slice(0, 15)));
+fill("critical", data.critical_path.slice(0, 15).map((c) => row([time(c.ns), percent(c.ns, data.run_ns), bar(c.ns / (data.run_ns || 1)),
+  c.code])));
+fill("imbalance", (data.locations.length > 1 ? data.imbalance : []).filter((i) => i.most_ns > i.mean_ns).slice(0, 15).map((i) =>
+  row([time(i.most_ns - i.mean_ns), `${i.function} on ${i.location}: ${time(i.most_ns)}, mean of all ${time(i.mean_ns)}`])));
+fill("answers", data.what_if.map((w) => make("li",
+  `If ${w.function} took ${w.percent_less} % less, the run would take ${time(w.run_ns)} instead of ${time(data.run_ns)}`)));
+const classes = data.waits.reduce((sum, w) => sum + w.classes.length, 0);
+get("thresholds").textContent = `${classes} ${classes === 1 ? "class" : "classes"} at threshold ${data.threshold} ` +
+  `(${data.classes_at_other_thresholds.map((c) => `${c.classes} at ${c.threshold}`).join(", ")})`;
 
 /* Wait sites by family. */
 let family = null;
@@ -66,6 +85,8 @@ function showSite(w) {
       `${c.representative.expression}${c.occurrences > 1 ? `; distances from it ${c.distance.mean.toFixed(3)} on average, ` +
       `at most ${c.distance.max.toFixed(3)}` : ""}`, "hint expression"));
     paths.append(pathTable("executed (longer path)", c.plus, c.wait_ns), pathTable("instead of (shorter path)", c.minus, c.wait_ns));
+    if (c.left_out_ns.plus + c.left_out_ns.minus > 0) div.append(make("p",
+      `Not shown: code that both executed, ${time(c.left_out_ns.plus)} and ${time(c.left_out_ns.minus)}`, "hint"));
     return div;
   }));
   const longest = w.classes.reduce((a, b) => a.max_ns >= b.max_ns ? a : b);
@@ -124,6 +145,15 @@ canvas.onwheel = (e) => {
   view = [Math.max(0, at - (at - view[0]) * by), Math.min(data.run_ns, at + (view[1] - at) * by)];
   draw();
 };
+canvas.onkeydown = (e) => {
+  const span = view[1] - view[0], move = { ArrowLeft: -0.2, ArrowRight: 0.2 }[e.key], by = { "+": 0.8, "=": 0.8, "-": 1.25 }[e.key];
+  if (!move && !by) return;
+  e.preventDefault();
+  const middle = (view[0] + view[1]) / 2;
+  view = move ? [view[0] + move * span, view[1] + move * span] :
+    [Math.max(0, middle - span * by / 2), Math.min(data.run_ns, middle + span * by / 2)];
+  draw();
+};
 let drag = null;
 canvas.onpointerdown = (e) => { drag = { x: e.offsetX, view: [...view], moved: false }; canvas.setPointerCapture(e.pointerId); };
 canvas.onpointermove = (e) => {
@@ -154,8 +184,5 @@ get("source").replaceChildren(...data.source.map((f) => {
     if (ns) r.title = time(ns); r.style.opacity = ns ? 1 : 0.75; div.append(r); });
   return div;
 }));
-const notes = [...data.diagnostics.map((d) => `${d.text} (${plural(d.count, "time")})`),
-  ...data.uncovered.map((u) => `${u.function}: it is unknown who waits for whom (${plural(u.calls, "call")}, ${time(u.ns)})`),
-  ...data.notes];
-get("notes").replaceChildren(...(notes.length ? notes : ["none"]).map((n) => make("li", n)));
+fill("notes", data.notes.map((n) => make("li", n)));
 showSites(); draw();

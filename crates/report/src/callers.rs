@@ -1,0 +1,137 @@
+//! Callers of functions in a report, as far as a run's streams or counted segments know them.
+
+use crate::names::Name;
+use crate::paint;
+use crate::select::limit;
+use crate::text::{Page, TextOptions};
+use crate::words::{count, percent, plural, reasons};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use trodden_analysis::segments::ObservedSegments;
+use trodden_profile::segments::{are_counted, map, unit};
+use trodden_profile::stream::StreamLog;
+use trodden_profile::{Beginning, FunctionPaths, ImageProfile, Profile};
+use trodden_stored::place::streams_beside;
+use trodden_stored::{Folders, streams};
+
+/// Maximum number of events of all streams that are read for callers.
+const MAX_EVENTS: u64 = 20_000_000;
+/// Maximum number of callers shown of a function.
+const MAX_CALLERS: usize = 4;
+
+/// Number of calls that complete their first path, by callee and caller, each given by source file and linkage name.
+pub struct Callers {
+    calls: BTreeMap<(String, String), BTreeMap<(String, String), u64>>,
+    is_counted: bool,
+}
+
+/// Returns the callers in a run; `None` if it has neither streams nor counted segments, or if its streams cannot be read or are too long,
+/// which is logged.
+pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
+    let observed = match streams::logs_of_run(wanted) {
+        Some(logs) => match from_streams(wanted, &logs, folders) {
+            Ok(observed) => observed?,
+            Err(error) => {
+                log::warn!("the report leaves callers out: {}", reasons(error.chain().map(ToString::to_string)));
+                return None;
+            }
+        },
+        None if profile.images.iter().any(are_counted) => ObservedSegments::from_profile(profile.clone()),
+        None => return None,
+    };
+    Some(Callers::from_segments(&observed)).filter(|callers| !callers.calls.is_empty())
+}
+
+fn from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<ObservedSegments>> {
+    if events(logs)? > MAX_EVENTS {
+        log::warn!("the report leaves callers out, because the streams are long; `trodden segments` has them");
+        return Ok(None);
+    }
+    let is_file = Path::new(wanted).exists();
+    let wanted = if is_file { streams_beside(Path::new(wanted)).to_string_lossy().into_owned() } else { wanted.to_owned() };
+    ObservedSegments::load_if_any(&wanted, 1, folders)
+}
+
+fn events(logs: &[PathBuf]) -> Result<u64> {
+    let mut sum = 0;
+    for log in logs {
+        sum += StreamLog::open(log)?.threads().iter().map(|thread| thread.events).sum::<u64>();
+    }
+    Ok(sum)
+}
+
+impl Callers {
+    fn from_segments(observed: &ObservedSegments) -> Callers {
+        let mut callers = Callers { calls: BTreeMap::new(), is_counted: observed.is_counted };
+        for (image, segment, times) in observed.of_depth(1) {
+            let [caller, callee] = segment[..] else { continue };
+            // A path that continues in a loop is no call, nor is one that is counted again up to a call.
+            let function = map(image, callee.function);
+            let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
+            if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(Beginning::Entry) {
+                let of_callee = callers.calls.entry(key(image, callee.function)).or_default();
+                *of_callee.entry(key(image, caller.function)).or_default() += times;
+            }
+        }
+        callers
+    }
+
+    /// Writes the callers of at most `top` functions, those that are called most first. With `only`, those of functions with that name.
+    pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
+        let page = Page::new(options);
+        let mut functions = self.sorted(only);
+        functions.truncate(limit(top));
+        if functions.is_empty() {
+            return String::new();
+        }
+        let source = if self.is_counted { "as far as the program counts segments" } else { "from the run's stream" };
+        let mut out = format!("\n{} {source}; `trodden segments` shows their paths\n", page.paint(paint::TITLE, "Callers"));
+        let widest = functions.iter().map(|(name, ..)| paint::width(name)).max().unwrap_or(0).min(page.width / 3);
+        for (name, calls, callers) in functions {
+            let shown = callers.iter().take(MAX_CALLERS);
+            let share = |times: u64| percent(times as f64 / calls as f64);
+            let mut words: Vec<String> = shown.map(|(by, times)| format!("{by} {} ({})", count((*times).into()), share(*times))).collect();
+            if callers.len() > MAX_CALLERS {
+                words.push(format!("{} more", callers.len() - MAX_CALLERS));
+            }
+            let name = page.paint(paint::NAME, &paint::left(&paint::fit_name(&name, widest), widest));
+            let calls = plural(calls.into(), "call", "calls");
+            writeln!(out, "  {name}  {calls}: from {}", words.join(", ")).expect("writing to a string");
+        }
+        out + "\n"
+    }
+
+    /// The callers of all functions, as a part of a JSON report.
+    pub fn json(&self, only: Option<&str>) -> Value {
+        let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
+        let function = |(name, calls, callers): &(String, u64, Vec<(String, u64)>)| {
+            let callers: Vec<Value> = callers.iter().map(caller).collect();
+            json!({ "function": name, "calls": calls, "callers": callers })
+        };
+        Value::Array(self.sorted(only).iter().map(function).collect())
+    }
+
+    /// Functions with their known calls and callers, most calls first.
+    fn sorted(&self, only: Option<&str>) -> Vec<(String, u64, Vec<(String, u64)>)> {
+        let name = |key: &(String, String)| Name::from_linkage(&key.1);
+        let wanted = self.calls.iter().filter(|(callee, _)| {
+            let name = name(callee);
+            only.is_none_or(|only| name.is(only) || name.ends_with(only))
+        });
+        let row = |(callee, callers): (&(String, String), &BTreeMap<(String, String), u64>)| {
+            let mut callers: Vec<(String, u64)> = callers.iter().map(|(caller, times)| (name(caller).short, *times)).collect();
+            callers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            (name(callee).short, callers.iter().map(|(_, times)| times).sum(), callers)
+        };
+        let mut rows: Vec<(String, u64, Vec<(String, u64)>)> = wanted.map(row).collect();
+        rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        rows
+    }
+}
+
+fn key(image: &ImageProfile, function: trodden_profile::stream::FunctionPlace) -> (String, String) {
+    (unit(image, function).source.clone(), map(image, function).plain_name().to_owned())
+}

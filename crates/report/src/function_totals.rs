@@ -1,0 +1,59 @@
+//! The table of functions with their totals in a text report.
+
+use crate::escape;
+use crate::measure::Measure;
+use crate::paint::{self, Painter, fit_name, left, right};
+use crate::select::{self, Ranking, Selection, limit};
+use crate::view::{Function, View};
+use crate::words;
+use trodden_unit::experiment::Spelling;
+
+/// What shares are shares of.
+pub fn measured(measure: Measure) -> String {
+    match measure {
+        Measure::Count => "executions of paths".to_string(),
+        Measure::Events => "events".to_string(),
+        measure => format!("executed {}", measure.name()),
+    }
+}
+
+/// The table of functions with their totals; empty if only one function is selected.
+pub fn function_totals(view: &View, selection: &Selection, ranking: &Ranking, painter: Painter, width: usize) -> String {
+    let measure = selection.measure;
+    let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
+    if ranking.candidates == 0 || functions.len() < 2 {
+        return String::new();
+    }
+    functions.sort_by(|a, b| b.total(measure).cmp(&a.total(measure)).then_with(|| a.name.full.cmp(&b.name.full)));
+    let executed = functions.len();
+    functions.truncate(limit(selection.top));
+    let calls = |f: &&Function| words::count(f.paths.entries().into());
+    let paths = |f: &&Function| words::count(f.paths.complete.len() as u128);
+    let widest =
+        |cell: &dyn Fn(&&Function) -> String, title: &str| functions.iter().map(|f| cell(f).len()).max().unwrap_or(0).max(title.len());
+    let (calls_width, paths_width, bar) = (widest(&calls, "calls"), widest(&paths, "paths"), if width >= 90 { 10 } else { 5 });
+    let place = |f: &&Function| match (f.file(), f.line()) {
+        (Some(file), Some(line)) => format!("{}:{line}", escape::line(words::base_name(file))),
+        _ => escape::line(words::base_name(&f.image.path)),
+    };
+    let places = functions.iter().map(|f| paint::width(&place(f))).max().unwrap_or(0);
+    let room = width.saturating_sub(10 + bar + calls_width + paths_width + 8 + places).max(16);
+    let name = functions.iter().map(|f| paint::width(&f.name.short)).max().unwrap_or(0).max(8).min(room);
+    let title = format!("by share of all {}; {} of {} executed shown", measured(measure), functions.len(), words::count(executed as u128));
+    let mut out = format!("{} {title}\n\n", painter.paint(paint::TITLE, "Functions"));
+    let share_title = format!("{}{}", right("share", 7), " ".repeat(bar + 1));
+    let titles = [share_title, right("calls", calls_width), right("paths", paths_width), left("function", name), "where".to_string()];
+    out.push_str(&format!("{}\n", painter.paint(paint::DIM, &titles.join("  "))));
+    for function in &functions {
+        let share = select::share(function.total(measure), view.total(measure));
+        let cells = [
+            format!("{} {}", right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::bar(share, bar))),
+            painter.paint(paint::COUNT, &right(&calls(function), calls_width)),
+            right(&paths(function), paths_width),
+            painter.paint(paint::NAME, &left(&fit_name(&function.name.short, name), name)),
+            painter.paint(paint::DIM, &place(function)),
+        ];
+        out.push_str(&format!("{}\n", cells.join("  ")));
+    }
+    out + "\n"
+}

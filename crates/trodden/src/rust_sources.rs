@@ -1,0 +1,86 @@
+//! Finds sources of Rust's standard library. Debug information names them `/rustc/COMMIT/library/...`, unless they were installed when the
+//! program was built. The installed toolchain of that commit has them as its component `rust-src`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_report::source_files;
+
+/// Path prefix of the standard library in debug information.
+pub const PREFIX: &str = "/rustc/";
+/// Sources of a toolchain, below its folder.
+const SOURCES: &str = "lib/rustlib/src/rust";
+
+/// Returns a provider of source text for reports: [`source_files::sources`], then the standard library of an installed toolchain.
+pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
+    let usual = source_files::sources(folders, run);
+    let library = Library { toolchains: toolchains(), known: RefCell::default() };
+    move |path: &str| usual(path).or_else(|| fs::read_to_string(library.find(path)?).ok())
+}
+
+struct Library {
+    toolchains: Vec<PathBuf>,
+    /// The sources of each commit that was asked for.
+    known: RefCell<BTreeMap<String, Option<PathBuf>>>,
+}
+
+impl Library {
+    /// The path of a file of the standard library on this machine; `None` if it is none, or if no toolchain of its commit has sources.
+    fn find(&self, path: &str) -> Option<PathBuf> {
+        let (commit, file) = path.strip_prefix(PREFIX)?.split_once('/')?;
+        let mut known = self.known.borrow_mut();
+        let folder = known.entry(commit.to_owned()).or_insert_with(|| {
+            let has_sources = self.toolchains.iter().filter(|toolchain| toolchain.join(SOURCES).is_dir());
+            has_sources.into_iter().find(|toolchain| commit_of(toolchain).as_deref() == Some(commit)).map(|found| found.join(SOURCES))
+        });
+        folder.as_ref().map(|folder| folder.join(file))
+    }
+}
+
+/// The folders of installed toolchains: rustup's, and those with a `rustc` in `PATH`.
+fn toolchains() -> Vec<PathBuf> {
+    let rustup = env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".rustup")));
+    let installed = rustup.and_then(|folder| fs::read_dir(folder.join("toolchains")).ok()).into_iter().flatten();
+    let mut found: Vec<PathBuf> = installed.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    let path = env::var_os("PATH").unwrap_or_default();
+    found.extend(env::split_paths(&path).filter(|folder| folder.join("rustc").exists()).filter_map(|f| Some(f.parent()?.to_owned())));
+    found
+}
+
+/// The commit that a toolchain's compiler was built from; `None` if it cannot be run.
+fn commit_of(toolchain: &Path) -> Option<String> {
+    let output = Command::new(toolchain.join("bin/rustc")).arg("-vV").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find_map(|line| line.strip_prefix("commit-hash: ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A toolchain's folder whose compiler says that it is of `commit`.
+    fn toolchain(folder: &Path, commit: &str) -> PathBuf {
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        fs::create_dir_all(folder.join(SOURCES).join("library/core")).unwrap();
+        fs::write(folder.join("bin/rustc"), format!("#!/bin/sh\necho rustc 1.0\necho 'commit-hash: {commit}'\n")).unwrap();
+        fs::set_permissions(folder.join("bin/rustc"), fs::Permissions::from_mode(0o755)).unwrap();
+        folder.to_owned()
+    }
+
+    #[test]
+    fn the_library_is_that_of_the_toolchain_with_the_same_commit() {
+        let folder = env::temp_dir().join(format!("trodden-rust-sources-{}", std::process::id()));
+        let toolchains = vec![toolchain(&folder.join("old"), "aaa"), toolchain(&folder.join("new"), "bbb"), folder.join("none")];
+        let library = Library { toolchains, known: RefCell::default() };
+        let expected = folder.join("new").join(SOURCES).join("library/core/lib.rs");
+        assert_eq!(library.find("/rustc/bbb/library/core/lib.rs"), Some(expected));
+        assert_eq!(library.find("/rustc/ccc/library/core/lib.rs"), None);
+        assert_eq!(library.find("/home/me/lib.rs"), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
