@@ -114,7 +114,9 @@ impl TracedProcess {
         let process = programs::start(program, conditions).map_err(CollectError::Start)?;
         let session = Rc::new(Session::new(process));
         session.add_thread(process, true);
-        session.enter(JournalEntry::Affinity);
+        if core.is_some() {
+            session.enter(JournalEntry::Affinity);
+        }
         if fixed_clock {
             session.enter(JournalEntry::TimeStampCounter);
         }
