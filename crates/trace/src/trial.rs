@@ -5,6 +5,7 @@ use crate::collectors::CollectorKind;
 use crate::command;
 use crate::follow::FollowEnding;
 use crate::launcher::ProgramStart;
+use crate::memory::common;
 use crate::ptrace::wait_child;
 use crate::repeat::RepeatRecipe;
 use crate::run::{RunTarget, TraceRun};
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -38,18 +40,24 @@ impl Sink for First {
 /// The reason why the collector does not work, or does not work with this program.
 pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     ensure!(program.exists(), "the file of this program was replaced while it was running ({}). Start it again", program.display());
+    let executable = Executable::read(program)?;
     let place = match kind {
         CollectorKind::Compiled => sleds::first(&Binary::read(program)?).context("the compiled program has no sled")?,
-        _ => Executable::read(program)?.entry,
+        _ => executable.entry,
     };
-    sees(kind.collector(), program, place)
+    sees(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
 }
 
-fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
-    let executable = Executable::read(program)?;
+/// The pages of code around a site. A trial needs no other code, and large programs would take long to read.
+fn code_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
+    let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
+    executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
+}
+
+fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Result<()> {
     let sites = [place];
     let block = place..place + 8;
-    let mut trial = Command::new(program);
+    let mut trial = Command::new(&executable.path);
     trial.arg("--version");
     let mut start = ProgramStart::new(command::launcher(), &trial);
     let nothing = || io::Result::Ok(Some(File::options().read(true).write(true).open("/dev/null")?.into()));
@@ -59,7 +67,7 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
     let (sender, begun) = channel();
     let run = TraceRun {
         target,
-        executable: &executable,
+        executable,
         sites: &sites,
         jumps: &[],
         blocks: std::slice::from_ref(&block),
