@@ -395,7 +395,8 @@ fn a_program_that_prints_its_environment_repeats_on_other_machines() {
     let place = Place::new();
     let mut command = place.command(trodden());
     command.env("ZULU", "1").env("ALPHA", "2");
-    let traced = command.args(["trace", "record", "--runs", "2", "--engine", "template:sh {script}", "--", "/usr/bin/env"]).output().unwrap();
+    let traced =
+        command.args(["trace", "record", "--runs", "2", "--engine", "template:sh {script}", "--", "/usr/bin/env"]).output().unwrap();
     assert!(traced.status.success(), "{traced:?}");
     assert!(String::from_utf8_lossy(&traced.stdout).contains("ZULU=1"), "{traced:?}");
 }

@@ -112,7 +112,8 @@ fn a_program_outlives_the_command_that_started_it() {
 #[test]
 fn several_runs_end_with_the_command_and_their_program_goes_on() {
     let folder = worker();
-    let mut command = trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
+    let mut command =
+        trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
     let process = ready(&folder);
     // The number is the same in all runs, and not the system's.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
