@@ -57,6 +57,11 @@ impl Code {
         self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))
     }
 
+    /// All blocks, in the order of their addresses.
+    pub fn blocks(&self) -> impl Iterator<Item = TraceBlock> {
+        (0..self.blocks.len()).map(|number| TraceBlock(number as u32))
+    }
+
     /// The addresses of all blocks, in ascending order.
     pub fn addresses(&self) -> Vec<u64> {
         self.blocks.iter().map(|b| b.0).collect()

@@ -61,8 +61,7 @@ pub fn replaceable(
 
 /// Blocks that load the stack pointer from memory or from an argument to switch stacks, as coroutines, goroutines and `longjmp` do.
 pub fn switching(code: &Code, files: &Files) -> HashSet<TraceBlock> {
-    let blocks = (0..).zip(code.addresses()).map(|(number, _)| TraceBlock(number));
-    blocks.filter(|block| has_stack_switch(code, files, *block)).collect()
+    code.blocks().filter(|block| has_stack_switch(code, files, *block)).collect()
 }
 
 fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {

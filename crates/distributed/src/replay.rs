@@ -22,8 +22,8 @@ pub struct ReplayedCode<'a> {
     pub code: &'a Code,
     /// Blocks that are not watched: pieces after cuts.
     pub unwatched: HashSet<TraceBlock>,
-    /// Blocks that load the stack pointer.
-    pub switching: HashSet<TraceBlock>,
+    /// For each block, whether it loads the stack pointer.
+    pub switching: Vec<bool>,
     /// The instructions that signal handlers interrupted, in order, each with its thread.
     pub interrupted: Vec<(u32, u64)>,
     /// Code that the program changed. Calls of it may go unseen.
@@ -38,7 +38,7 @@ pub struct Replay<'a> {
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
     /// A direct-mapped cache of steps, since programs repeat themselves.
-    known: Vec<Cell<Option<(StepKey, ReplayStep)>>>,
+    known: Vec<Cell<(PackedStepKey, ReplayStep)>>,
     /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
     /// How often the thread continued on another stack.
@@ -48,14 +48,19 @@ pub struct Replay<'a> {
 /// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
 type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
+/// The same in words that are fast to hash and compare.
+type PackedStepKey = (u64, u64);
+
 /// Size of the step cache; a power of two.
 const STEP_CACHE_SIZE: usize = 1 << 13;
+/// The key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
+const UNUSED: PackedStepKey = (u64::MAX, u64::MAX);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ReplayFrame {
     block: TraceBlock,
     /// Number of the block's calls already seen.
-    calls: usize,
+    calls: u32,
 }
 
 /// The step that leads from a frame to a block.
@@ -63,7 +68,7 @@ struct ReplayFrame {
 enum ReplayStep {
     /// `repeats`: the call may enter several functions in turn, so it stays pending.
     Call {
-        number: usize,
+        number: u32,
         repeats: bool,
         outside: bool,
         tail: bool,
@@ -112,14 +117,22 @@ impl<'a> Replay<'a> {
             outermost: Vec::new(),
             interrupted,
             switches: 0,
-            known: vec![Cell::new(None); STEP_CACHE_SIZE],
+            known: vec![Cell::new((UNUSED, Step::None)); STEP_CACHE_SIZE],
         }
     }
 
     /// Explains the next block, and writes it with the calls and returns before it.
     pub fn see_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         let depth = self.frames.len();
-        let switches = self.frames.last().is_some_and(|f| self.replayed.switching.contains(&f.block));
+        // Most blocks are successors.
+        if let Some(top) = self.frames.last().copied()
+            && let Step::Next = self.cached_step((top, block, EnterableFunctions::Usual, false))
+        {
+            self.frames[depth - 1] = Frame { block, calls: 0 };
+            push(TraceEvent::Block(block))?;
+            return Ok(());
+        }
+        let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
         // Any function of another file may call back a function that no call is known to enter.
         let route = self.find_route(depth, block, EnterableFunctions::Usual);
         let route = route.or_else(|| if self.is_handler(block) { None } else { self.find_route(depth, block, EnterableFunctions::Any) });
@@ -236,7 +249,7 @@ impl<'a> Replay<'a> {
             return Ok(());
         };
         push(TraceEvent::Call { outside, tail })?;
-        frame.calls = number - usize::from(repeats);
+        frame.calls = number - u32::from(repeats);
         match tail {
             true => drop(self.frames.pop()),
             false => self.drop_stale_outermost(),
@@ -247,16 +260,18 @@ impl<'a> Replay<'a> {
 
     fn cached_step(&self, key: StepKey) -> ReplayStep {
         let (frame, block, enters, has_returned) = key;
-        let mixed = (frame.block.0 as usize).wrapping_mul(0x9e37_79b1) ^ (block.0 as usize).wrapping_mul(0x85eb_ca6b) ^ frame.calls << 2;
-        let place = (mixed ^ mixed >> 15 ^ (enters as usize) << 1 ^ usize::from(has_returned)) % STEP_CACHE_SIZE;
-        match self.known[place].get() {
-            Some((known, step)) if known == key => step,
-            _ => {
-                let step = self.step(frame, block, enters, has_returned);
-                self.known[place].set(Some((key, step)));
-                step
-            }
+        let flags = (enters as u64) << 1 | u64::from(has_returned);
+        let packed = (u64::from(frame.block.0) << 32 | u64::from(block.0), u64::from(frame.calls) << 32 | flags);
+        // Multiplication by 2^64 / φ mixes the lower bits into the upper ones.
+        let mixed = (packed.0 ^ packed.1.rotate_left(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let entry = &self.known[(mixed >> (u64::BITS - STEP_CACHE_SIZE.ilog2())) as usize];
+        let (known, step) = entry.get();
+        if known == packed {
+            return step;
         }
+        let step = self.step(frame, block, enters, has_returned);
+        entry.set((packed, step));
+        step
     }
 
     /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
@@ -265,7 +280,7 @@ impl<'a> Replay<'a> {
         let (to, at) = self.code.graph_of(block);
         let start = to.block(at).start;
         let mut is_over = false;
-        for (number, call) in (1..).zip(graph.calls_in(index)).skip(frame.calls) {
+        for (number, call) in (1..).zip(graph.calls_in(index)).skip(frame.calls as usize) {
             if start == to.entry && enters.allows(call, to) {
                 let outside = matches!(call.callee, CodeCallee::Import(_));
                 let repeats = outside || matches!(call.callee, CodeCallee::Indirect);

@@ -102,7 +102,7 @@ Examples:
   trodden-lab with --strategy p3 -- record --copies 4 -- ./prog
   trodden-lab with --scheme pspp -- instrument ./prog -o ./other --interesting run.trodden
   trodden-lab with --table-slots 4096 -- build -- make
-  trodden-lab with --collector uprobes -- trace record --runs 1 -- ./prog
+  trodden-lab with --collector uprobes -- trace record -- ./prog
 
 Each heading names the commands that its options apply to. The exit status is that of the command.")]
 pub struct With {

@@ -68,8 +68,8 @@ pub enum CollectError {
     },
     /// The subject filters its system calls.
     #[error(
-        "the program filters its system calls (seccomp), and a call injected by the trace could kill it. Start it with `--no-repeat time`, \
-         and name no library that it loads later"
+        "the program filters its system calls (seccomp), and a call injected by the trace could kill it. With several runs, pass \
+         `--no-repeat time`, and name no library that it loads later"
     )]
     Filtered,
     /// Tracing the process is impossible or would harm it.

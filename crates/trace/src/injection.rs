@@ -162,7 +162,7 @@ impl Session {
                 Err(_) if self.killed_by_filter(thread) => {
                     return Err(CollectError::Unexpected {
                         what: format!(
-                            "its filter for system calls (seccomp) killed it {when}. Start it with `--no-repeat time`, which avoids that"
+                            "its filter for system calls (seccomp) killed it {when}. With several runs, `--no-repeat time` avoids that"
                         ),
                     });
                 }

@@ -54,11 +54,13 @@ impl PartialWriter {
     }
 
     fn flush(&mut self, thread: usize) -> Result<(), TraceFileError> {
-        let symbols = std::mem::take(&mut self.buffers[thread]);
+        let symbols = &mut self.buffers[thread];
         if symbols.is_empty() {
             return Ok(());
         }
-        self.writer.append(TraceBlockKind::Symbols, thread as u32, symbols.len() as u32, &[], &pack(&symbols))
+        self.writer.append(TraceBlockKind::Symbols, thread as u32, symbols.len() as u32, &[], &pack(symbols))?;
+        symbols.clear();
+        Ok(())
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Rings {
     file: File,
     start: u64,
     free: Vec<u64>,
+    /// Reused for reading, since fresh memory costs page faults.
+    bytes: Vec<u8>,
+    symbols: Vec<u32>,
 }
 
 /// The number of a ring.
@@ -69,7 +72,7 @@ impl Rings {
         if (-4095..0).contains(&start) {
             return Err(failure("map", start));
         }
-        Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect() })
+        Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect(), bytes: Vec::new(), symbols: Vec::new() })
     }
 
     /// The address range of all rings in the subject.
@@ -110,12 +113,14 @@ impl Rings {
         self.word(ring, SAVED)
     }
 
-    pub fn take_symbols(&self, ring: Ring) -> io::Result<Vec<u32>> {
+    pub fn take_symbols(&mut self, ring: Ring) -> io::Result<&[u32]> {
         let length = RING_SIZE as i64 + self.cursor(ring)?;
-        let mut symbols = vec![0; length as usize];
-        self.file.read_exact_at(&mut symbols, ring.0 * STRIDE + SYMBOLS)?;
+        self.bytes.resize(length as usize, 0);
+        self.file.read_exact_at(&mut self.bytes, ring.0 * STRIDE + SYMBOLS)?;
         self.set_cursor(ring, -(RING_SIZE as i64))?;
-        Ok(symbols.chunks_exact(4).map(|symbol| u32::from_le_bytes(symbol.try_into().expect("four bytes"))).collect())
+        self.symbols.clear();
+        self.symbols.extend(self.bytes.chunks_exact(4).map(|symbol| u32::from_le_bytes(symbol.try_into().expect("four bytes"))));
+        Ok(&self.symbols)
     }
 
     fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {

@@ -12,7 +12,9 @@ use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
 use crate::session::Session;
 use crate::{CollectError, programs};
-use std::io;
+use object::read::ReadCache;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -63,29 +65,33 @@ pub struct TracedProcess {
 }
 
 impl Executable {
-    /// Reads the headers of an executable file.
+    /// Reads the headers of an executable file, and nothing else, since such files can be large.
     ///
     /// # Errors
     /// The file cannot be read, or is not a 64-bit ELF file for x86-64.
     pub fn read(path: &Path) -> Result<Self, CollectError> {
         use object::read::elf::{FileHeader, ProgramHeader};
         let fault = |what: &str| CollectError::Executable { path: path.to_owned(), fault: what.to_owned() };
-        let bytes = std::fs::read(path).map_err(|e| fault(&format!("cannot be read: {e}")))?;
-        if !bytes.starts_with(b"\x7fELF") {
-            let is_script = bytes.starts_with(b"#!");
+        let unreadable = |e: io::Error| fault(&format!("cannot be read: {e}"));
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut magic = Vec::new();
+        (&mut file).take(5).read_to_end(&mut magic).map_err(unreadable)?;
+        if !magic.starts_with(b"\x7fELF") {
+            let is_script = magic.starts_with(b"#!");
             let remedy = if is_script { "it is a script. Pass its interpreter's program" } else { "pass a 64-bit program for x86-64" };
             return Err(fault(&format!("is not an ELF file: {remedy}")));
         }
-        if bytes.get(4) == Some(&1) {
+        if magic.get(4) == Some(&1) {
             return Err(fault("is a 32-bit program; only programs for x86-64 can be traced"));
         }
+        let file = ReadCache::new(file);
         let broken = |e: object::Error| fault(&format!("is a damaged ELF file: {e}"));
-        let header = object::elf::FileHeader64::<object::LittleEndian>::parse(&*bytes).map_err(broken)?;
+        let header = object::elf::FileHeader64::<object::LittleEndian>::parse(&file).map_err(broken)?;
         let endian = object::LittleEndian;
         if header.e_machine(endian) != object::elf::EM_X86_64 {
             return Err(fault("is a program for another processor; only programs for x86-64 can be traced"));
         }
-        let segments = header.program_headers(endian, &*bytes).map_err(broken)?;
+        let segments = header.program_headers(endian, &file).map_err(broken)?;
         let loaded = || segments.iter().filter(|s| s.p_type(endian) == object::elf::PT_LOAD);
         let range = |s: &object::elf::ProgramHeader64<_>| s.p_vaddr(endian)..s.p_vaddr(endian).saturating_add(s.p_memsz(endian));
         let is_code = |s: &&object::elf::ProgramHeader64<_>| s.p_flags(endian) & object::elf::PF_X != 0;
@@ -114,7 +120,9 @@ impl TracedProcess {
         let process = programs::start(program, conditions).map_err(CollectError::Start)?;
         let session = Rc::new(Session::new(process));
         session.add_thread(process, true);
-        session.enter(JournalEntry::Affinity);
+        if core.is_some() {
+            session.enter(JournalEntry::Affinity);
+        }
         if fixed_clock {
             session.enter(JournalEntry::TimeStampCounter);
         }

@@ -11,7 +11,6 @@ use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::linked::split_address;
 use trodden_container::{FileKind, HEAD_BYTES};
@@ -219,9 +218,9 @@ pub struct TraceWriter {
 #[derive(Debug, Default)]
 struct Buffer {
     symbols: Vec<u64>,
-    touched: BTreeSet<TraceFunction>,
-    /// The function that was inserted into `touched` last.
-    last_touched: Option<TraceFunction>,
+    touched: Vec<TraceFunction>,
+    /// For each function by number, whether it is in `touched`.
+    is_touched: Vec<bool>,
     frames: TraceFrames,
     start: TraceFrames,
     blocks: u64,
@@ -252,9 +251,13 @@ impl TraceWriter {
         if let TraceEvent::Block(block) = event {
             buffer.blocks += 1;
             let function = self.functions[block.0 as usize];
-            if buffer.last_touched != Some(function) {
-                buffer.last_touched = Some(function);
-                buffer.touched.insert(function);
+            let number = function.0 as usize;
+            if buffer.is_touched.len() <= number {
+                buffer.is_touched.resize(number + 1, false);
+            }
+            if !buffer.is_touched[number] {
+                buffer.is_touched[number] = true;
+                buffer.touched.push(function);
             }
         }
         buffer.frames.follow(event, |block| self.functions[block.0 as usize]);
@@ -289,13 +292,15 @@ impl TraceWriter {
         push_number(buffer.first, &mut index);
         push_number(buffer.start.open.len() as u64, &mut index);
         buffer.start.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
+        buffer.touched.sort_unstable();
         push_number(buffer.touched.len() as u64, &mut index);
-        buffer.touched.iter().for_each(|f| push_number(u64::from(f.0), &mut index));
+        for function in buffer.touched.drain(..) {
+            push_number(u64::from(function.0), &mut index);
+            buffer.is_touched[function.0 as usize] = false;
+        }
         let packed = pack(&buffer.symbols);
         self.writer.append(TraceBlockKind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
         buffer.symbols.clear();
-        buffer.touched.clear();
-        buffer.last_touched = None;
         (buffer.first, buffer.start) = (buffer.blocks, buffer.frames.clone());
         Ok(())
     }

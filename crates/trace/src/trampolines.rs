@@ -205,7 +205,7 @@ impl Trampolines {
     /// Records the contents of a stopped thread's ring.
     fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
         let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
-        sink.record_sites(recorded.number, &self.rings.take_symbols(recorded.ring)?)
+        sink.record_sites(recorded.number, self.rings.take_symbols(recorded.ring)?)
     }
 
     /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own.

@@ -5,17 +5,23 @@ use crate::collectors::CollectorKind;
 use crate::command;
 use crate::follow::FollowEnding;
 use crate::launcher::ProgramStart;
+use crate::memory::common;
 use crate::ptrace::wait_child;
 use crate::repeat::RepeatRecipe;
 use crate::run::{RunTarget, TraceRun};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
 use crate::subject::Executable;
+use crate::system::checked;
 use anyhow::{Context, Result, ensure};
+use object::pod::bytes_of;
+use object::{LittleEndian, U16, U32, U64, elf};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
-use std::path::Path;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
@@ -32,24 +38,99 @@ impl Sink for First {
 }
 
 /// Tries a collector by running a program with `--version`, and watching its first witness sled if the collector needs one, else its
-/// entry point.
+/// entry point. Collectors that work with any program are first tried with a tiny one, which takes a few milliseconds.
 ///
 /// # Errors
 /// The reason why the collector does not work, or does not work with this program.
 pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
+    if !matches!(kind, CollectorKind::Compiled | CollectorKind::Uprobes) && try_with_tiny_program(kind.collector()).is_ok() {
+        return Ok(());
+    }
     ensure!(program.exists(), "the file of this program was replaced while it was running ({}). Start it again", program.display());
+    let executable = Executable::read(program)?;
     let place = match kind {
         CollectorKind::Compiled => sleds::first(&Binary::read(program)?).context("the compiled program has no sled")?,
-        _ => Executable::read(program)?.entry,
+        _ => executable.entry,
     };
-    sees(kind.collector(), program, place)
+    sees(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
 }
 
-fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
-    let executable = Executable::read(program)?;
+/// The pages of code around a site. A trial needs no other code, and large programs would take long to read.
+fn code_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
+    let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
+    executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
+}
+
+/// Start address of the tiny program.
+const TINY_START: u64 = 0x40_0000;
+/// The code of the tiny program: `xor edi,edi; mov eax,231; nop`, which is watched, and then `syscall`, which is `exit_group(0)`.
+const TINY_CODE: [u8; 10] = [0x31, 0xff, 0xb8, 231, 0, 0, 0, 0x90, 0x0f, 0x05];
+
+/// Fails if the system does not execute files in memory, too.
+fn try_with_tiny_program(collector: &dyn Collector) -> Result<()> {
+    // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
+    let mut writable = unsafe {
+        let descriptor = libc::memfd_create(c"trodden trial".as_ptr(), libc::MFD_CLOEXEC);
+        checked(descriptor)?;
+        File::from_raw_fd(descriptor)
+    };
+    writable.write_all(&tiny_program())?;
+    // A file that is open for writing cannot be executed.
+    let file = File::open(format!("/proc/self/fd/{}", writable.as_raw_fd()))?;
+    drop(writable);
+    let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+    let executable = Executable::read(&path)?;
+    sees(collector, &executable, executable.entry)
+}
+
+/// The content of an executable file that ends at once.
+fn tiny_program() -> Vec<u8> {
+    const HEADERS: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
+    let half = |value: usize| U16::new(LittleEndian, value as u16);
+    let word = |value: u32| U32::new(LittleEndian, value);
+    let long = |value: u64| U64::new(LittleEndian, value);
+    let length = long((HEADERS + TINY_CODE.len()) as u64);
+    let segment = elf::ProgramHeader64 {
+        p_type: word(elf::PT_LOAD),
+        p_flags: word(elf::PF_R | elf::PF_X),
+        p_offset: long(0),
+        p_vaddr: long(TINY_START),
+        p_paddr: long(TINY_START),
+        p_filesz: length,
+        p_memsz: length,
+        p_align: long(0x1000),
+    };
+    let header = elf::FileHeader64 {
+        e_ident: elf::Ident {
+            magic: elf::ELFMAG,
+            class: elf::ELFCLASS64,
+            data: elf::ELFDATA2LSB,
+            version: elf::EV_CURRENT,
+            os_abi: elf::ELFOSABI_NONE,
+            abi_version: 0,
+            padding: [0; 7],
+        },
+        e_type: half(elf::ET_EXEC.into()),
+        e_machine: half(elf::EM_X86_64.into()),
+        e_version: word(elf::EV_CURRENT.into()),
+        e_entry: long(TINY_START + HEADERS as u64),
+        e_phoff: long(size_of::<elf::FileHeader64<LittleEndian>>() as u64),
+        e_shoff: long(0),
+        e_flags: word(0),
+        e_ehsize: half(size_of::<elf::FileHeader64<LittleEndian>>()),
+        e_phentsize: half(size_of_val(&segment)),
+        e_phnum: half(1),
+        e_shentsize: half(0),
+        e_shnum: half(0),
+        e_shstrndx: half(0),
+    };
+    [bytes_of(&header), bytes_of(&segment), &TINY_CODE].concat()
+}
+
+fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Result<()> {
     let sites = [place];
     let block = place..place + 8;
-    let mut trial = Command::new(program);
+    let mut trial = Command::new(&executable.path);
     trial.arg("--version");
     let mut start = ProgramStart::new(command::launcher(), &trial);
     let nothing = || io::Result::Ok(Some(File::options().read(true).write(true).open("/dev/null")?.into()));
@@ -59,7 +140,7 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
     let (sender, begun) = channel();
     let run = TraceRun {
         target,
-        executable: &executable,
+        executable,
         sites: &sites,
         jumps: &[],
         blocks: std::slice::from_ref(&block),

@@ -331,7 +331,7 @@ fn a_command_that_fails_leaves_nothing_behind() {
     refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);
     assert!(!place.path("parts").exists());
     // Before anything runs.
-    let said = refusal(&place, &["trace", "record", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
+    let said = refusal(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
     assert!(said.contains("{script}, {index} or {each}"), "{said}");
     assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("there is no folder nowhere"));
 }
@@ -398,7 +398,8 @@ fn a_program_that_prints_its_environment_repeats_on_other_machines() {
     let place = Place::new();
     let mut command = place.command(trodden());
     command.env("ZULU", "1").env("ALPHA", "2");
-    let traced = command.args(["trace", "record", "--engine", "template:sh {script}", "--", "/usr/bin/env"]).output().unwrap();
+    let traced =
+        command.args(["trace", "record", "--runs", "2", "--engine", "template:sh {script}", "--", "/usr/bin/env"]).output().unwrap();
     assert!(traced.status.success(), "{traced:?}");
     assert!(String::from_utf8_lossy(&traced.stdout).contains("ZULU=1"), "{traced:?}");
 }

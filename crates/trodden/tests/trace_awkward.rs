@@ -334,7 +334,7 @@ fn functions_that_only_data_names_are_traced() {
     // The start, nine iterations of two blocks, and the two of the end; five blocks of f0, two in each of two calls of f1 and of f2, two
     // of f3.
     assert_eq!(blocks.len(), 1 + 2 * 9 + 2 + 5 + 4 + 4 + 2, "{blocks:?}");
-    must(folder.record(&[], "several.trace", &["./app"]));
+    must(folder.record(&["--runs", "4"], "several.trace", &["./app"]));
     assert_eq!(folder.addresses("several.trace"), blocks);
 }
 

@@ -138,8 +138,8 @@ fn threads_execute_changed_code_wherever_they_were() {
     folder.compile("cc", "threads.c", THREADS);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(said, "27\n");
-    for options in [&["--no-repeat", "core"][..], &["--no-repeat", "core", "--collector", "ptrace"]] {
-        let output = folder.record(&[&["--runs", "1"], options].concat(), "one.trace", &["./app"]);
+    for options in [&[][..], &["--collector", "ptrace"]] {
+        let output = folder.record(options, "one.trace", &["./app"]);
         assert!(errors(&output).contains("changed its own code"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
         assert_eq!(calls(&folder, "one.trace", "after"), 1, "{options:?}");

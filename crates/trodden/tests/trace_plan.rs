@@ -50,19 +50,19 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
     // What code outside can call must be distinguished in one run: more functions than there are debug registers.
-    let hardware = folder.record_with("--collector hardware", &[], "h.trace", &["./app"]);
+    let hardware = folder.record_with("--collector hardware", &["--runs", "4"], "h.trace", &["./app"]);
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
-    let small = folder.record(&["--limit", "1"], "t.trace", &["./app"]);
+    let small = folder.record(&["--runs", "4", "--limit", "1"], "t.trace", &["./app"]);
     assert_eq!(small.status.code(), Some(2));
     assert!(errors(&small).contains("raise --limit from 1 to"), "{}", errors(&small));
-    must(folder.record(&["--check", "paper", "--plan"], "t.trace", &["./app"]));
+    must(folder.record(&["--runs", "4", "--check", "paper", "--plan"], "t.trace", &["./app"]));
 }
 
 #[test]
 fn a_distribution_is_the_users() {
     let (folder, plan, stepped) = looping();
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
-    must(folder.record(&["--distribution", "plan.json"], "t.trace", &["./app"]));
+    must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
     assert!(folder.addresses("t.trace") == stepped);
     // Without the blocks of `seldom`, its two sides look alike.
     let code = must(folder.laboratory(&["graph", "extract", "app", "--function", "seldom"]));
@@ -75,7 +75,7 @@ fn a_distribution_is_the_users() {
     let mut broken = plan.clone();
     broken["profiles"] = plan["profiles"].as_array().unwrap().iter().map(without).collect();
     std::fs::write(folder.path("broken.json"), broken.to_string()).unwrap();
-    let refused = folder.record(&["--distribution", "broken.json"], "t.trace", &["./app"]);
+    let refused = folder.record(&["--runs", "2", "--distribution", "broken.json"], "t.trace", &["./app"]);
     let text = errors(&refused);
     assert_eq!(refused.status.code(), Some(2), "{text}");
     assert!(
@@ -85,7 +85,7 @@ fn a_distribution_is_the_users() {
     let mut other = plan;
     other["hash"] = "0x1".into();
     std::fs::write(folder.path("other.json"), other.to_string()).unwrap();
-    let foreign = folder.record(&["--distribution", "other.json"], "t.trace", &["./app"]);
+    let foreign = folder.record(&["--runs", "2", "--distribution", "other.json"], "t.trace", &["./app"]);
     assert!(errors(&foreign).contains("for another build"), "{}", errors(&foreign));
 }
 
@@ -104,7 +104,7 @@ fn weights_are_measured() {
     let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
-    let foreign = folder.record(&["--witness-weights", "input"], "t.trace", &["./app"]);
+    let foreign = folder.record(&["--runs", "2", "--witness-weights", "input"], "t.trace", &["./app"]);
     assert!(errors(&foreign).contains("it is not a file of trodden. Record the trace again"), "{}", errors(&foreign));
 }
 
@@ -167,7 +167,7 @@ fn calls_are_nested_as_they_are_made() {
 #[test]
 fn plans_say_how_many_witnesses_repair_added() {
     let folder = Folder::new();
-    let plan = |form: &str| must(folder.record(&[form], "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let plan = |form: &str| must(folder.record(&["--runs", "4", form], "no.trace", &["/usr/bin/gzip", "-c", "input"]));
     let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();

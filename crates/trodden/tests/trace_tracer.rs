@@ -112,7 +112,8 @@ fn a_program_outlives_the_command_that_started_it() {
 #[test]
 fn several_runs_end_with_the_command_and_their_program_goes_on() {
     let folder = worker();
-    let mut command = trodden(&folder, &["trace", "record", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
+    let mut command =
+        trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
     let process = ready(&folder);
     // The number is the same in all runs, and not the system's.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
@@ -168,7 +169,7 @@ fn a_signal_before_anything_runs_ends_the_command_and_leaves_nothing() {
     let folder = worker();
     for (signal, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("USR2", 12)] {
         // Several runs get the same input: it is read to its end first, which does not come.
-        let mut command = trodden(&folder, &["trace", "record", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
+        let mut command = trodden(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
         let input = command.stdin.take();
         until("it does not begin", || !temporary(&folder).is_empty());
         must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());

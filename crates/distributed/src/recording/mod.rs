@@ -38,8 +38,8 @@ use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_text::words::{plural, reasons, shell_word};
 use trodden_trace::{
-    Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunInfo, RunLog, ThreadNumber, TraceDescription,
-    TraceEnd, TraceWriter, check_traceable, try_collector,
+    Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
+    TraceDescription, TraceEnd, TraceWriter, check_traceable, try_collector,
 };
 use trodden_witness::{DistributionStrategy, Weights};
 
@@ -56,7 +56,7 @@ const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that
 /// Note in a trace of calls and returns only.
 const ONLY_CALLS: &str = "the trace has calls and returns only: blocks with calls, where functions begin and end, and nothing between";
 
-/// Rejects options that only make sense for several runs.
+/// Rejects options that only make sense for several runs, before anything is read.
 fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
     let asked = [
@@ -69,6 +69,8 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--check", plan.checks_paper_conditions),
         ("--calls", plan.calls),
         ("--engine", host.machines.is_some()),
+        ("--no-repeat", !options.run.is_pinned || options.run.recipe != RepeatRecipe::ALL),
+        ("--fresh-folder", host.fresh_folder.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
         Some((option, _)) => bail!("{option} needs several runs, but there is only one: leave it out, or pass a greater --runs"),
@@ -150,12 +152,15 @@ impl<'a> Recording<'a> {
     /// # Errors
     /// The program cannot be traced with these options, or a named file does not exist.
     pub fn new(options: &'a RecordOptions, host: &'a RecordingHost<'a>) -> Result<Self> {
+        let is_single = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
+        if is_single {
+            reject_multi_run_options(options, host)?;
+        }
         check_files(options)?;
         let temporary = folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
         trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-        let has_one_run = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
-        let subject = RepeatedProgram::new(&options.run, host, has_one_run, folder)?;
+        let subject = RepeatedProgram::new(&options.run, host, is_single, folder)?;
         let kind = options.run.collector.unwrap_or_else(|| usual_collector(&options.run, host));
         kind.collector().check_files(&subject.executable, &subject.libraries)?;
         let libraries = subject.libraries.iter().map(|l| &l.executable);
@@ -163,13 +168,11 @@ impl<'a> Recording<'a> {
         let image = files.image()?;
         let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
         let (graphs, pieces) = cut_graphs(&files, &image, &observed, &extra_cuts)?;
-        match has_one_run {
-            true => reject_multi_run_options(options, host)?,
+        if !is_single {
             // The first run uses breakpoints.
-            false => PtraceBreakpoints.check_files(&subject.executable, &subject.libraries)?,
+            PtraceBreakpoints.check_files(&subject.executable, &subject.libraries)?;
         }
         let _temporary = temporary;
-        let is_single = has_one_run;
         Ok(Self { options, host, subject, kind, is_single, files, image, graphs, pieces, observed, extra_cuts, _temporary })
     }
 

@@ -104,7 +104,9 @@ impl Recording<'_> {
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
         let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
         let changed = followed.map_or_else(Vec::new, |followed| followed.changed_code.clone());
-        ReplayedCode { code, unwatched, switching: switching(code, &self.files), interrupted, changed }
+        let loads_stack_pointer = switching(code, &self.files);
+        let switching = code.blocks().map(|block| loads_stack_pointer.contains(&block)).collect();
+        ReplayedCode { code, unwatched, switching, interrupted, changed }
     }
 
     /// Cuts blocks that may have been left in their middle: by a fault that ended the program, or by a signal handler that may not return.

@@ -2,7 +2,7 @@
 //! profile, several at a time, each on its own core.
 //!
 //! Invariant: when there are several runs, all get the same arguments, environment, folder and input, and pipes for their output, so that
-//! they behave the same. A single run uses the command's own streams.
+//! they behave the same. A single run uses the command's own streams, and nothing is changed for it.
 // Length: all ways of running one program once.
 
 use super::options::{RecordingHost, RunOptions};
@@ -215,7 +215,15 @@ impl<'a> RepeatedProgram<'a> {
 
     /// Whether the vDSO is hidden from the program.
     pub fn hides_vdso(&self) -> bool {
-        self.options.recipe.time && self.options.process.is_none()
+        self.recipe(None).time
+    }
+
+    /// What is kept the same in all runs: nothing if there is only one.
+    fn recipe(&self, core: Option<usize>) -> RepeatRecipe {
+        match self.input {
+            Input::Inherited => RepeatRecipe::NONE,
+            Input::File { .. } | Input::Null => RepeatRecipe { core, ..self.options.recipe },
+        }
     }
 
     /// The folder of partial traces.
@@ -373,7 +381,7 @@ impl<'a> RepeatedProgram<'a> {
                 (RunTarget::Start(Box::new(program)), outputs)
             }
         };
-        let recipe = RepeatRecipe { core, ..self.options.recipe };
+        let recipe = self.recipe(core);
         let WatchedSites { sites, jumps, first } = watched;
         let (stop, limit) = (command::stop(), self.options.limit);
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);

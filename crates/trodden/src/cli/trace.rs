@@ -1,6 +1,5 @@
 //! Syntax of `trodden trace`.
 
-use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use trodden_trace::CollectorKind;
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
 pub enum Trace {
-    /// Record the exact trace of a program, from several runs that observe some blocks each.
+    /// Record the exact trace of a program or of a running process.
     Record(Box<TraceRecord>),
     /// Execute a part of the runs of `trace record`, on another machine.
     #[command(hide = true)]
@@ -43,7 +42,7 @@ fn collectors() -> Vec<Choice<CollectorKind>> {
     choices.collect()
 }
 
-/// A property of the environment that is made equal in all runs.
+/// A property of the environment that is made equal in all of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RepeatPart {
     /// Addresses (no randomisation).
@@ -62,18 +61,18 @@ pub enum RepeatPart {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden trace record --runs 4 --output t.trace -- bzip2 -k -c file
-  trodden trace record --runs 1 -- ./server-with-threads      every block in one run
+  trodden trace record --output t.trace -- ./server 8080
+  trodden trace record --runs 4 -- bzip2 -k -c file           a part of the blocks in each run
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --library libz -- ./prog               trace a shared library, too
 
-Each run gets the same arguments, environment, folder and standard input; time, random numbers and
-process IDs are replayed from the first run. If two runs diverge, the place is shown.
+The program runs once, as it does without trodden. Several runs get the same arguments, environment,
+folder and standard input; time, random numbers and process IDs are replayed from a first run, which
+comes before them. If two runs diverge, the place is shown.
 Exit status: the program's (128+N if signal N ended it).")]
 pub struct TraceRecord {
-    /// Number of runs; 1 observes every block, for threads.
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, default_value_if("pid", ArgPredicate::IsPresent, "1"))]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Number of runs; each of several observes a part of the blocks.
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
     /// File for the trace.
     #[arg(short, long, value_name = "FILE", default_value = "out.trace", value_parser = output_path())]
@@ -98,7 +97,7 @@ pub struct TraceRecord {
     /// Do not trace the inside of this function (repeatable).
     #[arg(long, value_name = "FUNCTION")]
     pub opaque: Vec<String>,
-    /// Let this property vary between runs (repeatable).
+    /// Let this property vary between several runs (repeatable).
     #[arg(long, value_enum, value_name = "WHAT")]
     pub no_repeat: Vec<RepeatPart>,
     /// Give each run after the first a fresh copy of the working folder.

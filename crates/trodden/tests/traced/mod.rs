@@ -27,7 +27,9 @@ impl Folder {
     }
 
     fn run(&self, program: &Path, arguments: &[&str], choices: &str) -> Output {
-        let mut command = Command::new(program);
+        // Traces of several recordings are compared, and programs like grep execute other blocks at other addresses.
+        let mut command = Command::new("setarch");
+        command.arg("-R").arg(program);
         // With backtraces, panicking programs execute millions of blocks.
         command.current_dir(self.0.path()).env_remove("TRODDEN_QUIET").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
         command.env("TRODDEN_LABORATORY", choices);
