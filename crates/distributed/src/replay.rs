@@ -117,7 +117,7 @@ impl<'a> Replay<'a> {
             outermost: Vec::new(),
             interrupted,
             switches: 0,
-            known: vec![Cell::new((UNUSED, Step::None)); STEP_CACHE_SIZE],
+            known: vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE],
         }
     }
 
@@ -126,9 +126,9 @@ impl<'a> Replay<'a> {
         let depth = self.frames.len();
         // Most blocks are successors.
         if let Some(top) = self.frames.last().copied()
-            && let Step::Next = self.cached_step((top, block, EnterableFunctions::Usual, false))
+            && let ReplayStep::Next = self.cached_step((top, block, EnterableFunctions::Usual, false))
         {
-            self.frames[depth - 1] = Frame { block, calls: 0 };
+            self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
             push(TraceEvent::Block(block))?;
             return Ok(());
         }

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use trodden_analysis::segments::ObservedSegments;
-use trodden_profile::segments::{are_counted, map, unit};
+use trodden_profile::segments::{counts_segments, function_map, unit_map};
 use trodden_profile::stream::StreamLog;
-use trodden_profile::{Beginning, FunctionPaths, ImageProfile, Profile};
-use trodden_stored::place::streams_beside;
+use trodden_profile::{PathStart, FunctionPaths, ImageProfile, Profile};
+use trodden_stored::place::streams_folder_of;
 use trodden_stored::{Folders, streams};
 
 /// Maximum number of events of all streams that are read for callers.
@@ -39,7 +39,7 @@ pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Call
                 return None;
             }
         },
-        None if profile.images.iter().any(are_counted) => ObservedSegments::from_profile(profile.clone()),
+        None if profile.images.iter().any(counts_segments) => ObservedSegments::from_profile(profile.clone()),
         None => return None,
     };
     Some(Callers::from_segments(&observed)).filter(|callers| !callers.calls.is_empty())
@@ -51,7 +51,7 @@ fn from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Opt
         return Ok(None);
     }
     let is_file = Path::new(wanted).exists();
-    let wanted = if is_file { streams_beside(Path::new(wanted)).to_string_lossy().into_owned() } else { wanted.to_owned() };
+    let wanted = if is_file { streams_folder_of(Path::new(wanted)).to_string_lossy().into_owned() } else { wanted.to_owned() };
     ObservedSegments::load_if_any(&wanted, 1, folders)
 }
 
@@ -69,9 +69,9 @@ impl Callers {
         for (image, segment, times) in observed.of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
             // A path that continues in a loop is no call, nor is one that is counted again up to a call.
-            let function = map(image, callee.function);
+            let function = function_map(image, callee.function);
             let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
-            if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(Beginning::Entry) {
+            if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(PathStart::Entry) {
                 let of_callee = callers.calls.entry(key(image, callee.function)).or_default();
                 *of_callee.entry(key(image, caller.function)).or_default() += times;
             }
@@ -132,6 +132,6 @@ impl Callers {
     }
 }
 
-fn key(image: &ImageProfile, function: trodden_profile::stream::FunctionPlace) -> (String, String) {
-    (unit(image, function).source.clone(), map(image, function).plain_name().to_owned())
+fn key(image: &ImageProfile, function: trodden_profile::stream::FunctionIndex) -> (String, String) {
+    (unit_map(image, function).source.clone(), function_map(image, function).plain_name().to_owned())
 }

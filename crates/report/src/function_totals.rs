@@ -33,8 +33,8 @@ pub fn function_totals(view: &View, selection: &Selection, ranking: &Ranking, pa
         |cell: &dyn Fn(&&Function) -> String, title: &str| functions.iter().map(|f| cell(f).len()).max().unwrap_or(0).max(title.len());
     let (calls_width, paths_width, bar) = (widest(&calls, "calls"), widest(&paths, "paths"), if width >= 90 { 10 } else { 5 });
     let place = |f: &&Function| match (f.file(), f.line()) {
-        (Some(file), Some(line)) => format!("{}:{line}", escape::line(words::base_name(file))),
-        _ => escape::line(words::base_name(&f.image.path)),
+        (Some(file), Some(line)) => format!("{}:{line}", escape::escape_line(words::base_name(file))),
+        _ => escape::escape_line(words::base_name(&f.image.path)),
     };
     let places = functions.iter().map(|f| paint::width(&place(f))).max().unwrap_or(0);
     let room = width.saturating_sub(10 + bar + calls_width + paths_width + 8 + places).max(16);

@@ -179,7 +179,7 @@ fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
             }
         }
     }
-    places.into_iter().map(|(name, (file, line))| (escape::line(&name), format!("{}:{line}", escape::line(&file)))).collect()
+    places.into_iter().map(|(name, (file, line))| (escape::escape_line(&name), format!("{}:{line}", escape::escape_line(&file)))).collect()
 }
 
 fn similar(view: &View, text: &str) -> Vec<String> {
