@@ -1,14 +1,21 @@
 //! `cargo trodden`, and the roles in which cargo and rustc call the same program.
 
-use crate::cli::Parameters;
+use super::coverage;
+use crate::cli::{Bursts, Parameters};
 use crate::context::context;
 use crate::output;
+use crate::surroundings::surroundings;
 use anyhow::Result;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
-use trodden_driver::{cargo, rust};
+use trodden_driver::cargo::{CargoCommand, Scope};
+use trodden_driver::{cargo, experiment, rust};
+use trodden_profile::store;
+use trodden_recording::Destination;
+use trodden_recording::record::{self, RunnerCommand};
 use trodden_unit::Settings;
+use trodden_unit::experiment::Observe;
 
 const HELP: &str = "\
 Build, run, test or benchmark a Rust package with its paths counted.
@@ -34,7 +41,7 @@ Examples:
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
         Some(rust::WRAPPER) => return rust::wrap(context(), arguments, &mut io::stdout()),
-        Some(rust::LINKER) => return rust::link(context(), arguments),
+        Some(role @ (rust::LINKER | rust::CRATE_LINKER | rust::TEST_LINKER)) => return rust::link(context(), role, arguments),
         _ => {}
     }
     if arguments.first().is_some_and(|a| a == "trodden") {
@@ -46,7 +53,50 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     };
     cargo::check_verb(verb)?;
     let settings = take_settings(&mut arguments)?;
-    cargo::run(context(), arguments, settings)
+    let scope = if take_flag(&mut arguments, "--dependencies") { Scope::Dependencies } else { Scope::Members };
+    let own = settings.clone().over(experiment::of_environment(context())?);
+    match own.observe {
+        // Streams and branches are recorded program by program.
+        Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
+        observe => match cargo::tests(context(), &arguments, &settings, scope)? {
+            Some(tests) => record_tests(tests, &arguments, observe == Some(Observe::Coverage)),
+            None => cargo::run(context(), arguments, settings, scope),
+        },
+    }
+}
+
+/// Name of the suite of runs of tests.
+const TESTS: &str = "test";
+/// Name of the suite of runs of benchmarks.
+const BENCHMARKS: &str = "bench";
+
+/// Runs tests, records all of their processes as one run in the run store of the workspace, and reports coverage.
+fn record_tests(tests: CargoCommand, arguments: &[OsString], has_coverage: bool) -> Result<ExitCode> {
+    store::use_folder(tests.workspace.join(store::FOLDER));
+    let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARKS } else { TESTS };
+    let what = RunnerCommand {
+        command: tests.command,
+        output_variable: rust::OUTPUT_VARIABLE,
+        images: tests.images,
+        destination: Destination { suite: Some(suite.to_owned()), ..Destination::default() },
+    };
+    let bursts = Bursts { burst: None, every: None };
+    let (status, is_recorded) = record::run_through_runner(what, bursts.to_recording(), &surroundings())?;
+    if is_recorded && has_coverage {
+        coverage::report_last()?;
+    }
+    Ok(status)
+}
+
+/// Removes an option without value from the arguments before `--`. Returns true if it was there.
+fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
+    let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    let rest = arguments.split_off(end);
+    let before = arguments.len();
+    arguments.retain(|argument| argument != option);
+    let was_there = arguments.len() < before;
+    arguments.extend(rest);
+    was_there
 }
 
 /// Removes trodden's own options from the arguments before `--`, and returns them as settings.

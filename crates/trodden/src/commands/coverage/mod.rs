@@ -4,7 +4,7 @@ pub mod by_test;
 mod diff;
 mod report;
 
-use crate::cli::{Coverage, CoverageShow, Covered, CoveredFiles};
+use crate::cli::{Coverage, CoverageReport, CoverageShow, Covered, CoveredFiles};
 use crate::context::context;
 use crate::notes::{note, reasons, warn};
 use crate::output::{print_text, write_file};
@@ -20,6 +20,7 @@ use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
+use trodden_stored::named::LAST;
 
 /// Pattern that selects all files, including those of the standard library.
 pub const ALL_FILES: &str = "*";
@@ -73,6 +74,20 @@ pub fn view_of(profile: &Profile) -> View<'_> {
         }
     }
     view
+}
+
+/// Prints the coverage of the last run, by file.
+pub fn report_last() -> Result<ExitCode> {
+    let files = CoveredFiles::default();
+    report::run(&CoverageReport {
+        covered: Covered { profile: LAST.to_owned(), files },
+        functions: false,
+        combinations: 0,
+        changed_since: None,
+        baseline: None,
+        fail_under: Vec::new(),
+        json: false,
+    })
 }
 
 /// Runs `trodden coverage`.
