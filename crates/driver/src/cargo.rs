@@ -31,13 +31,27 @@ const TEST_VERBS: [&str; 4] = ["test", "t", "bench", "nextest"];
 /// Those of them that run no program.
 const BUILD_VERBS: [&str; 3] = ["build", "b", "install"];
 
-/// The crates that are instrumented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The members of the workspace.
-    Members,
-    /// Their dependencies, too.
-    Dependencies,
+/// The code that is instrumented besides the members of the workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Their dependencies.
+    pub dependencies: bool,
+    /// The standard library.
+    pub std: bool,
+}
+
+impl Scope {
+    /// Describes what is left out, and the options that add it. `None` if it is nothing.
+    fn left_out(self) -> Option<&'static str> {
+        match (self.dependencies, self.std) {
+            (false, false) => {
+                Some("only workspace members are counted; --dependencies adds their dependencies, and --std the standard library")
+            }
+            (false, true) => Some("dependencies are not counted; --dependencies adds them"),
+            (true, false) => Some("the standard library is not counted; --std adds it"),
+            (true, true) => None,
+        }
+    }
 }
 
 /// A command of cargo.
@@ -91,7 +105,7 @@ pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
     let runner = Runner::Recorder(step.map(str::to_owned).to_vec());
-    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, Scope::Members, runner)?.command)
+    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, Scope::default(), runner)?.command)
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
@@ -162,7 +176,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
         log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
     }
     ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].iter().for_each(|name| _ = command.env_remove(name));
-    let configuration = configuration(context, &request)?;
+    let configuration = configuration(context, &request, scope)?;
     let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
     let runner = match runner {
         Runner::None => None,
@@ -177,14 +191,19 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     }
     command.args(&invocation.arguments[invocation.own..]);
     // An edge profile needs all crates as bitcode.
-    if scope == Scope::Dependencies || names_must_match {
+    if scope.dependencies || names_must_match {
         command.env("RUSTC_WRAPPER", wrappers.join("cargo-trodden")).env(rust::ALL_CRATES_VARIABLE, "1");
     } else {
         command.env("RUSTC_WORKSPACE_WRAPPER", wrappers.join("cargo-trodden"));
         command.env(CARGO_PACKAGES_VARIABLE, std::env::join_paths(&workspace.packages).context("a package's folder contains a colon")?);
-        log::info!("only workspace members are counted; --dependencies adds their dependencies");
     }
-    command.env("CARGO_INCREMENTAL", "0").env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    if !names_must_match {
+        scope.left_out().into_iter().for_each(|what| log::info!("{what}"));
+    }
+    if scope.std {
+        command.env(rust::STD_VARIABLE, "1");
+    }
+    command.env(rust::ROLE_VARIABLE, rust::WRAPPER);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string());
     if let Some(rustdoc) = context.value("RUSTDOC") {
         command.env(rust::RUSTDOC_VARIABLE, rustdoc);
@@ -221,11 +240,11 @@ fn is_nightly(context: &DriverContext) -> Result<bool> {
 
 /// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,
 /// and the plugin itself.
-fn configuration(context: &DriverContext, request: &Path) -> Result<Identity> {
+fn configuration(context: &DriverContext, request: &Path, scope: Scope) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Identity::from_content(format!("{name} {}", Identity::from_content(&bytes)).as_bytes()))
+    Ok(Identity::from_content(format!("{name} {} {}", Identity::from_content(&bytes), scope.std).as_bytes()))
 }
 
 /// Returns the arguments with which `trodden` records the programs that cargo runs.

@@ -23,7 +23,7 @@ use crate::experiment;
 use crate::link as linking;
 use crate::other_programs::joined;
 use crate::rebuild::DriverCompiler;
-use crate::toolchain::Tool;
+use crate::toolchain::{Tool, on_path_except_own};
 use anyhow::{Context, Result, bail};
 use job::Job;
 use std::ffi::{OsStr, OsString};
@@ -52,6 +52,8 @@ pub const RUSTDOC_VARIABLE: &str = "TRODDEN_CARGO_RUSTDOC";
 pub const CFG_VARIABLE: &str = "TRODDEN_CARGO_CFG";
 /// Variable with the output pattern for the programs that cargo runs.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_CARGO_OUTPUT";
+/// Variable that is set if programs are linked with an instrumented standard library.
+pub const STD_VARIABLE: &str = "TRODDEN_CARGO_STD";
 /// Variable that is set if the wrapper is called for all crates, not only for workspace members.
 pub const ALL_CRATES_VARIABLE: &str = "TRODDEN_CARGO_ALL";
 /// Variable that identifies the instrumentation, so that cargo rebuilds what was built with another one.
@@ -128,6 +130,7 @@ const COMPILER_VARIABLES: [&str; 14] = [
     RUSTDOC_VARIABLE,
     CFG_VARIABLE,
     ALL_CRATES_VARIABLE,
+    STD_VARIABLE,
     OUTPUT_VARIABLE,
     CODEGEN_VARIABLE,
     CARGO_FOLDER_VARIABLE,
@@ -136,7 +139,6 @@ const COMPILER_VARIABLES: [&str; 14] = [
     "RUSTC_WRAPPER",
     "RUSTC_WORKSPACE_WRAPPER",
     "RUSTDOC",
-    "CARGO_INCREMENTAL",
 ];
 
 /// Runs a program for cargo, which writes its counts where [`OUTPUT_VARIABLE`] names.
@@ -175,7 +177,9 @@ fn names_must_match(context: &DriverContext) -> Result<bool> {
 ///
 /// `role` is one of the roles of linkers.
 pub fn link(context: &DriverContext, role: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
-    let clang = Tool::Clang.find(context)?;
+    // As rustc does by default: it starts faster than clang.
+    let cc = on_path_except_own(context, OsStr::new("cc")).filter(|_| role != LINKER);
+    let linker = cc.map_or_else(|| Tool::Clang.find(context), Ok)?;
     let mut arguments = read(&arguments).arguments;
     let has_mapping = pgo::requested(context)?.is_some();
     if has_mapping {
@@ -187,15 +191,19 @@ pub fn link(context: &DriverContext, role: &str, arguments: Vec<OsString>) -> Re
         _ => {}
     }
     let line = read(&arguments);
-    let (status, image) = linking::run(&linking::LinkJob {
+    let job = linking::LinkJob {
         context,
-        clang: &clang,
+        clang: &linker,
         arguments: &arguments,
         line: &line,
         added: Vec::new(),
         environment: Vec::new(),
         directory: None,
-    })?;
+    };
+    if role == LINKER {
+        return linking::drive(&job);
+    }
+    let (status, image) = linking::run(&job)?;
     if let Some((folder, image)) = images_folder(context).zip(image).filter(|_| role == TEST_LINKER && has_mapping) {
         keep_image(Path::new(line.image()), &folder, &image)?;
     }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use trodden_profile::{Profile, RunStore};
+use trodden_profile::{FunctionPaths, Profile, RunStore};
+use trodden_report::Name;
 
 const WORKSPACE: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
     [profile.whole]\ninherits = \"dev\"\nlto = \"fat\"\n";
@@ -127,6 +128,48 @@ fn check_dependencies(place: &Place) {
     assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
 }
 
+/// Runs of a suite that were built with different features add up by source.
+#[test]
+fn features_add_up() {
+    let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
+    let main = "fn main() {\n    let sum = subject::one();\n    #[cfg(feature = \"more\")]\n    let sum = sum + subject::two();\n    \
+        println!(\"{sum}\");\n}\n";
+    let test =
+        "#[test]\nfn runs() {\n    assert!(std::process::Command::new(env!(\"CARGO_BIN_EXE_subject\")).status().unwrap().success());\n}\n";
+    let place = Place::with(&[
+        ("Cargo.toml", &package("subject", "[features]\nmore = []\n")),
+        ("src/lib.rs", library),
+        ("src/main.rs", main),
+        ("tests/runs.rs", test),
+    ]);
+    for options in ["", "--features more"] {
+        must(&mut cargo(&place, "", &format!("test --coverage --offline {options}")));
+    }
+    let shown = String::from_utf8(place.trodden("coverage show test").stdout).unwrap();
+    let line = |text: &str| {
+        let line = shown.lines().find(|line| line.ends_with(text)).unwrap_or_else(|| panic!("{text}: {shown}"));
+        line.split('|').nth(1).unwrap().trim().to_owned()
+    };
+    assert_eq!((&*line("|    1"), &*line("|    2")), ("2", "1"), "{shown}");
+}
+
+/// Parts of the standard library that were compiled for distribution are counted on request.
+#[test]
+fn standard_library_is_counted_on_request() {
+    let main =
+        "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    println!(\"{}\", text.len());\n}\n";
+    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);
+    let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
+    must(&mut cargo(&place, "", "build --offline"));
+    let (printed, without) = place.record(program);
+    must(&mut cargo(&place, "", "build --offline --std"));
+    let (again, with) = place.record(program);
+    assert_eq!((&*printed, &*again), ("5\n", "5\n"));
+    let lossy = "alloc::string::String::from_utf8_lossy";
+    assert_eq!((calls(&without, lossy), calls(&with, lossy)), (0, 1));
+    assert_eq!((calls(&without, "subject::main"), calls(&with, "subject::main")), (1, 1));
+}
+
 /// Puts a package beside the workspace's members that is none of them.
 fn with_outer(place: Place) -> Place {
     place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
@@ -148,19 +191,11 @@ fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
 
 /// How often a function was entered, in all units.
 fn calls(profile: &Profile, name: &str) -> u64 {
-    profile
-        .functions()
-        .filter(|(_, _, f)| unhashed(f.plain_name()) == mangled(name))
-        .map(|(_, unit, map)| trodden_profile::FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries())
-        .sum()
+    let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).is(name));
+    own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
 }
 
-/// The legacy mangled name without hash.
-fn mangled(name: &str) -> String {
-    let parts: Vec<String> = name.split("::").map(|part| format!("{}{part}", part.len())).collect();
-    format!("_ZN{}", parts.concat())
-}
-
+/// A legacy mangled name without its hash.
 fn unhashed(name: &str) -> &str {
     name.rfind("17h").map_or(name, |at| &name[..at])
 }
@@ -188,7 +223,7 @@ fn counts_equal_those_of_whole_programs() {
         found.push(Profile::read(&place.path(&file)).unwrap());
     }
     let (by_crate, whole) = (paths(&found[0]), paths(&found[1]));
-    assert!(by_crate.contains_key(&mangled("wcore::add")) && by_crate.len() > 3, "{by_crate:?}");
+    assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
     // Crates also have functions that the program does not call, which a whole program has not.
     for (name, counts) in &whole {
         assert_eq!(by_crate.get(name), Some(counts), "{name}");

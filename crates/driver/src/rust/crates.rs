@@ -3,8 +3,8 @@
 //!
 //! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
 
-use super::CONFIGURATION_VARIABLE;
 use super::job::Job;
+use super::{CONFIGURATION_VARIABLE, STD_VARIABLE};
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
@@ -14,6 +14,7 @@ use crate::rebuild::{DriverCompiler, in_parallel};
 use crate::store_size::CRATES;
 use anyhow::{Context, Result, bail};
 use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSection};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,10 @@ use trodden_unit::{CodegenOptions, Identity};
 const BITCODE: &[u8] = b"BC\xC0\xDE";
 /// Ending of the names of rustc's objects.
 const OBJECT: &str = ".rcgu.o";
-/// Part of the names of objects with a crate's code, as opposed to the shim of the allocator.
+/// Part of the names of objects with a crate's code, as opposed to the shim of the allocator, in builds that are not incremental.
 const CODE: &str = "-cgu.";
+/// Part of a symbol that only the shim of the default allocator refers to.
+const SHIM: &[u8] = b"___rdl_alloc";
 
 /// Compiles bitcode of crates to objects in the cache.
 struct CrateCompiler {
@@ -79,10 +82,11 @@ struct RustObject {
 impl RustObject {
     /// Returns the object of this name in `folder`, or in an archive there. `None` if it is machine code without bitcode beside it.
     fn new(name: &str, content: Vec<u8>, folder: &Path) -> Result<Option<RustObject>> {
-        let is_counted = name.contains(CODE);
         if content.starts_with(BITCODE) {
+            let is_counted = name.contains(CODE) || !content.windows(SHIM.len()).any(|part| part == SHIM);
             return Ok(Some(RustObject { name: name.to_owned(), bitcode: content, is_counted }));
         }
+        let is_counted = name.contains(CODE);
         if !is_counted {
             return Ok(None);
         }
@@ -128,26 +132,39 @@ fn instrument_archive(context: &DriverContext, job: &Job, compiler: &CrateCompil
             objects.extend(RustObject::new(&name, member.data(&*bytes)?.to_vec(), &job.folder)?);
         }
     }
-    let folder = context.folder("trodden-archive-")?;
-    let mut members = Vec::new();
-    for (object, compiled) in objects.iter().zip(compile(context, compiler, &objects)?) {
-        let member = folder.path().join(&object.name);
-        fs::copy(&compiled, &member).with_context(|| format!("cannot copy {}", compiled.display()))?;
-        members.push(member);
-    }
+    let mut more = Vec::new();
     if archive.extension() == Some(OsStr::new("a")) {
         // Programs that are linked by other compilers find the runtime in the archive.
-        members.push(assets::runtime_object(&context.store()?)?);
+        more.push(assets::runtime_object(&context.store()?)?);
     }
-    if members.is_empty() {
+    if objects.is_empty() && more.is_empty() {
         return Ok(());
     }
     // Cargo's processes must never see an incomplete library.
     let new = archive.with_extension("trodden");
     fs::write(&new, &bytes)?;
-    let made = Command::new("ar").arg("rD").arg(&new).args(&members).output().context("cannot run ar: run `apt-get install binutils`")?;
-    succeeded(made, "ar cannot replace its objects")?;
+    replace_members(context, compiler, &objects, &new, more)?;
     Ok(fs::rename(&new, archive)?)
+}
+
+/// Compiles objects, replaces the members of their names in an archive, and appends more members.
+fn replace_members(
+    context: &DriverContext,
+    compiler: &CrateCompiler,
+    objects: &[RustObject],
+    archive: &Path,
+    more: Vec<PathBuf>,
+) -> Result<()> {
+    let folder = context.folder("trodden-archive-")?;
+    let mut members = Vec::new();
+    for (object, compiled) in objects.iter().zip(compile(context, compiler, objects)?) {
+        let member = folder.path().join(&object.name);
+        fs::copy(&compiled, &member).with_context(|| format!("cannot copy {}", compiled.display()))?;
+        members.push(member);
+    }
+    members.extend(more);
+    let made = Command::new("ar").arg("rD").arg(archive).args(&members).output();
+    succeeded(made.context("cannot run ar: run `apt-get install binutils`")?, "ar cannot replace its objects").map(drop)
 }
 
 /// Removes the bitcode that rustc wrote for this job.
@@ -185,7 +202,69 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
     for (at, compiled) in places.into_iter().zip(compile(context, &compiler, &objects)?) {
         arguments[at] = compiled.into();
     }
+    if context.variable(STD_VARIABLE).is_some() {
+        let compiler = CrateCompiler::new(context, STD_CODEGEN.map(str::to_owned).to_vec())?;
+        for argument in arguments.iter_mut().filter(|argument| is_of_std(Path::new(argument))) {
+            *argument = instrumented_std(context, &compiler, Path::new(argument))?.into();
+        }
+    }
     Ok(())
+}
+
+/// Options for code of the standard library, which is distributed optimised.
+const STD_CODEGEN: [&str; 4] = ["-O3", "-fPIC", "-ffunction-sections", "-fdata-sections"];
+
+/// Crates of the standard library that are instrumented on request.
+const STD_CRATES: [&str; 3] = ["libstd-", "libcore-", "liballoc-"];
+
+/// Whether a file among the arguments of a link is a library of the toolchain that can be instrumented.
+fn is_of_std(file: &Path) -> bool {
+    let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_library = name.ends_with(".rlib") && STD_CRATES.iter().any(|begin| name.starts_with(begin));
+    is_library && file.components().any(|part| part.as_os_str() == "rustlib")
+}
+
+/// Returns the instrumented copy of a library of the toolchain, which is made once for each compiler and request from the bitcode that its
+/// objects contain.
+fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: &Path) -> Result<PathBuf> {
+    let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
+    let name = library.file_name().unwrap_or_default();
+    let copy = compiler.cache.join("std").join(key).join(name);
+    let folder = copy.parent().context("the cache has no folder")?;
+    trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    // Several programs are linked at a time.
+    let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;
+    lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
+    if copy.is_file() {
+        return Ok(copy);
+    }
+    log::info!("instrumenting {} once, for all programs", name.display());
+    let mut objects = Vec::new();
+    for member in ArchiveFile::parse(&*bytes)?.members() {
+        let member = member?;
+        let name = String::from_utf8_lossy(member.name());
+        if name.ends_with(OBJECT) {
+            let bitcode = embedded_bitcode(member.data(&*bytes)?);
+            objects.extend(bitcode.map(|bitcode| RustObject { name: name.into_owned(), bitcode, is_counted: true }));
+        }
+    }
+    if objects.is_empty() {
+        bail!("{} contains no bitcode: omit --std", library.display());
+    }
+    let scratch = context.folder("trodden-std-")?;
+    let new = scratch.path().join(name);
+    fs::write(&new, &bytes).with_context(|| format!("cannot write {}", new.display()))?;
+    replace_members(context, compiler, &objects, &new, Vec::new())?;
+    let bytes = fs::read(&new).with_context(|| format!("cannot read {}", new.display()))?;
+    whole_file::write_again(&copy, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", copy.display()))?;
+    Ok(copy)
+}
+
+/// Returns the bitcode in an object for link-time optimisation.
+fn embedded_bitcode(object: &[u8]) -> Option<Vec<u8>> {
+    let file = object::File::parse(object).ok()?;
+    Some(file.section_by_name(".llvmbc")?.uncompressed_data().ok()?.into_owned()).filter(|bitcode| bitcode.starts_with(BITCODE))
 }
 
 #[cfg(test)]
@@ -204,11 +283,20 @@ mod tests {
     }
 
     #[test]
+    fn libraries_of_the_toolchain_are_known_by_their_place() {
+        let is = |file: &str| is_of_std(Path::new(file));
+        assert!(is("/home/me/.rustup/toolchains/stable/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcore-12ab.rlib"));
+        assert!(!is("/home/me/project/target/debug/deps/libcore-12ab.rlib"));
+        assert!(!is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcompiler_builtins-12ab.rlib"));
+    }
+
+    #[test]
     fn shim_of_the_allocator_is_compiled_but_not_counted() {
         let folder = Path::new("/nowhere");
         let of = |name: &str, content: &[u8]| RustObject::new(name, content.to_vec(), folder).unwrap().map(|object| object.is_counted);
         assert_eq!(of("x-ab12.x.c0de-cgu.0.rcgu.o", b"BC\xC0\xDE1"), Some(true));
-        assert_eq!(of("x-ab12.7thi4.rcgu.o", b"BC\xC0\xDE1"), Some(false));
+        assert_eq!(of("x-ab12.7thi4.1m5ech8.rcgu.o", b"BC\xC0\xDE1"), Some(true));
+        assert_eq!(of("x-ab12.7thi4.rcgu.o", b"BC\xC0\xDE_R7___rustc11___rdl_alloc"), Some(false));
         assert_eq!((of("x-ab12.7thi4.rcgu.o", b"\x7fELF"), of("x-ab12.x.c0de-cgu.0.rcgu.o", b"\x7fELF")), (None, None));
     }
 }

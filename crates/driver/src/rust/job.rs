@@ -19,6 +19,8 @@ pub struct Job {
     arguments: Vec<OsString>,
     /// Options about link-time optimisation, which only builds crate by crate pass on.
     lto_arguments: Vec<OsString>,
+    /// The option for incremental compilation, which whole programs do not support.
+    incremental: Option<OsString>,
     pub name: String,
     /// The suffix that cargo adds to file names.
     pub extra: String,
@@ -46,6 +48,8 @@ pub struct Codegen {
 
 /// Number of codegen units that rustc uses by default if it optimises.
 const DEFAULT_UNITS: &str = "16";
+/// Number of codegen units of unoptimised code in incremental builds, where only changed ones are compiled again. Each takes a process.
+const INCREMENTAL_UNITS: &str = "16";
 
 impl Codegen {
     /// Returns true if rustc does not optimise.
@@ -85,7 +89,9 @@ impl Job {
             let argument = option_argument(argument, &option, value.as_deref());
             if !is_decided {
                 job.arguments.push(argument);
-            } else if option == "-C" && !value.is_some_and(|value| value.starts_with("incremental")) {
+            } else if value.is_some_and(|value| value.starts_with("incremental=")) {
+                job.incremental = Some(argument);
+            } else if option == "-C" {
                 job.lto_arguments.push(argument);
             }
         }
@@ -136,13 +142,16 @@ impl Job {
     /// Returns the command that compiles the crate so that its objects can be replaced by instrumented ones.
     ///
     /// Code that is not optimised is written as bitcode instead of machine code. The option for that also selects another pipeline of
-    /// optimisations, so optimised code is written both as machine code and as bitcode after all optimisations.
+    /// optimisations, so optimised code is written both as machine code and as bitcode after all optimisations, and not incrementally:
+    /// rustc would write no bitcode for unchanged units.
     pub fn by_crate(&self, context: &DriverContext, rustc: &OsStr) -> Result<Command> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let mut command = self.base(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
-            command.arg(format!("--emit={}", self.emit.join(","))).args(["-Ccodegen-units=1", "-Clinker-plugin-lto"]);
+            let units = if self.incremental.is_some() { INCREMENTAL_UNITS } else { "1" };
+            command.arg(format!("--emit={}", self.emit.join(","))).arg("-Clinker-plugin-lto");
+            command.arg(format!("-Ccodegen-units={units}")).args(&self.incremental);
         } else {
             // With bitcode and no number of units, rustc uses a single one.
             let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_UNITS);
@@ -343,5 +352,8 @@ mod tests {
         let job = read(&BASE.replace("opt-level=3", "opt-level=0")).unwrap();
         let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
+        let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
+        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=16".to_owned()), "{found:?}");
     }
 }

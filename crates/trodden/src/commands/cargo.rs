@@ -18,23 +18,32 @@ use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
 
 const HELP: &str = "\
-Build, run, test or benchmark a Rust package with its paths counted.
+Build, run, test or benchmark a Rust workspace with its paths counted.
 
-Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
+Usage: cargo trodden <build|run|test|bench|nextest|install> [OPTIONS] [cargo's options] [-- arguments]
 
-Options, as of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc],
+Options:
+  --dependencies  Count dependencies, too (default: workspace members)
+  --std           Count the standard library, too (std, core, alloc)
+
+Options of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc],
 --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN. The variable
 TRODDEN_INSTRUMENT and `trodden-lab with` provide others. All other arguments are cargo's.
 
-Programs go to target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record the
-programs they run; `trodden report` shows the result. After --pgo, `trodden export profdata` exports
-a profile for -Cprofile-use.
+Programs go to target/trodden/x86_64-unknown-linux-gnu/PROFILE. `test`, `bench` and `nextest run`
+record all programs that they run as one run, in the run store of the workspace; with --coverage,
+they print its coverage. `run` records the program. `trodden report` shows the result. After --pgo,
+`trodden export profdata` exports a profile for -Cprofile-use.
+
+Each crate is instrumented when it is compiled. A profile with `lto = true`, \"fat\" or \"thin\" is
+optimised as a whole, and then counted with its dependencies and the standard library.
 
 Examples:
+  cargo trodden test --workspace --coverage
+  cargo trodden nextest run --coverage
   cargo trodden build --release
   trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
   cargo trodden run --release -- args
-  cargo trodden test
 ";
 
 /// Runs the command, or acts as rustc's wrapper or linker: cargo and rustc call the same program.
@@ -53,7 +62,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     };
     cargo::check_verb(verb)?;
     let settings = take_settings(&mut arguments)?;
-    let scope = if take_flag(&mut arguments, "--dependencies") { Scope::Dependencies } else { Scope::Members };
+    let scope = Scope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
     let own = settings.clone().over(experiment::of_environment(context())?);
     match own.observe {
         // Streams and branches are recorded program by program.

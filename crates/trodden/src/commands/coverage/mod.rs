@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, tables};
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, select_builds, tables};
 use trodden_driver::other_programs::joined;
 use trodden_driver::profdata;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
@@ -27,7 +27,8 @@ pub const ALL_FILES: &str = "*";
 
 /// Loads a profile with the mapping of its selected source files.
 fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
-    let profile = trodden_stored::named::load(&covered.profile)?;
+    let mut profile = trodden_stored::named::load_all_builds(&covered.profile)?;
+    select_builds(&mut profile);
     let mapping = mapping_of(&profile, &covered.files)?;
     trodden_coverage::warn_of_second_returns(&profile);
     Ok((profile, mapping))
