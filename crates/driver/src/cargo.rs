@@ -244,7 +244,7 @@ fn configuration(context: &DriverContext, request: &Path, scope: Scope) -> Resul
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Identity::from_content(format!("{name} {} {}", Identity::from_content(&bytes), scope.std).as_bytes()))
+    Ok(Identity::from_content(format!("{name} {} {scope:?}", Identity::from_content(&bytes)).as_bytes()))
 }
 
 /// Returns the arguments with which `trodden` records the programs that cargo runs.

@@ -48,8 +48,6 @@ pub struct Codegen {
 
 /// Number of codegen units that rustc uses by default if it optimises.
 const DEFAULT_UNITS: &str = "16";
-/// Number of codegen units of unoptimised code in incremental builds, where only changed ones are compiled again. Each takes a process.
-const INCREMENTAL_UNITS: &str = "16";
 
 impl Codegen {
     /// Returns true if rustc does not optimise.
@@ -149,9 +147,9 @@ impl Job {
         let mut command = self.base(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
-            let units = if self.incremental.is_some() { INCREMENTAL_UNITS } else { "1" };
-            command.arg(format!("--emit={}", self.emit.join(","))).arg("-Clinker-plugin-lto");
-            command.arg(format!("-Ccodegen-units={units}")).args(&self.incremental);
+            // One unit, so that paths do not depend on how rustc divides the crate: which calls return is known within a unit.
+            command.arg(format!("--emit={}", self.emit.join(","))).args(["-Clinker-plugin-lto", "-Ccodegen-units=1"]);
+            command.args(&self.incremental);
         } else {
             // With bitcode and no number of units, rustc uses a single one.
             let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_UNITS);
@@ -354,6 +352,6 @@ mod tests {
         assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
         let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
         let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
-        assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=16".to_owned()), "{found:?}");
+        assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
     }
 }
