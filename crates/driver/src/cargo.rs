@@ -150,72 +150,52 @@ impl Invocation {
         out.own = out.arguments.len();
         Ok(out)
     }
+
+    /// Returns the target, which is this machine's if none is given.
+    fn supported_target(&self) -> Result<String> {
+        let target = self.target.clone().unwrap_or_else(|| TARGET.into());
+        if !target.starts_with("x86_64-") || !target.contains("-linux-") {
+            bail!("trodden does not support the target {target}, only x86-64 Linux");
+        }
+        Ok(target)
+    }
 }
 
 fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, scope: Scope, runner: Runner) -> Result<CargoCommand> {
     Tool::Clang.find(context)?;
     assets::PLUGIN.find(context)?;
     let store = context.store()?;
-    let target = invocation.target.clone().unwrap_or_else(|| TARGET.into());
-    if !target.starts_with("x86_64-") || !target.contains("-linux-") {
-        bail!("trodden does not support the target {target}, only x86-64 Linux");
-    }
+    let target = invocation.supported_target()?;
     let workspace = Workspace::read(context, &invocation.arguments)?;
     let folder = match &invocation.folder {
         Some(folder) => std::path::absolute(folder)?,
         None => workspace.target_folder.join("trodden"),
     };
-    let mut command = Command::new(program(context));
-    command.args(&invocation.arguments[..invocation.own]);
-    command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
     let settings = settings.over(experiment::of_environment(context)?);
     let names_must_match = pgo::names_must_match(context, &settings);
     let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::file(context, &experiment::resolve(context, settings)?)?;
-    if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
-        log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
-    }
-    ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].iter().for_each(|name| _ = command.env_remove(name));
     let configuration = configuration(context, &request, scope)?;
     let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
-    let runner = match runner {
-        Runner::None => None,
-        Runner::Recorder(arguments) => Some(
-            [vec![context.own_folder()?.join("trodden").into()], arguments.iter().map(OsString::from).collect(), vec!["--".into()]]
-                .concat(),
-        ),
-        Runner::Shared => Some(vec![wrappers.join(assets::CARGO_RUNNER).into_os_string()]),
-    };
-    if let Some(runner) = runner {
+    let mut command = Command::new(program(context));
+    command.args(&invocation.arguments[..invocation.own]);
+    command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
+    if let Some(runner) = runner.words(context, &wrappers)? {
         command.arg("--config").arg(runner_setting(&target, &runner)?);
     }
     command.args(&invocation.arguments[invocation.own..]);
     // An edge profile needs all crates as bitcode.
-    if scope.dependencies || names_must_match {
-        command.env("RUSTC_WRAPPER", wrappers.join("cargo-trodden")).env(rust::ALL_CRATES_VARIABLE, "1");
-    } else {
-        command.env("RUSTC_WORKSPACE_WRAPPER", wrappers.join("cargo-trodden"));
-        command.env(CARGO_PACKAGES_VARIABLE, std::env::join_paths(&workspace.packages).context("a package's folder contains a colon")?);
-    }
+    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !names_must_match).then_some(&workspace))?;
     if !names_must_match {
         scope.left_out().into_iter().for_each(|what| log::info!("{what}"));
     }
     if scope.std {
         command.env(rust::STD_VARIABLE, "1");
     }
-    command.env(rust::ROLE_VARIABLE, rust::WRAPPER);
-    command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string());
-    if let Some(rustdoc) = context.value("RUSTDOC") {
-        command.env(rust::RUSTDOC_VARIABLE, rustdoc);
-    }
-    command.env("RUSTDOC", wrappers.join(assets::RUSTDOC_DRIVER));
     if counters == Some(pgo::LlvmCounters::Coverage) {
-        if !workspace.host_code.is_empty() {
-            log::info!("not covered, because it runs during the build: {}", listed(&workspace.host_code, 3));
-        }
-        command.env(rust::CFG_VARIABLE, if is_nightly(context)? { "coverage coverage_nightly" } else { "coverage" });
+        set_coverage(context, &mut command, &workspace)?;
     }
-    command.env(CACHE_VARIABLE, store.root());
+    command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
     experiment::set(&mut command, &request);
     let drivers = assets::drivers(context, &store)?;
     let underscored = target.replace('-', "_");
@@ -223,6 +203,37 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     let built = folder.join(&target);
     command.env(CARGO_FOLDER_VARIABLE, &built);
     Ok(CargoCommand { command, workspace: workspace.root, images: rust::images_in(&built) })
+}
+
+/// Makes this program the wrapper of rustc, for the members of a workspace or, without one, for all crates, and of rustdoc.
+fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
+    if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
+        log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
+    }
+    ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].iter().for_each(|name| _ = command.env_remove(name));
+    let wrapper = wrappers.join("cargo-trodden");
+    match members_of {
+        None => command.env("RUSTC_WRAPPER", wrapper).env(rust::ALL_CRATES_VARIABLE, "1"),
+        Some(workspace) => {
+            let packages =
+                std::env::join_paths(&workspace.packages).context("the path of a package contains a colon: rename its folder")?;
+            command.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(CARGO_PACKAGES_VARIABLE, packages)
+        }
+    };
+    if let Some(rustdoc) = context.value("RUSTDOC") {
+        command.env(rust::RUSTDOC_VARIABLE, rustdoc);
+    }
+    command.env("RUSTDOC", wrappers.join(assets::RUSTDOC_DRIVER)).env(rust::ROLE_VARIABLE, rust::WRAPPER);
+    Ok(())
+}
+
+/// Sets the configuration options of a build for coverage, and lists what cannot be covered.
+fn set_coverage(context: &DriverContext, command: &mut Command, workspace: &Workspace) -> Result<()> {
+    if !workspace.host_code.is_empty() {
+        log::info!("not covered, because it runs during the build: {}", listed(&workspace.host_code, 3));
+    }
+    command.env(rust::CFG_VARIABLE, if is_nightly(context)? { "coverage coverage_nightly" } else { "coverage" });
+    Ok(())
 }
 
 /// Returns the name of cargo.
@@ -265,6 +276,20 @@ fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
         Ok(serde_json::to_string(word).expect("text"))
     });
     Ok(format!("target.{target}.runner=[{}]", words.collect::<Result<Vec<_>>>()?.join(",")).into())
+}
+
+impl Runner {
+    /// Returns the command that runs programs.
+    fn words(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
+        Ok(match self {
+            Runner::None => None,
+            Runner::Recorder(arguments) => {
+                let program = [context.own_folder()?.join("trodden").into_os_string()];
+                Some(program.into_iter().chain(arguments.iter().map(OsString::from)).chain(["--".into()]).collect())
+            }
+            Runner::Shared => Some(vec![wrappers.join(assets::CARGO_RUNNER).into_os_string()]),
+        })
+    }
 }
 
 /// What cargo reports of a workspace.
