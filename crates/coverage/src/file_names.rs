@@ -25,7 +25,7 @@ impl FileNames {
         all.0.resize_with(view.profile.images.len(), || None);
         for (image, mapping) in images {
             let number = image_index(view.profile, image);
-            let files = ImageFiles::new(mapping, view.functions.iter().filter(|f| std::ptr::eq(f.image, image)))?;
+            let files = ImageFiles::new(mapping, image, view.functions.iter().filter(|f| std::ptr::eq(f.image, image)))?;
             number.into_iter().for_each(|number| all.0[number] = Some(files.clone()));
         }
         Ok(all)
@@ -62,12 +62,13 @@ struct ImageFiles {
 }
 
 impl ImageFiles {
-    fn new<'f, 'a: 'f>(mapping: &Mapping, functions: impl Iterator<Item = &'f Function<'a>> + Clone) -> Result<ImageFiles> {
+    /// Matches the names of an image, whose functions are given.
+    fn new<'f, 'a: 'f>(mapping: &Mapping, image: &ImageProfile, functions: impl Iterator<Item = &'f Function<'a>>) -> Result<ImageFiles> {
         let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for function in functions.clone().filter(|f| !f.name.linkage.is_empty()) {
+        for function in functions.filter(|f| !f.name.linkage.is_empty()) {
             code.entry(&function.name.linkage).or_default().extend(function.file().map(normalize));
         }
-        let edges = functions.filter_map(|function| function.unit.map.edge_profile.as_ref());
+        let edges = image.units.iter().filter_map(|unit| unit.map.edge_profile.as_ref());
         let names: HashMap<u64, &str> = edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage(name))).collect();
         let (mut files, mut first_files) = (BTreeSet::new(), Vec::new());
         for record in mapping.records()? {

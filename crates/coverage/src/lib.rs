@@ -6,6 +6,7 @@
 //! messages for people, with a remedy.
 #![forbid(unsafe_code)]
 
+mod builds;
 pub mod by_test;
 mod caveats;
 mod demangled;
@@ -27,6 +28,7 @@ pub mod tables;
 mod tail_calls;
 mod true_counts;
 
+pub use builds::select_builds;
 pub use files::Files;
 pub use lines::{Lines, mapped};
 pub use mapping::{CoverageMapping, CoverageTools, CoveredSources, is_mapped};

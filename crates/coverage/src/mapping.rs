@@ -341,7 +341,7 @@ fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn build_id(path: &Path) -> Result<Option<String>> {
+pub(crate) fn build_id(path: &Path) -> Result<Option<String>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file =
         object::File::parse(&*bytes).with_context(|| format!("{} is not a program: give --object the program that ran", path.display()))?;

@@ -146,15 +146,20 @@ pub fn cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBu
     Ok(drivers(context, store)?.join("cargo-trodden"))
 }
 
-/// Returns a link as [`cargo_driver`], with a different path for each build configuration: cargo asks a wrapper with a new path for its
-/// version again, and rebuilds what another version of the compiler built.
-pub fn cargo_wrapper(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
+/// Name of the link under which this program is the wrapper of rustdoc.
+pub const RUSTDOC_DRIVER: &str = "trodden-rustdoc";
+
+/// Name of the link under which this program runs the programs that cargo runs.
+pub const CARGO_RUNNER: &str = "trodden-cargo-runner";
+
+/// Returns a folder of links as [`cargo_driver`], [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`], with a different path for each build
+/// configuration: cargo asks a wrapper with a new path for its version again, and rebuilds what another wrapper built.
+pub fn cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
     let own = drivers(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);
     trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let wrapper = folder.join("cargo-trodden");
-    link(context.own_program()?, &wrapper)?;
-    Ok(wrapper)
+    ["cargo-trodden", RUSTDOC_DRIVER, CARGO_RUNNER].iter().try_for_each(|name| link(context.own_program()?, &folder.join(name)))?;
+    Ok(folder)
 }
 
 /// Names under which this program acts as a driver.

@@ -1,14 +1,16 @@
 //! `cargo trodden build|run|test|bench ...`: runs cargo so that the paths of the crate's own programs are counted.
 //!
-//! Stable rustc loads no plugins, but it can write bitcode. Cargo builds with link-time optimisation and with this program as
-//! [`RUSTC_WRAPPER`](crate::rust), which makes rustc write the whole program as one module of bitcode and call this program as its linker.
-//! The linker compiles the module with the plugin, and links the result instead of rustc's object. An explicit `--target` keeps build
-//! scripts and procedural macros out, and a target folder of its own preserves plain builds.
+//! Stable rustc loads no plugins, but it can write bitcode. This program is the wrapper of rustc ([`rust`]), which makes rustc write
+//! bitcode, has clang compile it with the plugin, and replaces rustc's objects by the result. It wraps the compilation of workspace
+//! members, unless dependencies are requested, too: cargo distinguishes members by the path of their wrapper, so builds with different
+//! requests share the dependencies. An explicit `--target` keeps build scripts and procedural macros out, and a target folder of its own
+//! preserves plain builds.
 
 use crate::assets;
-use crate::cc::{CARGO_FOLDER_VARIABLE, pgo};
+use crate::cc::{CARGO_FOLDER_VARIABLE, CARGO_PACKAGES_VARIABLE, pgo};
 use crate::context::DriverContext;
 use crate::experiment;
+use crate::other_programs::run as output_of;
 use crate::rust;
 use crate::toolchain::Tool;
 use anyhow::{Context, Result, bail};
@@ -17,24 +19,83 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_launch::process::exit_code;
+use trodden_text::words::list_names;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Cargo's subcommands that build programs.
-const VERBS: [&str; 7] = ["build", "b", "run", "r", "test", "t", "bench"];
+const VERBS: [&str; 9] = ["build", "b", "run", "r", "test", "t", "bench", "nextest", "install"];
+/// Those of them that run tests or benchmarks.
+const TEST_VERBS: [&str; 4] = ["test", "t", "bench", "nextest"];
+/// Those of them that run no program.
+const BUILD_VERBS: [&str; 3] = ["build", "b", "install"];
+
+/// The code that is instrumented besides the members of the workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Their dependencies.
+    pub dependencies: bool,
+    /// The standard library.
+    pub std: bool,
+}
+
+impl Scope {
+    /// Describes what is left out, and the options that add it. `None` if it is nothing.
+    fn left_out(self) -> Option<&'static str> {
+        match (self.dependencies, self.std) {
+            (false, false) => {
+                Some("only workspace members are counted; --dependencies adds their dependencies, and --std the standard library")
+            }
+            (false, true) => Some("dependencies are not counted; --dependencies adds them"),
+            (true, false) => Some("the standard library is not counted; --std adds it"),
+            (true, true) => None,
+        }
+    }
+}
+
+/// A command of cargo.
+#[derive(Debug)]
+pub struct CargoCommand {
+    /// The command.
+    pub command: Command,
+    /// The folder of the workspace.
+    pub workspace: PathBuf,
+    /// The folder with copies of documentation tests.
+    pub images: PathBuf,
+}
 
 /// Runs cargo with these arguments, of which the first is its subcommand, and the user's settings.
-pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings) -> Result<ExitCode> {
+pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, scope: Scope) -> Result<ExitCode> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
-    let mut command = cargo(context, &verb, &Invocation::read(arguments)?, settings, &recorder(&verb))?;
-    run_cargo(&mut command)
+    let runner = if BUILD_VERBS.contains(&&*verb) { Runner::None } else { Runner::Recorder(recorder(&verb)) };
+    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, scope, runner)?.command)
+}
+
+/// Returns cargo's command for tests or benchmarks, whose programs are run by [`rust::run_program`]. `None` for other subcommands.
+pub fn tests(context: &DriverContext, arguments: &[OsString], settings: &Settings, scope: Scope) -> Result<Option<CargoCommand>> {
+    let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default();
+    if !TEST_VERBS.contains(&verb) {
+        return Ok(None);
+    }
+    cargo(context, &Invocation::read(arguments.to_vec())?, settings.clone(), scope, Runner::Shared).map(Some)
+}
+
+/// How the programs that cargo builds are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Runner {
+    /// Cargo runs no programs.
+    None,
+    /// By `trodden` with these arguments, which records each program.
+    Recorder(Vec<String>),
+    /// By a runner that leads the counts of all programs to one place.
+    Shared,
 }
 
 /// Checks that a subcommand of cargo builds programs.
 pub fn check_verb(verb: &str) -> Result<()> {
     if !VERBS.contains(&verb) {
-        bail!("`cargo trodden {verb}` is unknown: use build, run, test or bench (see `cargo trodden --help`)");
+        bail!("`cargo trodden {verb}` is unknown: use build, run, test, bench, nextest or install (see `cargo trodden --help`)");
     }
     Ok(())
 }
@@ -43,7 +104,8 @@ pub fn check_verb(verb: &str) -> Result<()> {
 pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
-    run_cargo(&mut cargo(context, "test", &Invocation::read(arguments)?, settings, &step.map(str::to_owned))?)
+    let runner = Runner::Recorder(step.map(str::to_owned).to_vec());
+    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, Scope::default(), runner)?.command)
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
@@ -58,7 +120,6 @@ struct Invocation {
     /// Number of arguments before `--`.
     own: usize,
     target: Option<String>,
-    profile: Option<String>,
     folder: Option<PathBuf>,
 }
 
@@ -78,90 +139,123 @@ impl Invocation {
                 Some((option, value)) => (option.to_owned(), Some(value.to_owned())),
                 None => (text.clone(), None),
             };
-            if !["--target", "--profile", "--target-dir"].contains(&option.as_str()) {
-                if text == "--release" || text == "-r" {
-                    out.profile = Some("release".into());
-                }
+            if !["--target", "--target-dir"].contains(&option.as_str()) {
                 out.arguments.push(argument);
                 continue;
             }
             let value = joined.or_else(|| rest.next().map(|v| v.to_string_lossy().into_owned()));
             let value = value.with_context(|| format!("{option} needs a value"))?;
-            match option.as_str() {
-                "--target" => out.target = Some(value),
-                "--target-dir" => out.folder = Some(value.into()),
-                "--profile" => {
-                    out.arguments.push(format!("--profile={value}").into());
-                    out.profile = Some(value);
-                }
-                _ => {}
-            }
+            if option == "--target" { out.target = Some(value) } else { out.folder = Some(value.into()) }
         }
         out.own = out.arguments.len();
         Ok(out)
     }
 
-    /// Returns the base profile that cargo compiles with, which depends on the subcommand if none is given.
-    fn profile(&self, verb: &str) -> String {
-        let default = if verb == "bench" { "release" } else { "dev" };
-        match self.profile.as_deref().unwrap_or(default) {
-            "test" | "debug" => "dev".into(),
-            "bench" => "release".into(),
-            other => other.to_owned(),
+    /// Returns the target, which is this machine's if none is given.
+    fn supported_target(&self) -> Result<String> {
+        let target = self.target.clone().unwrap_or_else(|| TARGET.into());
+        if !target.starts_with("x86_64-") || !target.contains("-linux-") {
+            bail!("trodden does not support the target {target}, only x86-64 Linux");
         }
+        Ok(target)
     }
 }
 
-fn cargo(context: &DriverContext, verb: &str, invocation: &Invocation, settings: Settings, recorder: &[String]) -> Result<Command> {
+fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, scope: Scope, runner: Runner) -> Result<CargoCommand> {
     Tool::Clang.find(context)?;
     assets::PLUGIN.find(context)?;
     let store = context.store()?;
-    let target = invocation.target.clone().unwrap_or_else(|| TARGET.into());
-    if !target.starts_with("x86_64-") || !target.contains("-linux-") {
-        bail!("trodden does not support the target {target}, only x86-64 Linux");
-    }
+    let target = invocation.supported_target()?;
+    let workspace = Workspace::read(context, &invocation.arguments)?;
     let folder = match &invocation.folder {
         Some(folder) => std::path::absolute(folder)?,
-        None => target_folder(context, &invocation.arguments)?.join("trodden"),
+        None => workspace.target_folder.join("trodden"),
     };
-    let mut command = Command::new(context.variable("CARGO").unwrap_or(OsStr::new("cargo")));
-    command.args(&invocation.arguments[..invocation.own]);
-    command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
-    if verb != "build" && verb != "b" {
-        command.arg("--config").arg(runner(context, &target, recorder)?);
-    }
-    command.args(&invocation.arguments[invocation.own..]);
     let settings = settings.or(experiment::from_environment(context)?);
     let names_must_match = pgo::names_must_match(context, &settings);
+    let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
+    let configuration = configuration(context, &request, scope)?;
+    let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
+    let mut command = Command::new(program(context));
+    command.args(&invocation.arguments[..invocation.own]);
+    command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
+    if let Some(runner) = runner.words(context, &wrappers)? {
+        command.arg("--config").arg(runner_setting(&target, &runner)?);
+    }
+    command.args(&invocation.arguments[invocation.own..]);
+    // An edge profile needs all crates as bitcode.
+    set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !names_must_match).then_some(&workspace))?;
     if !names_must_match {
-        // LTO settings change the symbol names that cargo chooses, which a profile must share with the build that uses it.
-        let variable = invocation.profile(verb).to_uppercase().replace('-', "_");
-        command.env(format!("CARGO_PROFILE_{variable}_LTO"), "fat");
+        scope.left_out().into_iter().for_each(|what| log::info!("{what}"));
     }
-    command.env("CARGO_INCREMENTAL", "0");
-    if context.value("RUSTC_WRAPPER").is_some() {
-        log::info!("RUSTC_WRAPPER is ignored: trodden needs to be the wrapper itself");
+    if scope.std {
+        command.env(rust::STD_VARIABLE, "1");
     }
-    let configuration = configuration(context, &request)?;
-    command.env("RUSTC_WRAPPER", assets::cargo_wrapper(context, &store, configuration)?).env(rust::ROLE_VARIABLE, rust::WRAPPER_ROLE);
-    command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string());
-    command.env(CACHE_VARIABLE, store.root());
+    if counters == Some(pgo::LlvmCounters::Coverage) {
+        set_coverage(context, &mut command, &workspace)?;
+    }
+    command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
     experiment::pass_request(&mut command, &request);
     let drivers = assets::drivers(context, &store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
-    command.env(CARGO_FOLDER_VARIABLE, folder.join(&target));
-    Ok(command)
+    let built = folder.join(&target);
+    command.env(CARGO_FOLDER_VARIABLE, &built);
+    Ok(CargoCommand { command, workspace: workspace.root, images: rust::images_in(&built) })
+}
+
+/// Makes this program the wrapper of rustc, for the members of a workspace or, without one, for all crates, and of rustdoc.
+fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
+    if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
+        log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
+    }
+    ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].iter().for_each(|name| _ = command.env_remove(name));
+    let wrapper = wrappers.join("cargo-trodden");
+    match members_of {
+        None => command.env("RUSTC_WRAPPER", wrapper).env(rust::ALL_CRATES_VARIABLE, "1"),
+        Some(workspace) => {
+            let packages =
+                std::env::join_paths(&workspace.packages).context("the path of a package contains a colon: rename its folder")?;
+            command.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(CARGO_PACKAGES_VARIABLE, packages)
+        }
+    };
+    if let Some(rustdoc) = context.value("RUSTDOC") {
+        command.env(rust::RUSTDOC_VARIABLE, rustdoc);
+    }
+    command.env("RUSTDOC", wrappers.join(assets::RUSTDOC_DRIVER)).env(rust::ROLE_VARIABLE, rust::WRAPPER_ROLE);
+    Ok(())
+}
+
+/// Sets the configuration options of a build for coverage, and lists what cannot be covered.
+fn set_coverage(context: &DriverContext, command: &mut Command, workspace: &Workspace) -> Result<()> {
+    if !workspace.host_code.is_empty() {
+        log::info!("not covered, because it runs during the build: {}", list_names(&workspace.host_code, 3));
+    }
+    command.env(rust::CFG_VARIABLE, if is_nightly(context)? { "coverage coverage_nightly" } else { "coverage" });
+    Ok(())
+}
+
+/// Returns the name of cargo.
+fn program(context: &DriverContext) -> &OsStr {
+    context.variable("CARGO").unwrap_or(OsStr::new("cargo"))
+}
+
+/// Whether rustc is a nightly one, whose crates may use unstable features.
+fn is_nightly(context: &DriverContext) -> Result<bool> {
+    let version = output_of(Command::new(context.value("RUSTC").unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
+    let version = String::from_utf8_lossy(&version);
+    let release = version.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default();
+    Ok(release.contains("-nightly") || release.contains("-dev"))
 }
 
 /// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,
 /// and the plugin itself.
-fn configuration(context: &DriverContext, request: &Path) -> Result<Identity> {
+fn configuration(context: &DriverContext, request: &Path, scope: Scope) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Identity::from_content(format!("{name} {}", Identity::from_content(&bytes)).as_bytes()))
+    Ok(Identity::from_content(format!("{name} {} {scope:?}", Identity::from_content(&bytes)).as_bytes()))
 }
 
 /// Returns the arguments with which `trodden` records the programs that cargo runs.
@@ -175,35 +269,90 @@ fn recorder(verb: &str) -> Vec<String> {
     arguments.map(str::to_owned).collect()
 }
 
-/// Returns cargo's setting that makes it run programs through `trodden` with these arguments.
-fn runner(context: &DriverContext, target: &str, recorder: &[String]) -> Result<OsString> {
-    let trodden = context.own_folder()?.join("trodden");
-    let trodden = trodden.to_str().with_context(|| format!("the path {} is not UTF-8", trodden.display()))?;
-    let arguments = [trodden].into_iter().chain(recorder.iter().map(String::as_str)).chain(["--"]);
-    let list = arguments.map(|w| serde_json::to_string(w).expect("text")).collect::<Vec<_>>().join(",");
-    Ok(format!("target.{target}.runner=[{list}]").into())
+/// Returns cargo's setting that makes it run programs through a command.
+fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
+    let words = runner.iter().map(|word| {
+        let word = word.to_str().with_context(|| format!("the path {} is not UTF-8", word.display()))?;
+        Ok(serde_json::to_string(word).expect("text"))
+    });
+    Ok(format!("target.{target}.runner=[{}]", words.collect::<Result<Vec<_>>>()?.join(",")).into())
 }
 
-/// Returns the package's own target folder, as cargo reports it.
-pub fn target_folder(context: &DriverContext, arguments: &[OsString]) -> Result<PathBuf> {
-    let mut command = Command::new(context.variable("CARGO").unwrap_or(OsStr::new("cargo")));
-    command.args(["metadata", "--no-deps", "--format-version=1"]);
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        let text = argument.to_string_lossy();
-        if text == "--manifest-path" {
-            command.arg(argument).args(arguments.next());
-        } else if text.starts_with("--manifest-path=") || text == "--offline" || text == "--frozen" || text == "--locked" {
-            command.arg(argument);
+impl Runner {
+    /// Returns the command that runs programs.
+    fn words(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
+        Ok(match self {
+            Runner::None => None,
+            Runner::Recorder(arguments) => {
+                let program = [context.own_folder()?.join("trodden").into_os_string()];
+                Some(program.into_iter().chain(arguments.iter().map(OsString::from)).chain(["--".into()]).collect())
+            }
+            Runner::Shared => Some(vec![wrappers.join(assets::CARGO_RUNNER).into_os_string()]),
+        })
+    }
+}
+
+/// What cargo reports of a workspace.
+#[derive(Debug)]
+pub struct Workspace {
+    /// The folder of the workspace.
+    pub root: PathBuf,
+    /// The target folder.
+    pub target_folder: PathBuf,
+    /// The folders of its packages.
+    packages: Vec<PathBuf>,
+    /// Its procedural macros and build scripts, which run while it is built.
+    host_code: Vec<String>,
+}
+
+impl Workspace {
+    /// Asks cargo for the workspace of a command with these arguments.
+    ///
+    /// # Errors
+    /// Fails if cargo cannot be run, or finds no package.
+    pub fn read(context: &DriverContext, arguments: &[OsString]) -> Result<Workspace> {
+        let mut command = Command::new(program(context));
+        command.args(["metadata", "--no-deps", "--format-version=1"]);
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let text = argument.to_string_lossy();
+            if text == "--" {
+                break;
+            }
+            if text == "--manifest-path" {
+                command.arg(argument).args(arguments.next());
+            } else if text.starts_with("--manifest-path=") || text == "--offline" || text == "--frozen" || text == "--locked" {
+                command.arg(argument);
+            }
         }
+        let output = command.output().context("cannot run cargo: install Rust from https://rustup.rs")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cannot parse the output of `cargo metadata`")?;
+        let folder = |name: &str| {
+            let folder = metadata[name].as_str().with_context(|| format!("the output of `cargo metadata` has no {name}"))?;
+            anyhow::Ok(PathBuf::from(folder))
+        };
+        let all = || metadata["packages"].as_array().into_iter().flatten();
+        let packages = all().filter_map(|package| Some(Path::new(package["manifest_path"].as_str()?).parent()?.to_owned())).collect();
+        let host_code = all().flat_map(host_code).collect();
+        Ok(Workspace { root: folder("workspace_root")?, target_folder: folder("target_directory")?, packages, host_code })
     }
-    let output = command.output().context("cannot run cargo: install Rust from https://rustup.rs")?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cannot parse the output of `cargo metadata`")?;
-    let folder = metadata["target_directory"].as_str().context("the output of `cargo metadata` has no target_directory")?;
-    Ok(Path::new(folder).to_owned())
+}
+
+/// Describes the procedural macro and the build script of a package in cargo's metadata.
+fn host_code(package: &serde_json::Value) -> Vec<String> {
+    let targets = package["targets"].as_array().into_iter().flatten();
+    let describe = |target: &serde_json::Value| {
+        let is_of = |kind: &str| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|one| one == kind));
+        match () {
+            () if is_of("proc-macro") => Some(format!("procedural macro {}", target["name"].as_str()?)),
+            () if is_of("custom-build") => Some(format!("build script of {}", package["name"].as_str()?)),
+            () => None,
+        }
+    };
+    targets.filter_map(describe).collect()
 }
 
 #[cfg(test)]
@@ -220,15 +369,6 @@ mod tests {
         assert_eq!(found.arguments, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
         assert_eq!(found.folder, Some("z".into()));
-        assert_eq!(found.profile("run"), "release");
         assert_eq!(found.target, None);
-    }
-
-    #[test]
-    fn profile_is_the_one_whose_settings_cargo_uses() {
-        assert_eq!(read("build").profile("build"), "dev");
-        assert_eq!(read("test").profile("test"), "dev");
-        assert_eq!(read("bench").profile("bench"), "release");
-        assert_eq!(read("build --profile dist-x").profile("build"), "dist-x");
     }
 }

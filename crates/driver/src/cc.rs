@@ -55,7 +55,7 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: V
     }
     let clang = language.tool().find(context)?;
     let line = read(&arguments);
-    if is_host_code_of_cargo(context) || (!line.compiles && !line.links) {
+    if is_foreign_to_cargo(context) || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
     }
     if let Some(machine) = &line.unsupported_target {
@@ -214,10 +214,19 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
 /// Variable in which `cargo trodden` names the folder of what is built for the target. Code that build scripts compile for the host goes
 /// elsewhere, and is not part of the program under test.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
+/// Variable in which `cargo trodden` lists the folders of the packages that it instruments, if these are not all packages.
+pub const CARGO_PACKAGES_VARIABLE: &str = "TRODDEN_CARGO_PACKAGES";
 
-fn is_host_code_of_cargo(context: &DriverContext) -> bool {
+/// Whether a build script compiles code that `cargo trodden` leaves as it is.
+fn is_foreign_to_cargo(context: &DriverContext) -> bool {
     let (Some(folder), Some(out)) = (context.variable(CARGO_FOLDER_VARIABLE), context.variable("OUT_DIR")) else { return false };
-    !Path::new(out).starts_with(folder)
+    let is_left_out = || {
+        let (Some(packages), Some(own)) = (context.variable(CARGO_PACKAGES_VARIABLE), context.variable("CARGO_MANIFEST_DIR")) else {
+            return false;
+        };
+        !std::env::split_paths(packages).any(|package| package == Path::new(own))
+    };
+    !Path::new(out).starts_with(folder) || is_left_out()
 }
 
 #[cfg(test)]

@@ -47,23 +47,34 @@ impl DriverCompiler {
     /// Returns an identity that differs for compilers which generate different objects. It depends on the path, size and modification time
     /// of clang, which is too large to hash, and on the plugin's content.
     pub fn identity(&self) -> Result<Identity> {
+        let content = fs::read(&self.plugin).with_context(|| format!("cannot read {}", self.plugin.display()))?;
+        let all = format!("{} {}", self.identity_of_clang()?, Identity::from_content(&content));
+        Ok(Identity::from_content(all.as_bytes()))
+    }
+
+    /// Returns an identity of clang alone: of its path, size and modification time.
+    pub fn identity_of_clang(&self) -> Result<Identity> {
         let clang = fs::canonicalize(&self.clang).with_context(|| format!("cannot find {}", self.clang.display()))?;
         let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
-        let content = fs::read(&self.plugin).with_context(|| format!("cannot read {}", self.plugin.display()))?;
-        let all = format!("{} {} {:?} {}", clang.display(), file.len(), file.modified()?, Identity::from_content(&content));
+        let all = format!("{} {} {:?}", clang.display(), file.len(), file.modified()?);
         Ok(Identity::from_content(all.as_bytes()))
     }
 
     /// Returns the command that compiles bitcode to an object.
     pub fn command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
-        let mut command = Command::new(&self.clang);
-        command
-            .args(codegen.arguments())
-            .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
-            .arg(option_with_value("-fpass-plugin=", &self.plugin));
-        command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
+        let mut command = self.plain_command(bitcode, codegen, output);
+        command.arg(option_with_value("-fpass-plugin=", &self.plugin));
         command.env(CACHE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
+        command
+    }
+
+    /// Returns the command that compiles bitcode to an object without the plugin.
+    pub fn plain_command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
+        let mut command = Command::new(&self.clang);
+        command.args(codegen.arguments());
+        command.args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"]);
+        command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
         command
     }
 
@@ -168,20 +179,32 @@ pub fn for_each_in_parallel<T: Sync>(
     what: &'static str,
     work: impl Fn(&T) -> Result<()> + Sync,
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
     let step = (context.progress)(items.len(), what);
-    let each = || -> Result<()> {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            work(item)?;
-            step();
+    in_parallel(items, |item| work(item).map(|()| step())).map(drop)
+}
+
+/// Processes items in parallel, and returns the results in order.
+pub fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let each = || -> Result<Vec<(usize, R)>> {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return Ok(done) };
+            done.push((at, work(item)?));
         }
-        Ok(())
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let mut done = Vec::with_capacity(items.len());
     thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
-        running.into_iter().try_for_each(|r| r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+        running.into_iter().try_for_each(|r| {
+            done.extend(r.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            anyhow::Ok(())
+        })
+    })?;
+    done.sort_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Result<()> {

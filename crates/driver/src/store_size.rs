@@ -1,8 +1,8 @@
 //! Size and pruning of the unit cache: `trodden cache`.
 //!
 //! The cache grows with every build. It holds the frames of units (`units`), files that builds were given (`inputs`), recipes of links and
-//! their input files (`links`, `objects`), and objects of copies (`copies`). Stripped programs and `trodden instrument` need it; reports of
-//! programs that contain their frames do not.
+//! their input files (`links`, `objects`), objects of copies (`copies`), and objects of Rust crates (`crates`). Stripped programs and
+//! `trodden instrument` need it; reports of programs that contain their frames do not.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -14,14 +14,17 @@ use trodden_unit::UnitCache;
 
 /// Folder for objects of copies.
 pub const COPIES_FOLDER: &str = "copies";
+/// Folder for instrumented objects of Rust crates.
+pub const CRATES: &str = "crates";
 
 /// The folders of the cache, with descriptions of their contents.
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 6] = [
     ("units", "units of programs"),
     ("inputs", "files that builds were given"),
     ("links", "links"),
     ("objects", "inputs of links"),
     (COPIES_FOLDER, "objects of copies"),
+    (CRATES, "objects of Rust crates"),
 ];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -85,7 +85,7 @@ pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
 }
 
 /// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers.
-fn on_path_except_own(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
+pub fn on_path_except_own(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     let is_own = |path: &Path| path.canonicalize().is_ok_and(|file| file.file_name() == Some(OsStr::new("trodden")));
     context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
 }

@@ -8,17 +8,18 @@ use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::reasons;
 use crate::{
     Bursts, Delivered, Destination, PROGRAM_VARIABLE, RecordedCommand, RecordingContext, RunFolder, command, deliver, ending,
-    exit_code_with, is_in_use, new_run, nothing_counted, run_folder, run_metadata,
+    exit_code_with, is_in_use, new_run, nothing_counted, pattern, run_folder, run_metadata,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_launch::process::{cannot_run, wait_forwarding};
+use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
 use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, shell_word};
+use trodden_unit::Image;
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the exit status of the command. `must_sample` says that some program is
@@ -33,6 +34,55 @@ pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &R
     let kept = folder.check().and_then(|()| keep(what, must_sample, counted, folder.path(), around));
     let is_whole = report_kept(kept, folder);
     Ok(exit_code_with(status, is_whole))
+}
+
+/// A command that runs programs through a runner, which passes the output pattern on to them.
+#[derive(Debug)]
+pub struct RunnerCommand {
+    /// The command.
+    pub command: Command,
+    /// The variable in which the runner expects the output pattern.
+    pub output_variable: &'static str,
+    /// The folder with copies of images that are deleted when they have run, by identity.
+    pub images: PathBuf,
+    /// The destination of the profile.
+    pub destination: Destination,
+}
+
+/// Records all programs that a command runs through its runner as one run. Returns the exit status of the command, and whether anything was
+/// recorded.
+///
+/// # Errors
+/// The command cannot be run, or the destination cannot be written.
+pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &RecordingContext) -> Result<(ExitCode, bool)> {
+    let folder = run_folder(&what.destination, around)?;
+    let mut command = what.command;
+    command.env(what.output_variable, pattern(folder.path(), "%m.raw"));
+    let arguments: Vec<OsString> = [command.get_program()].into_iter().chain(command.get_args()).map(OsString::from).collect();
+    let mut counted = count_command(command, &arguments, folder.path(), bursts, around)?;
+    counted.run.suite.clone_from(&what.destination.suite);
+    let status = counted.status;
+    folder.check()?;
+    if raw_files(folder.path())?.is_empty() {
+        return Ok((exit_code(status), false));
+    }
+    let kept = counted.collect(folder.path(), around).and_then(|mut collected| {
+        find_copies(&mut collected.profile, &what.images);
+        deliver(&collected, &what.destination, around)
+    });
+    let is_recorded = kept.is_ok();
+    let is_whole = report_kept(kept, folder);
+    Ok((exit_code_with(status, is_whole), is_recorded))
+}
+
+/// Names the copies of images that no longer exist.
+fn find_copies(profile: &mut Profile, copies: &Path) {
+    for image in profile.images.iter_mut().filter(|image| !Path::new(&image.path).exists()) {
+        let copy = copies.join(image.identity.to_string());
+        let Some(found) = fs::read(&copy).ok().and_then(|bytes| Image::read(&bytes).ok()) else { continue };
+        image.path = copy.display().to_string();
+        image.build_id = found.build_id;
+    }
 }
 
 /// Reports what is wrong with a run's profile, and keeps raw files that may help. Returns whether the profile is complete.
@@ -146,6 +196,17 @@ fn count_with(
 ) -> Result<Counted> {
     let mut command = command(arguments, folder, names, around);
     command.envs(variables.iter().copied());
+    count_command(command, arguments, folder, bursts, around)
+}
+
+/// Runs a command whose environment leads its raw files into a folder.
+fn count_command(
+    mut command: Command,
+    arguments: &[OsString],
+    folder: &Path,
+    bursts: Bursts,
+    around: &RecordingContext,
+) -> Result<Counted> {
     if bursts.burst == bursts.period {
         // The program must count even before the recorder has found its raw file.
         command.env(SWITCH_VARIABLE, SWITCH_IS_ON);

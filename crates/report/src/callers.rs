@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use trodden_analysis::segments::ObservedSegments;
 use trodden_profile::segments::{counts_segments, function_map, unit_map};
 use trodden_profile::stream::StreamLog;
-use trodden_profile::{PathStart, FunctionPaths, ImageProfile, Profile};
+use trodden_profile::{FunctionPaths, ImageProfile, PathStart, Profile};
 use trodden_stored::place::streams_folder_of;
 use trodden_stored::{Folders, streams};
 

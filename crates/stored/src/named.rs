@@ -27,13 +27,27 @@ pub fn load(wanted: &str) -> Result<Profile> {
 /// # Errors
 /// As for [`load`].
 pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
+    recover_builds(wanted, BuildPolicy::Refuse)
+}
+
+/// Like [`load`], but keeps different builds of a program as separate images.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_all_builds(wanted: &str) -> Result<Profile> {
+    let (profile, lost) = recover_builds(wanted, BuildPolicy::Separate)?;
+    lost.iter().for_each(|lost| log::warn!("{lost}"));
+    Ok(profile)
+}
+
+fn recover_builds(wanted: &str, builds: BuildPolicy) -> Result<(Profile, Vec<String>)> {
     let files = files(wanted)?;
     if let [file] = files.as_slice() {
         let found = Profile::recover(file)?;
         return Ok((found.profile, describe_losses(file, &found.lost)));
     }
     // If the program was rebuilt, the build of the latest run is used.
-    let merged = merge_files(files.iter().rev(), BuildPolicy::Refuse, |_| {});
+    let merged = merge_files(files.iter().rev(), builds, |_| {});
     if let Some((file, reason)) = merged.refused.first() {
         let more = match merged.refused.len() - 1 {
             0 => String::new(),

@@ -30,7 +30,7 @@ pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
 pub use patterns::{Length, PatternKind, Patterns};
-pub use recording::{Import, Record};
+pub use recording::{Bursts, Import, Record};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::Segments;
 pub use show::Show;

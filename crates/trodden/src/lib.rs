@@ -31,8 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_console::arguments::laboratory::LaboratoryChoices;
 use trodden_console::{notes, output, program};
+use trodden_driver::assets::{CARGO_RUNNER, RUSTDOC_DRIVER};
 use trodden_driver::compile_step::SourceLanguage;
-use trodden_driver::{cc, stand_ins};
+use trodden_driver::{cc, rust, stand_ins};
 
 /// Commands of `trodden-lab`, which a message points to.
 const LABORATORY_COMMANDS: [&str; 4] = ["graph", "loops", "man", "plan"];
@@ -66,6 +67,8 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         "trodden-cc" => return cc::drive(context(), SourceLanguage::C, rest(1)),
         "trodden-c++" => return cc::drive(context(), SourceLanguage::Cxx, rest(1)),
         "cargo-trodden" => return commands::cargo(rest(1)),
+        RUSTDOC_DRIVER => return rust::document(context(), &rest(1)),
+        CARGO_RUNNER => return rust::run_program(context(), &rest(1)),
         _ => {}
     }
     if let Some(language) = stand_ins::language(name) {

@@ -7,7 +7,7 @@
 use super::GuidedBuild;
 use crate::assets;
 use crate::build::{self, BuildJob};
-use crate::cargo;
+use crate::cargo::Workspace;
 use crate::cc::pgo::USE_VARIABLE;
 use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
@@ -59,7 +59,7 @@ impl ProgramBuilder<'_> {
             "the cargo command must be `cargo build`, not `cargo {verb}`. Name the command to run with --train"
         );
         let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
-        let folder = if own_folder { Some(cargo::target_folder(context, &arguments)?.join("trodden/pgo")) } else { None };
+        let folder = if own_folder { Some(Workspace::read(context, &arguments)?.target_folder.join("trodden/pgo")) } else { None };
         let mut command: Vec<OsString> = vec![assets::cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
         command.extend(arguments);
         if let Some(folder) = &folder {

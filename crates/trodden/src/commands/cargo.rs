@@ -1,40 +1,58 @@
 //! `cargo trodden`, and the roles in which cargo and rustc call the same program.
 
-use crate::cli::Parameters;
+use super::coverage;
+use crate::cli::{Bursts, Parameters};
 use crate::context::context;
 use crate::output;
+use crate::surroundings::recording_context;
 use anyhow::Result;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
-use trodden_driver::{cargo, rust};
+use trodden_driver::cargo::{CargoCommand, Scope};
+use trodden_driver::{cargo, experiment, rust};
+use trodden_profile::store;
+use trodden_recording::Destination;
+use trodden_recording::record::{self, RunnerCommand};
 use trodden_unit::Settings;
+use trodden_unit::experiment::Observe;
 
 const HELP: &str = "\
-Build, run, test or benchmark a Rust package with its paths counted.
+Build, run, test or benchmark a Rust workspace with its paths counted.
 
-Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- arguments]
+Usage: cargo trodden <build|run|test|bench|nextest|install> [OPTIONS] [cargo's options] [-- arguments]
 
-Options, as of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc],
+Options:
+  --dependencies  Count dependencies, too (default: workspace members)
+  --std           Count the standard library, too (std, core, alloc)
+
+Options of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc],
 --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN. The variable
 TRODDEN_INSTRUMENT and `trodden-lab with` provide others. All other arguments are cargo's.
 
-Programs go to target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record the
-programs they run; `trodden report` shows the result. After --pgo, `trodden export profdata` exports
-a profile for -Cprofile-use.
+Programs go to target/trodden/x86_64-unknown-linux-gnu/PROFILE. `test`, `bench` and `nextest run`
+record all programs that they run as one run, in the run store of the workspace; with --coverage,
+they print its coverage. `run` records the program. `trodden report` shows the result. After --pgo,
+`trodden export profdata` exports a profile for -Cprofile-use.
+
+Each crate is instrumented when it is compiled. A profile with `lto = true`, \"fat\" or \"thin\" is
+optimised as a whole, and then counted with its dependencies and the standard library.
 
 Examples:
+  cargo trodden test --workspace --coverage
+  cargo trodden nextest run --coverage
   cargo trodden build --release
   trodden record -- target/trodden/x86_64-unknown-linux-gnu/release/prog
   cargo trodden run --release -- args
-  cargo trodden test
 ";
 
 /// Runs the command, or acts as rustc's wrapper or linker: cargo and rustc call the same program.
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
         Some(rust::WRAPPER_ROLE) => return rust::run_rustc(context(), arguments, &mut io::stdout()),
-        Some(rust::LINKER_ROLE) => return rust::run_linker(context(), arguments),
+        Some(role @ (rust::LINKER_ROLE | rust::CRATE_LINKER_ROLE | rust::TEST_LINKER_ROLE)) => {
+            return rust::run_linker(context(), role, arguments);
+        }
         _ => {}
     }
     if arguments.first().is_some_and(|a| a == "trodden") {
@@ -46,7 +64,50 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     };
     cargo::check_verb(verb)?;
     let settings = take_settings(&mut arguments)?;
-    cargo::run(context(), arguments, settings)
+    let scope = Scope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
+    let own = settings.clone().or(experiment::from_environment(context())?);
+    match own.observe {
+        // Streams and branches are recorded program by program.
+        Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
+        observe => match cargo::tests(context(), &arguments, &settings, scope)? {
+            Some(tests) => record_tests(tests, &arguments, observe == Some(Observe::Coverage)),
+            None => cargo::run(context(), arguments, settings, scope),
+        },
+    }
+}
+
+/// Name of the suite of runs of tests.
+const TESTS: &str = "test";
+/// Name of the suite of runs of benchmarks.
+const BENCHMARKS: &str = "bench";
+
+/// Runs tests, records all of their processes as one run in the run store of the workspace, and reports coverage.
+fn record_tests(tests: CargoCommand, arguments: &[OsString], has_coverage: bool) -> Result<ExitCode> {
+    store::set_store_folder(tests.workspace.join(store::FOLDER));
+    let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARKS } else { TESTS };
+    let what = RunnerCommand {
+        command: tests.command,
+        output_variable: rust::OUTPUT_VARIABLE,
+        images: tests.images,
+        destination: Destination { suite: Some(suite.to_owned()), ..Destination::default() },
+    };
+    let bursts = Bursts { burst: None, every: None };
+    let (status, is_recorded) = record::run_through_runner(what, bursts.to_recording(), &recording_context())?;
+    if is_recorded && has_coverage {
+        coverage::report_last()?;
+    }
+    Ok(status)
+}
+
+/// Removes an option without value from the arguments before `--`. Returns true if it was there.
+fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
+    let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    let rest = arguments.split_off(end);
+    let before = arguments.len();
+    arguments.retain(|argument| argument != option);
+    let was_there = arguments.len() < before;
+    arguments.extend(rest);
+    was_there
 }
 
 /// Removes trodden's own options from the arguments before `--`, and returns them as settings.

@@ -4,7 +4,7 @@ pub mod by_test;
 mod diff;
 mod report;
 
-use crate::cli::{Coverage, CoverageShow, Covered, CoveredFiles};
+use crate::cli::{Coverage, CoverageReport, CoverageShow, Covered, CoveredFiles};
 use crate::context::context;
 use crate::notes::{note, reasons, warn};
 use crate::output::{print_text, write_file};
@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, tables};
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, select_builds, tables};
 use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
@@ -20,13 +20,15 @@ use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
+use trodden_stored::named::LAST;
 
 /// Pattern that selects all files, including those of the standard library.
 pub const ALL_FILES: &str = "*";
 
 /// Loads a profile with the mapping of its selected source files.
 fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
-    let profile = trodden_stored::named::load(&covered.profile)?;
+    let mut profile = trodden_stored::named::load_all_builds(&covered.profile)?;
+    select_builds(&mut profile);
     let mapping = mapping_of(&profile, &covered.files)?;
     trodden_coverage::warn_of_second_returns(&profile);
     Ok((profile, mapping))
@@ -73,6 +75,20 @@ pub fn view_of(profile: &Profile) -> View<'_> {
         }
     }
     view
+}
+
+/// Prints the coverage of the last run, by file.
+pub fn report_last() -> Result<ExitCode> {
+    let files = CoveredFiles::default();
+    report::run(&CoverageReport {
+        covered: Covered { profile: LAST.to_owned(), files },
+        functions: false,
+        combinations: 0,
+        changed_since: None,
+        baseline: None,
+        fail_under: Vec::new(),
+        json: false,
+    })
 }
 
 /// Runs `trodden coverage`.

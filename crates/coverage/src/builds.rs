@@ -1,0 +1,50 @@
+//! Several builds of one program in a profile: runs of a suite may have been built with different features.
+//!
+//! Cargo overwrites a program by its next build, but keeps each build under another name in `deps`. Builds that no longer exist are left
+//! out, because their mapping is lost.
+
+use crate::mapping::build_id;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_profile::Profile;
+
+/// Folder in which cargo keeps all builds, beside the latest one.
+const ALL_BUILDS: &str = "deps";
+
+/// Finds the files of all builds of programs that a profile has in several builds, and removes the images whose file is gone. Programs in
+/// one build are left as they are.
+pub fn select_builds(profile: &mut Profile) {
+    let mut builds = BTreeMap::<String, usize>::new();
+    profile.images.iter().for_each(|image| *builds.entry(image.path.clone()).or_default() += 1);
+    let mut lost = BTreeSet::new();
+    profile.images.retain_mut(|image| {
+        if builds[&image.path] == 1 || image.build_id.is_none() {
+            return true;
+        }
+        let is_build = |file: &PathBuf| build_id(file).is_ok_and(|id| id == image.build_id);
+        let Some(file) = candidates(Path::new(&image.path)).into_iter().find(is_build) else {
+            lost.insert(image.path.clone());
+            return false;
+        };
+        image.path = file.display().to_string();
+        true
+    });
+    for path in lost {
+        log::warn!("{path} was rebuilt: counts of its earlier build are left out");
+    }
+}
+
+/// The program's own file, and those in which cargo may have kept earlier builds.
+fn candidates(path: &Path) -> Vec<PathBuf> {
+    let mut all = vec![path.to_owned()];
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return all };
+    let begin = format!("{}_", name.to_string_lossy().replace('-', "_"));
+    let entries = fs::read_dir(folder.join(ALL_BUILDS)).into_iter().flatten().flatten();
+    let is_build = |file: &PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.replace('-', "_").starts_with(&begin) && file.extension().is_none()
+    };
+    all.extend(entries.map(|entry| entry.path()).filter(is_build));
+    all
+}

@@ -1,0 +1,302 @@
+//! Builds crate by crate: the objects of each crate are replaced by instrumented ones when it is compiled, so that cargo caches
+//! instrumented libraries, and the last link is an ordinary one.
+//!
+//! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
+
+use super::job::Job;
+use super::{CONFIGURATION_VARIABLE, STD_VARIABLE};
+use crate::assets::{self, TEMPORARY_PREFIX};
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use crate::context::DriverContext;
+use crate::experiment;
+use crate::other_programs::checked_stdout;
+use crate::rebuild::{DriverCompiler, in_parallel};
+use crate::store_size::CRATES;
+use anyhow::{Context, Result, bail};
+use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSection};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_profile::atomic_file;
+use trodden_unit::{CodegenOptions, Identity};
+
+/// First bytes of bitcode.
+const BITCODE: &[u8] = b"BC\xC0\xDE";
+/// Ending of the names of rustc's objects.
+const OBJECT: &str = ".rcgu.o";
+/// Part of the names of objects with a crate's code, as opposed to the shim of the allocator, in builds that are not incremental.
+const CODE: &str = "-cgu.";
+/// Part of a symbol that only the shim of the default allocator refers to.
+const SHIM: &[u8] = b"___rdl_alloc";
+
+/// Compiles bitcode of crates to objects in the cache.
+struct CrateCompiler {
+    compiler: DriverCompiler,
+    codegen: CodegenOptions,
+    /// The part of the key that all objects share.
+    shared: String,
+    cache: PathBuf,
+}
+
+impl CrateCompiler {
+    fn new(context: &DriverContext, codegen: Vec<String>) -> Result<CrateCompiler> {
+        let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
+        let way = context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
+        let shared = format!("{way} {} {}", compiler.identity_of_clang()?, codegen.join(CODEGEN_SEPARATOR));
+        let cache = context.store()?.root().join(CRATES);
+        Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
+    }
+
+    /// Returns the object of some bitcode, which is compiled in `folder` unless it is cached.
+    fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
+        let key = format!("{} {is_counted} {}", Identity::from_content(bitcode), self.shared);
+        let key = Identity::from_content(key.as_bytes()).to_string();
+        let path = self.cache.join(&key[..2]).join(format!("{key}.o"));
+        if path.is_file() {
+            return Ok(path);
+        }
+        let [module, object] = ["bc", "o"].map(|end| folder.join(format!("{key}.{end}")));
+        fs::write(&module, bitcode).with_context(|| format!("cannot write {}", module.display()))?;
+        let command = match is_counted {
+            true => self.compiler.command(&module, &self.codegen, &object),
+            false => self.compiler.plain_command(&module, &self.codegen, &object),
+        };
+        self.compiler.run(command, &module)?;
+        let bytes = fs::read(&object).with_context(|| format!("cannot read {}", object.display()))?;
+        atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::remove_file(&module).and_then(|()| fs::remove_file(&object)).context("cannot remove temporary files")?;
+        Ok(path)
+    }
+}
+
+/// An object of rustc's that is to be replaced.
+struct RustObject {
+    name: String,
+    bitcode: Vec<u8>,
+    /// False for the shim of the allocator.
+    is_counted: bool,
+}
+
+impl RustObject {
+    /// Returns the object of this name in `folder`, or in an archive there. `None` if it is machine code without bitcode beside it.
+    fn new(name: &str, content: Vec<u8>, folder: &Path) -> Result<Option<RustObject>> {
+        if content.starts_with(BITCODE) {
+            let is_counted = name.contains(CODE) || !content.windows(SHIM.len()).any(|part| part == SHIM);
+            return Ok(Some(RustObject { name: name.to_owned(), bitcode: content, is_counted }));
+        }
+        let is_counted = name.contains(CODE);
+        if !is_counted {
+            return Ok(None);
+        }
+        let Some(module) = bitcode_beside(name, folder) else { return Ok(None) };
+        let bitcode = fs::read(&module).with_context(|| format!("cannot read {}", module.display()))?;
+        Ok(Some(RustObject { name: name.to_owned(), bitcode, is_counted }))
+    }
+}
+
+/// Returns the file in which rustc wrote the bitcode of an object, which is named after the crate if it is the only one.
+fn bitcode_beside(object: &str, folder: &Path) -> Option<PathBuf> {
+    let crate_name = object.split('.').next().unwrap_or_default();
+    let names = [format!("{}.bc", object.strip_suffix(".o")?), format!("{crate_name}.bc")];
+    names.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Compiles objects in parallel, and returns their files.
+fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObject]) -> Result<Vec<PathBuf>> {
+    let folder = context.folder("trodden-rust-")?;
+    in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
+}
+
+/// Replaces the crate's own objects in its archives by instrumented ones.
+pub fn instrument_archives(context: &DriverContext, job: &Job) -> Result<()> {
+    let archives = job.archives();
+    if archives.is_empty() {
+        return Ok(());
+    }
+    let compiler = CrateCompiler::new(context, job.codegen.arguments())?;
+    archives.iter().try_for_each(|archive| {
+        instrument_archive(context, job, &compiler, archive).with_context(|| format!("cannot instrument {}", archive.display()))
+    })
+}
+
+fn instrument_archive(context: &DriverContext, job: &Job, compiler: &CrateCompiler, archive: &Path) -> Result<()> {
+    let bytes = fs::read(archive)?;
+    let own = format!("{}{}.", job.name, job.extra);
+    let mut objects = Vec::new();
+    for member in ArchiveFile::parse(&*bytes)?.members() {
+        let member = member?;
+        let name = String::from_utf8_lossy(member.name());
+        if name.starts_with(&own) && name.ends_with(OBJECT) {
+            objects.extend(RustObject::new(&name, member.data(&*bytes)?.to_vec(), &job.folder)?);
+        }
+    }
+    let mut more = Vec::new();
+    if archive.extension() == Some(OsStr::new("a")) {
+        // Programs that are linked by other compilers find the runtime in the archive.
+        more.push(assets::runtime_object(&context.store()?)?);
+    }
+    if objects.is_empty() && more.is_empty() {
+        return Ok(());
+    }
+    // Cargo's processes must never see an incomplete library.
+    let new = archive.with_extension("trodden");
+    fs::write(&new, &bytes)?;
+    replace_members(context, compiler, &objects, &new, more)?;
+    Ok(fs::rename(&new, archive)?)
+}
+
+/// Compiles objects, replaces the members of their names in an archive, and appends more members.
+fn replace_members(
+    context: &DriverContext,
+    compiler: &CrateCompiler,
+    objects: &[RustObject],
+    archive: &Path,
+    more: Vec<PathBuf>,
+) -> Result<()> {
+    let folder = context.folder("trodden-archive-")?;
+    let mut members = Vec::new();
+    for (object, compiled) in objects.iter().zip(compile(context, compiler, objects)?) {
+        let member = folder.path().join(&object.name);
+        fs::copy(&compiled, &member).with_context(|| format!("cannot copy {}", compiled.display()))?;
+        members.push(member);
+    }
+    members.extend(more);
+    let made = Command::new("ar").arg("rD").arg(archive).args(&members).output();
+    checked_stdout(made.context("cannot run ar: run `apt-get install binutils`")?, "ar cannot replace its objects").map(drop)
+}
+
+/// Removes the bitcode that rustc wrote for this job.
+pub fn remove_bitcode(job: &Job) -> Result<()> {
+    let (one, several) = (format!("{}{}.bc", job.name, job.extra), format!("{}{}.", job.name, job.extra));
+    for entry in fs::read_dir(&job.folder).with_context(|| format!("cannot read {}", job.folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == one || (name.starts_with(&several) && name.ends_with(".rcgu.bc")) {
+            fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces rustc's objects among the arguments of a link by instrumented ones.
+pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
+    // These are for objects with bitcode, which no longer exist.
+    arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));
+    let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
+    let compiler = CrateCompiler::new(context, kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect())?;
+    let (mut objects, mut places) = (Vec::new(), Vec::new());
+    for (at, argument) in arguments.iter().enumerate() {
+        let path = Path::new(argument);
+        let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(OBJECT)) else { continue };
+        let content = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if let Some(object) = RustObject::new(name, content, path.parent().unwrap_or(Path::new("")))? {
+            objects.push(object);
+            places.push(at);
+        }
+    }
+    if !objects.iter().any(|object| object.is_counted) {
+        bail!("rustc wrote no bitcode for what it links: trodden does not support this version of rustc");
+    }
+    for (at, compiled) in places.into_iter().zip(compile(context, &compiler, &objects)?) {
+        arguments[at] = compiled.into();
+    }
+    if context.variable(STD_VARIABLE).is_some() {
+        let compiler = CrateCompiler::new(context, STD_CODEGEN.map(str::to_owned).to_vec())?;
+        for argument in arguments.iter_mut().filter(|argument| is_of_std(Path::new(argument))) {
+            *argument = instrumented_std(context, &compiler, Path::new(argument))?.into();
+        }
+    }
+    Ok(())
+}
+
+/// Options for code of the standard library, which is distributed optimised.
+const STD_CODEGEN: [&str; 4] = ["-O3", "-fPIC", "-ffunction-sections", "-fdata-sections"];
+
+/// Crates of the standard library that are instrumented on request.
+const STD_CRATES: [&str; 3] = ["libstd-", "libcore-", "liballoc-"];
+
+/// Whether a file among the arguments of a link is a library of the toolchain that can be instrumented.
+fn is_of_std(file: &Path) -> bool {
+    let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_library = name.ends_with(".rlib") && STD_CRATES.iter().any(|begin| name.starts_with(begin));
+    is_library && file.components().any(|part| part.as_os_str() == "rustlib")
+}
+
+/// Returns the instrumented copy of a library of the toolchain, which is made once for each compiler and request from the bitcode that its
+/// objects contain.
+fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: &Path) -> Result<PathBuf> {
+    let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
+    let name = library.file_name().unwrap_or_default();
+    let copy = compiler.cache.join("std").join(key).join(name);
+    let folder = copy.parent().context("the cache has no folder")?;
+    trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    // Several programs are linked at a time.
+    let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;
+    lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
+    if copy.is_file() {
+        return Ok(copy);
+    }
+    log::info!("instrumenting {} once, for all programs", name.display());
+    let mut objects = Vec::new();
+    for member in ArchiveFile::parse(&*bytes)?.members() {
+        let member = member?;
+        let name = String::from_utf8_lossy(member.name());
+        if name.ends_with(OBJECT) {
+            let bitcode = embedded_bitcode(member.data(&*bytes)?);
+            objects.extend(bitcode.map(|bitcode| RustObject { name: name.into_owned(), bitcode, is_counted: true }));
+        }
+    }
+    if objects.is_empty() {
+        bail!("{} contains no bitcode: omit --std", library.display());
+    }
+    let scratch = context.folder("trodden-std-")?;
+    let new = scratch.path().join(name);
+    fs::write(&new, &bytes).with_context(|| format!("cannot write {}", new.display()))?;
+    replace_members(context, compiler, &objects, &new, Vec::new())?;
+    let bytes = fs::read(&new).with_context(|| format!("cannot read {}", new.display()))?;
+    atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", copy.display()))?;
+    Ok(copy)
+}
+
+/// Returns the bitcode in an object for link-time optimisation.
+fn embedded_bitcode(object: &[u8]) -> Option<Vec<u8>> {
+    let file = object::File::parse(object).ok()?;
+    Some(file.section_by_name(".llvmbc")?.uncompressed_data().ok()?.into_owned()).filter(|bitcode| bitcode.starts_with(BITCODE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bitcode_lies_beside_its_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let find = |object: &str| bitcode_beside(object, folder.path()).map(|path| path.file_name().unwrap().to_owned());
+        assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), None);
+        fs::write(folder.path().join("x-ab12.bc"), "").unwrap();
+        assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), Some("x-ab12.bc".into()));
+        fs::write(folder.path().join("x-ab12.x.c0de-cgu.0.rcgu.bc"), "").unwrap();
+        assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), Some("x-ab12.x.c0de-cgu.0.rcgu.bc".into()));
+    }
+
+    #[test]
+    fn libraries_of_the_toolchain_are_known_by_their_place() {
+        let is = |file: &str| is_of_std(Path::new(file));
+        assert!(is("/home/me/.rustup/toolchains/stable/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcore-12ab.rlib"));
+        assert!(!is("/home/me/project/target/debug/deps/libcore-12ab.rlib"));
+        assert!(!is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcompiler_builtins-12ab.rlib"));
+    }
+
+    #[test]
+    fn shim_of_the_allocator_is_compiled_but_not_counted() {
+        let folder = Path::new("/nowhere");
+        let of = |name: &str, content: &[u8]| RustObject::new(name, content.to_vec(), folder).unwrap().map(|object| object.is_counted);
+        assert_eq!(of("x-ab12.x.c0de-cgu.0.rcgu.o", b"BC\xC0\xDE1"), Some(true));
+        assert_eq!(of("x-ab12.7thi4.1m5ech8.rcgu.o", b"BC\xC0\xDE1"), Some(true));
+        assert_eq!(of("x-ab12.7thi4.rcgu.o", b"BC\xC0\xDE_R7___rustc11___rdl_alloc"), Some(false));
+        assert_eq!((of("x-ab12.7thi4.rcgu.o", b"\x7fELF"), of("x-ab12.x.c0de-cgu.0.rcgu.o", b"\x7fELF")), (None, None));
+    }
+}

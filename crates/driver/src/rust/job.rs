@@ -1,0 +1,357 @@
+//! A call of rustc that generates code for the target: its parsed arguments, and the commands of a whole-program build.
+
+use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
+use crate::assets;
+use crate::cc::pgo;
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use crate::context::DriverContext;
+use crate::other_programs::option_with_value;
+use anyhow::{Context, Result};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A crate that rustc compiles for the target.
+#[derive(Debug, Default)]
+pub struct Job {
+    /// rustc's arguments, without crate types and other options that are decided here.
+    arguments: Vec<OsString>,
+    /// Options about link-time optimisation, which only builds crate by crate pass on.
+    lto_arguments: Vec<OsString>,
+    /// The option for incremental compilation, which whole programs do not support.
+    incremental: Option<OsString>,
+    pub name: String,
+    /// The suffix that cargo adds to file names.
+    pub extra: String,
+    pub folder: PathBuf,
+    pub types: Vec<String>,
+    pub test: bool,
+    emit: Vec<String>,
+    debug: bool,
+    lto: Option<String>,
+    /// Whether objects contain bitcode for link-time optimisation, as cargo requests if the profile has it.
+    embeds_bitcode: bool,
+    pub codegen: Codegen,
+}
+
+/// Options that affect code generation.
+#[derive(Debug, Default)]
+pub struct Codegen {
+    level: Option<String>,
+    /// Number of codegen units; `None` for rustc's default.
+    units: Option<String>,
+    relocation: Option<String>,
+    model: Option<String>,
+    cpu: Option<String>,
+}
+
+/// Number of codegen units that rustc uses by default if it optimises.
+const DEFAULT_UNITS: &str = "16";
+
+impl Codegen {
+    /// Returns true if rustc does not optimise.
+    fn is_unoptimised(&self) -> bool {
+        self.level.as_deref().unwrap_or("0") == "0"
+    }
+
+    /// Returns the options for clang that correspond to rustc's.
+    pub fn arguments(&self) -> Vec<String> {
+        let level = self.level.as_deref().unwrap_or("0");
+        let pic = match self.relocation.as_deref() {
+            Some("static") => "-fno-pic",
+            Some("pie") => "-fPIE",
+            _ => "-fPIC",
+        };
+        let mut arguments = vec![format!("-O{level}"), pic.to_owned(), "-ffunction-sections".into(), "-fdata-sections".into()];
+        arguments.extend(self.model.iter().map(|m| format!("-mcmodel={m}")));
+        arguments.extend(self.cpu.iter().map(|c| format!("-march={c}")));
+        arguments
+    }
+}
+
+impl Job {
+    /// Parses rustc's arguments. `None` if no code is generated for the target.
+    pub fn read(arguments: &[OsString]) -> Option<Job> {
+        let mut job = Job { embeds_bitcode: true, ..Job::default() };
+        let mut target = false;
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let text = argument.to_string_lossy().into_owned();
+            let (option, value) = split_option(&text, &mut rest);
+            target |= option == "--target";
+            if option == "--print" {
+                return None;
+            }
+            let is_decided = job.option(&option, value.as_deref());
+            let argument = option_argument(argument, &option, value.as_deref());
+            if !is_decided {
+                job.arguments.push(argument);
+            } else if value.is_some_and(|value| value.starts_with("incremental=")) {
+                job.incremental = Some(argument);
+            } else if option == "-C" {
+                job.lto_arguments.push(argument);
+            }
+        }
+        (target && job.emit.iter().any(|e| e == "link")).then_some(job)
+    }
+
+    /// Interprets an option. Returns true if it is decided here, and therefore not passed on.
+    fn option(&mut self, option: &str, value: Option<&str>) -> bool {
+        let owned = || value.unwrap_or_default().to_owned();
+        match option {
+            "--crate-type" => self.types.extend(owned().split(',').map(str::to_owned)),
+            "--emit" => self.emit = owned().split(',').map(str::to_owned).collect(),
+            "--crate-name" => self.name = owned(),
+            "--out-dir" => self.folder = owned().into(),
+            "--test" => self.test = true,
+            "-g" => self.debug = true,
+            "-C" => return self.codegen_option(value.unwrap_or_default()),
+            _ => {}
+        }
+        matches!(option, "--crate-type" | "--emit")
+    }
+
+    fn codegen_option(&mut self, text: &str) -> bool {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let value = || Some(value.to_owned());
+        match key {
+            "extra-filename" => self.extra = value().unwrap_or_default(),
+            "debuginfo" => self.debug = true,
+            "opt-level" => self.codegen.level = value(),
+            "relocation-model" => self.codegen.relocation = value(),
+            "code-model" => self.codegen.model = value(),
+            "target-cpu" => self.codegen.cpu = value(),
+            "codegen-units" => self.codegen.units = value(),
+            "embed-bitcode" => self.embeds_bitcode = !["no", "n", "off", "false"].contains(&value().as_deref().unwrap_or_default()),
+            "lto" => self.lto = value(),
+            _ => {}
+        }
+        // Libraries must contain bitcode, even if cargo does not request LTO.
+        matches!(key, "lto" | "incremental" | "embed-bitcode")
+    }
+
+    /// Whether the crate is instrumented when the program is linked, or is part of such a program. That is so if the profile has link-time
+    /// optimisation, and if names must match those of a build with an edge profile.
+    pub fn is_whole_program(&self, context: &DriverContext) -> Result<bool> {
+        Ok(self.embeds_bitcode || names_must_match(context)?)
+    }
+
+    /// Returns the command that compiles the crate so that its objects can be replaced by instrumented ones.
+    ///
+    /// Code that is not optimised is written as bitcode instead of machine code. The option for that also selects another pipeline of
+    /// optimisations, so optimised code is written both as machine code and as bitcode after all optimisations, and not incrementally:
+    /// rustc would write no bitcode for unchanged units.
+    pub fn by_crate(&self, context: &DriverContext, rustc: &OsStr) -> Result<Command> {
+        let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
+        let mut command = self.base(context, rustc, &types)?;
+        command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
+        if self.codegen.is_unoptimised() {
+            // One unit, so that paths do not depend on how rustc divides the crate: which calls return is known within a unit.
+            command.arg(format!("--emit={}", self.emit.join(","))).args(["-Clinker-plugin-lto", "-Ccodegen-units=1"]);
+            command.args(&self.incremental);
+        } else {
+            // With bitcode and no number of units, rustc uses a single one.
+            let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_UNITS);
+            command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg(format!("-Ccodegen-units={units}"));
+        }
+        command.arg(option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?));
+        command.env(ROLE_VARIABLE, CRATE_LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
+        Ok(command)
+    }
+
+    /// Returns the libraries that are archives of objects.
+    pub fn archives(&self) -> Vec<PathBuf> {
+        let of_type = |end: &str| self.folder.join(format!("lib{}{}.{end}", self.name, self.extra));
+        let all = self.types.iter().filter_map(|kind| match kind.as_str() {
+            "lib" | "rlib" => Some(of_type("rlib")),
+            "staticlib" => Some(of_type("a")),
+            _ => None,
+        });
+        if self.test { Vec::new() } else { all.collect() }
+    }
+
+    /// Returns the commands that make everything cargo requests: rustc once, or twice for crate types that need different options.
+    pub fn commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
+        let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
+        let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
+        if self.test || others.is_empty() {
+            return Ok(vec![self.program(context, rustc, &types, &self.emit)?]);
+        }
+        if others.contains(&"staticlib") {
+            log::info!("static library of crate {}: not instrumented", self.name);
+        }
+        let mut commands = vec![self.library(context, rustc, &others)?];
+        if !wholes.is_empty() {
+            let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
+            let mut second = self.program(context, rustc, &wholes, &emit)?;
+            // The first run has printed all warnings.
+            second.args(["--cap-lints", "allow"]);
+            commands.push(second);
+        }
+        Ok(commands)
+    }
+
+    /// Returns the command that compiles the whole program as one module.
+    fn program(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
+        let mut command = self.base(context, rustc, types)?;
+        if names_must_match(context)? {
+            // If `--emit` requests bitcode, rustc uses a single codegen unit, and the names of functions would not match the profile.
+            command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
+        } else {
+            command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
+        }
+        self.with_linker(context, &mut command)?;
+        Ok(command)
+    }
+
+    /// Removes rustc's temporary files, which were kept because the program's bitcode is one of them.
+    pub fn remove_temporaries(&self) -> Result<()> {
+        let begin = format!("{}{}.", self.name, self.extra);
+        for entry in fs::read_dir(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(&begin) && name.contains(".rcgu.") {
+                fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the command that compiles libraries for use by other Rust crates.
+    fn library(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
+        let mut command = self.base(context, rustc, types)?;
+        if !types.contains(&"dylib") {
+            command.arg(format!("--emit={}", self.emit.join(",")));
+            command.args(self.lto.iter().map(|l| format!("-Clto={l}")));
+            return Ok(command);
+        }
+        command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg("-Ccodegen-units=1");
+        self.with_linker(context, &mut command)?;
+        Ok(command)
+    }
+
+    fn base(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
+        let mut command = Command::new(rustc);
+        command.args(&self.arguments).args(types.iter().map(|t| format!("--crate-type={t}")));
+        if !self.debug {
+            command.arg("-Cdebuginfo=line-tables-only");
+        }
+        command.args(pgo::rustc_options(context)?).args(configuration_options(context));
+        Ok(command)
+    }
+
+    fn with_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
+        let linker = option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
+        command.arg(linker).arg("-Clinker-features=-lld");
+        command.env(ROLE_VARIABLE, LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
+        command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));
+        Ok(())
+    }
+}
+
+/// Splits an argument of rustc into option and value, in any spelling (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
+fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -> (String, Option<String>) {
+    const WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
+    let mut next = || rest.next().map(|v| v.to_string_lossy().into_owned());
+    let named = |option: &str| if option == "--codegen" { "-C".to_owned() } else { option.to_owned() };
+    if WITH_VALUE.contains(&text) {
+        return (named(text), next());
+    }
+    if let Some(value) = text.strip_prefix("-C") {
+        return ("-C".into(), Some(value.to_owned()));
+    }
+    match text.split_once('=') {
+        Some((option, value)) if WITH_VALUE.contains(&option) => (named(option), Some(value.to_owned())),
+        _ => (text.to_owned(), None),
+    }
+}
+
+/// Returns the argument that passes an option on. Arguments without value are passed on unchanged, even if they are not UTF-8.
+fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsString {
+    match value {
+        None => argument.to_owned(),
+        Some(value) if option == "-C" => format!("-C{value}").into(),
+        Some(value) => format!("{option}={value}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Job> {
+        Job::read(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    fn arguments(command: &Command) -> Vec<String> {
+        command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
+    }
+
+    const BASE: &str =
+        "--crate-name x --edition=2024 src/main.rs --emit=dep-info,link -C opt-level=3 -C extra-filename=-ab12 --out-dir /o --target t";
+
+    #[test]
+    fn programs_write_bitcode_and_use_this_linker() {
+        let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(folder.path(), &[]);
+        let commands = job.commands(&context, OsStr::new("rustc")).unwrap();
+        assert_eq!(commands.len(), 1);
+        let found = arguments(&commands[0]);
+        for expected in ["--emit=dep-info,link,llvm-bc", "-Clto=fat", "--crate-type=bin", "-Cdebuginfo=line-tables-only", "-Copt-level=3"] {
+            assert!(found.iter().any(|w| w == expected), "{expected} in {found:?}");
+        }
+        assert!(!found.iter().any(|w| w.contains("incremental")));
+        let module = commands[0].get_envs().find(|(k, _)| *k == MODULE_VARIABLE).unwrap().1.unwrap();
+        assert_eq!(module, "/o/x-ab12.bc");
+    }
+
+    #[test]
+    fn host_code_and_queries_are_passed_on() {
+        assert!(read("--crate-name build_script_build build.rs --crate-type bin --emit=dep-info,link").is_none());
+        assert!(read("- --crate-name ___ --print=file-names --crate-type bin --target t").is_none());
+        assert!(read("--crate-name x lib.rs --crate-type lib --emit=dep-info,metadata --target t").is_none());
+    }
+
+    #[test]
+    fn libraries_of_two_kinds_are_compiled_twice() {
+        let job = read(&format!("{BASE} --crate-type rlib --crate-type cdylib")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(folder.path(), &[]);
+        let commands = job.commands(&context, OsStr::new("rustc")).unwrap();
+        assert_eq!(commands.len(), 2);
+        assert!(arguments(&commands[0]).contains(&"--crate-type=rlib".to_owned()));
+        assert!(!arguments(&commands[0]).iter().any(|w| w.contains("llvm-bc")));
+        assert!(arguments(&commands[1]).contains(&"--crate-type=cdylib".to_owned()));
+        assert!(arguments(&commands[1]).contains(&"--emit=link,llvm-bc".to_owned()));
+    }
+
+    #[test]
+    fn codegen_options_are_translated_for_clang() {
+        let job = read("-Copt-level=s -C relocation-model=static -Ccode-model=large --emit link --target=t").unwrap();
+        assert_eq!(job.codegen.arguments(), ["-Os", "-fno-pic", "-ffunction-sections", "-fdata-sections", "-mcmodel=large"]);
+    }
+
+    #[test]
+    fn crates_are_compiled_one_by_one_unless_the_profile_has_lto() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = DriverContext::in_folder(folder.path(), &[]);
+        let whole = |text: &str| read(&format!("{BASE} --crate-type lib {text}")).unwrap().is_whole_program(&context).unwrap();
+        assert!(!whole("-C embed-bitcode=no") && !whole("-C lto=off -Cembed-bitcode=no"));
+        assert!(whole("") && whole("-C linker-plugin-lto"));
+        let job = read(&format!("{BASE} --crate-type lib --crate-type staticlib -C embed-bitcode=no -C incremental=/i")).unwrap();
+        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        for expected in ["--emit=dep-info,link,llvm-bc", "-Ccodegen-units=16", "-Cembed-bitcode=no"] {
+            assert!(found.iter().any(|w| w == expected), "{expected} in {found:?}");
+        }
+        assert!(!found.iter().any(|w| w.contains("incremental") || w.contains("plugin-lto")));
+        assert_eq!(job.archives(), ["/o/libx-ab12.rlib", "/o/libx-ab12.a"].map(PathBuf::from));
+        let job = read(&BASE.replace("opt-level=3", "opt-level=0")).unwrap();
+        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
+        let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
+        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
+    }
+}

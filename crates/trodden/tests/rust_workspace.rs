@@ -1,0 +1,252 @@
+//! `cargo trodden` in a workspace: crates instrumented one by one, and the tests of all packages as one run.
+
+mod place;
+
+use place::{Place, cargo_trodden, executions, must, trodden};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use trodden_profile::{FunctionPaths, Profile, RunStore};
+use trodden_report::Name;
+
+const WORKSPACE: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
+    [profile.whole]\ninherits = \"dev\"\nlto = \"fat\"\n";
+const CORE: &str = r#"/// Adds, but never above 10.
+/// ```
+/// assert_eq!(wcore::add(9, 9), 10);
+/// ```
+pub fn add(a: u32, b: u32) -> u32 {
+    let s = a + b;
+    if s > 10 {
+        return 10;
+    }
+    s
+}
+pub fn sum<T: Copy + Into<u32>>(all: &[T]) -> u32 {
+    let mut sum = 0;
+    for one in all {
+        sum = add(sum, (*one).into());
+    }
+    sum
+}
+pub fn untested() {}
+#[cfg(coverage)]
+pub fn chosen() -> u32 { 2 }
+#[cfg(not(coverage))]
+pub fn chosen() -> u32 { 1 }
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn small() { assert_eq!(super::add(1, 2), 3); }
+}
+"#;
+const APP: &str = "fn main() {\n    let n = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0u32);\n    \
+    if n == 99 {\n        std::process::abort();\n    }\n    \
+    println!(\"{}\", wcore::add(wcore::sum(&[n, 1]), wmac::seven!()));\n}\n";
+const CLI: &str = "use std::process::Command;\nconst APP: &str = env!(\"CARGO_BIN_EXE_wapp\");\n\
+    #[test]\nfn runs() {\n    assert_eq!(Command::new(APP).arg(\"1\").output().unwrap().stdout, b\"9\\n\");\n}\n\
+    #[test]\nfn aborts() {\n    assert!(!Command::new(APP).arg(\"99\").status().unwrap().success());\n}\n\
+    #[test]\nfn sees_no_wrapper() {\n    assert!(std::env::var_os(\"RUSTC_WORKSPACE_WRAPPER\").is_none());\n    \
+    assert_eq!(wcore::chosen(), 2);\n}\n";
+
+fn package(name: &str, rest: &str) -> String {
+    format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}[lints.rust]\nunexpected_cfgs = \"allow\"\n")
+}
+
+fn workspace() -> Place {
+    Place::with(&[
+        ("Cargo.toml", WORKSPACE),
+        ("core/Cargo.toml", &package("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
+        ("core/src/lib.rs", CORE),
+        ("core/tests/it.rs", "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n"),
+        ("mac/Cargo.toml", &package("wmac", "[lib]\nproc-macro = true\n")),
+        (
+            "mac/src/lib.rs",
+            "#[proc_macro]\npub fn seven(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"7u32\".parse().unwrap() }\n",
+        ),
+        ("app/Cargo.toml", &package("wapp", "[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
+        ("app/src/main.rs", APP),
+        ("app/tests/cli.rs", CLI),
+    ])
+}
+
+/// Cargo in a folder of the place, without the variables of the cargo that runs this test.
+fn cargo(place: &Place, folder: &str, arguments: &str) -> Command {
+    let mut command = place.command(cargo_trodden());
+    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
+        command.env_remove(name);
+    }
+    ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "OUT_DIR", "LD_LIBRARY_PATH"].iter().for_each(|n| _ = command.env_remove(n));
+    command.current_dir(place.path(folder)).arg("trodden").args(arguments.split_whitespace());
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn tests_of_all_packages_are_one_run() {
+    let place = workspace();
+    // A package outside the workspace is a dependency.
+    let place = with_outer(place);
+    let output = must(&mut cargo(&place, "app", "test --coverage --workspace --offline"));
+    let said = text(&output);
+    assert!(said.contains("core/src/lib.rs") && said.contains("app/src/main.rs"), "{said}");
+    assert!(!said.contains("outer/src/lib.rs"), "{said}");
+    assert!(place.path(".trodden").is_dir() && !place.path("app/.trodden").exists() && !place.path("core/.trodden").exists());
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let runs = store.select("test").unwrap();
+    assert_eq!(runs.len(), 1);
+    let profile = store.load(&runs[0]).unwrap();
+    // The unit test, the integration test, the documentation test, and the application, once with a sum of two numbers.
+    assert_eq!(calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
+    // The application, twice, and the generated function of its unit tests.
+    assert_eq!(calls(&profile, "wapp::main"), 2 + 1);
+    assert_eq!(calls(&profile, "outer::four"), 0);
+    let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
+    let lines = |file: &str| tracefile.split("end_of_record").find(|part| part.contains(file)).unwrap_or_else(|| panic!("{tracefile}"));
+    for line in ["DA:6,6\n", "DA:8,1\n", "DA:10,5\n", "DA:19,0\n", "DA:21,1\n"] {
+        assert!(lines("core/src/lib.rs").contains(line), "{line}: {tracefile}");
+    }
+    assert!(lines("app/src/main.rs").contains("DA:4,1\n"), "{tracefile}");
+    let report = String::from_utf8(place.trodden("coverage report").stdout).unwrap();
+    assert!(report.contains("core/src/lib.rs"), "{report}");
+    check_dependencies(&place);
+}
+
+/// Dependencies are counted on request; without, they are shared between builds.
+fn check_dependencies(place: &Place) {
+    let built = |end: &str| newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
+    let before = built("rlib");
+    must(&mut cargo(place, "", "build --workspace --offline"));
+    assert_eq!(built("rlib"), before);
+    let output = must(&mut cargo(place, "", "test -p wcore --test it --dependencies --offline"));
+    assert!(!text(&output).contains("--dependencies adds"), "{output:?}");
+    let profile = RunStore::open(&place.path(".trodden")).unwrap();
+    let profile = profile.load(&profile.select("last").unwrap()[0]).unwrap();
+    assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
+}
+
+/// Runs of a suite that were built with different features add up by source.
+#[test]
+fn features_add_up() {
+    let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
+    let main = "fn main() {\n    let sum = subject::one();\n    #[cfg(feature = \"more\")]\n    let sum = sum + subject::two();\n    \
+        println!(\"{sum}\");\n}\n";
+    let test =
+        "#[test]\nfn runs() {\n    assert!(std::process::Command::new(env!(\"CARGO_BIN_EXE_subject\")).status().unwrap().success());\n}\n";
+    let place = Place::with(&[
+        ("Cargo.toml", &package("subject", "[features]\nmore = []\n")),
+        ("src/lib.rs", library),
+        ("src/main.rs", main),
+        ("tests/runs.rs", test),
+    ]);
+    for options in ["", "--features more"] {
+        must(&mut cargo(&place, "", &format!("test --coverage --offline {options}")));
+    }
+    let shown = String::from_utf8(place.trodden("coverage show test").stdout).unwrap();
+    let line = |text: &str| {
+        let line = shown.lines().find(|line| line.ends_with(text)).unwrap_or_else(|| panic!("{text}: {shown}"));
+        line.split('|').nth(1).unwrap().trim().to_owned()
+    };
+    assert_eq!((&*line("|    1"), &*line("|    2")), ("2", "1"), "{shown}");
+}
+
+/// Parts of the standard library that were compiled for distribution are counted on request.
+#[test]
+fn standard_library_is_counted_on_request() {
+    let main =
+        "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    println!(\"{}\", text.len());\n}\n";
+    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);
+    let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
+    must(&mut cargo(&place, "", "build --offline"));
+    let (printed, without) = place.record(program);
+    must(&mut cargo(&place, "", "build --offline --std"));
+    let (again, with) = place.record(program);
+    assert_eq!((&*printed, &*again), ("5\n", "5\n"));
+    let print = "std::io::stdio::_print";
+    assert_eq!((calls(&without, print), calls(&with, print)), (0, 1));
+    assert_eq!((calls(&without, "subject::main"), calls(&with, "subject::main")), (1, 1));
+}
+
+/// Puts a package beside the workspace's members that is none of them.
+fn with_outer(place: Place) -> Place {
+    place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
+    place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
+    place.write("Cargo.toml", &WORKSPACE.replace("members", "exclude = [\"outer\"]\nmembers"));
+    place
+}
+
+fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_of = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with(begin) && name.ends_with(end)
+    };
+    let mut files: Vec<PathBuf> = files.filter(is_of).collect();
+    files.sort();
+    files
+}
+
+/// How often a function was entered, in all units.
+fn calls(profile: &Profile, name: &str) -> u64 {
+    let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).is(name));
+    own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
+}
+
+/// A legacy mangled name without its hash.
+fn unhashed(name: &str) -> &str {
+    name.rfind("17h").map_or(name, |at| &name[..at])
+}
+
+/// The counts of all paths of the workspace's functions, by name.
+fn paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
+    let mut all = BTreeMap::<String, Vec<_>>::new();
+    for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name().contains("5wcore") || f.plain_name().contains("4wapp")) {
+        let counts: Vec<(u64, u64)> = unit.counts_of(map).collect();
+        all.entry(unhashed(map.plain_name()).to_owned()).or_default().push(counts);
+    }
+    all.values_mut().for_each(|counts| counts.sort());
+    all
+}
+
+#[test]
+fn counts_equal_those_of_whole_programs() {
+    let place = with_outer(workspace());
+    let mut found = Vec::new();
+    for (profile, folder) in [("dev", "debug"), ("whole", "whole")] {
+        must(&mut cargo(&place, "", &format!("build --workspace --offline --profile {profile}")));
+        let program = place.path(&format!("target/trodden/x86_64-unknown-linux-gnu/{folder}/wapp"));
+        let file = format!("{profile}.trodden");
+        must(place.command(trodden()).args(["record", "--no-store", "-o", &file, "--"]).arg(program).arg("3"));
+        found.push(Profile::read(&place.path(&file)).unwrap());
+    }
+    let (by_crate, whole) = (paths(&found[0]), paths(&found[1]));
+    assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
+    // Crates also have functions that the program does not call, which a whole program has not.
+    for (name, counts) in &whole {
+        assert_eq!(by_crate.get(name), Some(counts), "{name}");
+    }
+    // The standard library is part of a whole program only.
+    assert!(found[1].functions().count() > 2 * found[0].functions().count());
+    assert_eq!(executions(&found[0], "main"), executions(&found[1], "main"));
+}
+
+/// A static library brings the runtime, for programs that are linked by other compilers.
+#[test]
+fn static_libraries_contain_the_runtime() {
+    let place = Place::with(&[
+        ("Cargo.toml", &package("part", "[lib]\ncrate-type = [\"staticlib\", \"rlib\"]\n[profile.release]\npanic = \"abort\"\n")),
+        ("src/lib.rs", "#[unsafe(no_mangle)]\npub extern \"C\" fn grade(n: i32) -> i32 { if n > 9 { 9 } else { n } }\n"),
+        ("use.c", "int grade(int);\nint main(int n, char **v) { return v ? grade(10 + n) + grade(n) - 10 : 1; }\n"),
+    ]);
+    for (options, folder) in [("", "debug"), ("--release", "release")] {
+        must(&mut cargo(&place, "", &format!("build --offline {options}")));
+        let library = format!("target/trodden/x86_64-unknown-linux-gnu/{folder}/libpart.a");
+        place.tool("cc", &format!("use.c {library} -o use -lpthread -ldl -lm"));
+        let (_, profile) = place.record("use");
+        assert_eq!(executions(&profile, "grade"), Some(2), "{folder}");
+    }
+}
