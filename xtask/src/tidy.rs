@@ -124,7 +124,7 @@ const ENVIRONMENT_READERS: &[&str] = &[
     "crates/analysis/src/field/aggregate.rs",
 ];
 
-/// Crates that create folders inside temporary ones.
+/// Crates that work in temporary folders, where `create_dir_all` could create a removed one again.
 const USING_TEMPORARY_FOLDERS: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
 
 /// Folders of the command's sources, each with the modules that it must not use.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A unified diff.
-pub struct GitDifference {
+pub struct UnifiedDiff {
     /// Its text.
     pub text: String,
     /// The folder that its file names are relative to, if known.
@@ -14,16 +14,16 @@ pub struct GitDifference {
 }
 
 /// Reads a diff from a file.
-pub fn read_diff(file: &Path) -> Result<GitDifference> {
+pub fn read_diff(file: &Path) -> Result<UnifiedDiff> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
+    Ok(UnifiedDiff { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
 }
 
 /// Runs `git diff` in the current folder: the difference from a revision to the working tree.
 ///
 /// # Errors
 /// git is not installed, the current folder is not in a repository, or the revision does not exist.
-pub fn diff(revision: &str) -> Result<GitDifference> {
+pub fn diff(revision: &str) -> Result<UnifiedDiff> {
     let form = [
         "-c",
         "core.quotepath=off",
@@ -39,7 +39,7 @@ pub fn diff(revision: &str) -> Result<GitDifference> {
     let words = form.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
-        return Ok(GitDifference { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: root()? });
+        return Ok(UnifiedDiff { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: root()? });
     }
     let said = String::from_utf8_lossy(&output.stderr);
     if said.to_lowercase().contains("not a git repository") {

@@ -1,4 +1,4 @@
-//! Bug isolation: ranking paths by how well they distinguish failing runs from passing ones ([`Score`]).
+//! Bug isolation: ranking paths by how well they distinguish failing runs from passing ones ([`SuspiciousnessFormula`]).
 //!
 //! In formulas, `F` and `S` are the failing and passing runs that took the path, and `NF` and `NS` all of them; counts within a run do not
 //! matter. Unlike edges, paths can show that two branches fail only together. Among equal scores, paths whose edges all occur in passing
@@ -17,7 +17,7 @@ pub type FunctionKey = (Identity, usize);
 
 /// Measures by which suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Score {
+pub enum SuspiciousnessFormula {
     /// Ochiai: `F / sqrt(NF (F + S))` (Abreu, Zoeteweij and van Gemund, TAIC-PART 2007).
     Ochiai,
     /// Tarantula: `(F/NF) / (F/NF + S/NS)` (Jones and Harrold, ASE 2005).
@@ -26,10 +26,11 @@ pub enum Score {
     Importance,
 }
 
-trodden_unit::spell! { Score:
-    Score::Ochiai => "ochiai", "Similarity of the set of runs that took the path and the set of failing runs";
-    Score::Tarantula => "tarantula", "Share of failing runs that took the path, relative to the sum of both shares (failing, passing)";
-    Score::Importance => "importance",
+trodden_unit::spell! { SuspiciousnessFormula:
+    SuspiciousnessFormula::Ochiai => "ochiai", "Similarity of the set of runs that took the path and the set of failing runs";
+    SuspiciousnessFormula::Tarantula => "tarantula",
+        "Share of failing runs that took the path, relative to the sum of both shares (failing, passing)";
+    SuspiciousnessFormula::Importance => "importance",
         "How much the path raises the probability of failure, and how many failures it explains, with 95 % confidence";
 }
 
@@ -110,11 +111,11 @@ pub struct Suspect {
 
 impl Suspect {
     /// The value of a measure.
-    pub fn score(&self, by: Score) -> f64 {
+    pub fn score(&self, by: SuspiciousnessFormula) -> f64 {
         match by {
-            Score::Ochiai => self.ochiai,
-            Score::Tarantula => self.tarantula,
-            Score::Importance => self.importance,
+            SuspiciousnessFormula::Ochiai => self.ochiai,
+            SuspiciousnessFormula::Tarantula => self.tarantula,
+            SuspiciousnessFormula::Importance => self.importance,
         }
     }
 }
@@ -162,7 +163,7 @@ impl Isolation {
     }
 
     /// Returns the paths that failing runs took, most suspicious first. `edges` returns the edges of a path in the acyclic graph.
-    pub fn suspects(&self, by: Score, edges: impl Fn(FunctionKey, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
+    pub fn suspects(&self, by: SuspiciousnessFormula, edges: impl Fn(FunctionKey, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, seen) in &self.functions {
             for ((complete, id), runs) in seen.paths.iter().filter(|(_, runs)| runs.failing > 0) {

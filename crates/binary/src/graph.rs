@@ -53,7 +53,7 @@ pub enum BlockEnd {
     Return,
     /// A call that never returns.
     CallWithoutReturn,
-    /// A trapping instruction (`ud2`, `hlt`, `int3`).
+    /// A trapping instruction (`ud2`, `hlt`).
     Stop,
     /// Undecodable bytes, or the end of the code: see [`FunctionGraph::uncertain`].
     Unknown,

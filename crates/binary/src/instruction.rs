@@ -22,9 +22,9 @@ pub enum BranchInstruction {
     Jump(u64),
     /// A jump through a register or memory.
     IndirectJump,
-    /// An entry into the kernel: `syscall`, `sysenter`, `int`.
+    /// An entry into the kernel or a hypervisor: `syscall`, `sysenter`, `int`, `int3`, `vmcall` and the like.
     System,
-    /// A trap: `ud2`, `hlt`.
+    /// An undefined instruction: `ud0`, `ud1`, `ud2`.
     Stop,
 }
 

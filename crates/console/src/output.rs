@@ -126,7 +126,8 @@ pub fn max_results(top: Option<usize>, json: bool) -> usize {
 /// Maximum number of source lines of a path in commands without an option for it. `trodden annotate` shows all lines.
 pub const DEFAULT_STEPS: usize = 24;
 
-/// Options for text on standard output. `steps` is the maximum number of lines shown of a path; 0 for all.
+/// Options for text on standard output. `steps` is the maximum number of lines shown of a path, which one line may exceed; 0
+/// for all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }
 }

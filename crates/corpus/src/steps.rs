@@ -64,7 +64,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// Runs a command without logging it and returns its standard output.
 ///
 /// # Errors
-/// The command cannot be started or fails; the message contains its last line.
+/// The command cannot be started or fails; the message contains the last line of its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.0)
 }
@@ -72,7 +72,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 /// Like [`output`], but returns standard error.
 ///
 /// # Errors
-/// The command cannot be started or fails; the message contains its last line.
+/// The command cannot be started or fails; the message contains the last line of its standard error.
 pub fn error_output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.1)
 }

@@ -31,7 +31,7 @@ impl FileNames {
         Ok(all)
     }
 
-    /// The name in the image's mapping of a file that debug information calls `in_code`; `None` if the mapping does not have the file.
+    /// Translates a file name from debug information to the name in the image's coverage mapping; `None` if the mapping lacks the file.
     pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
         self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }

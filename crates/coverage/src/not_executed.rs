@@ -86,7 +86,7 @@ impl NotExecuted {
                 continue;
             }
             let function = record.regions()?;
-            let files = plain_files(mapping, &record, &function);
+            let files = normalized_paths(mapping, &record, &function);
             let Some(place) = declared(&function, &files) else { continue };
             let mut mark = |reason| {
                 let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
@@ -154,7 +154,7 @@ impl NotExecuted {
     /// The corrected regions of an instance's record; `None` if nothing had to be changed.
     fn corrected(&self, mapping: &Mapping, record: &Record, number: usize, instances: &mut Instances) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
-        let files = plain_files(mapping, record, &function);
+        let files = normalized_paths(mapping, record, &function);
         let instance = instances.get(number);
         let stops = self.stops.of(&instance.images, &instance.edges.name);
         let is_unfinished = self.functions.contains(&record.name());
@@ -200,7 +200,7 @@ fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut Mappi
 }
 
 /// A function's files, without `.` and `..`.
-fn plain_files(mapping: &Mapping, record: &Record, function: &FunctionRegions) -> Vec<String> {
+fn normalized_paths(mapping: &Mapping, record: &Record, function: &FunctionRegions) -> Vec<String> {
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 

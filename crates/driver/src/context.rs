@@ -63,7 +63,7 @@ impl DriverContext {
     /// Returns the running program's own file, with symbolic links resolved.
     pub fn own_program(&self) -> Result<&Path> {
         let known = self.program.as_deref().map_err(|error| anyhow!("{error}"));
-        known.context("cannot find the running program's own file (is /proc mounted?)")
+        known.context("cannot find trodden's own executable (is /proc mounted?)")
     }
 
     /// Returns the folder of the running program, with symbolic links resolved.

@@ -23,11 +23,11 @@ const ROUNDS_PER_DOUBLING: u32 = 16;
 ///
 /// With every edge cut, a function has about as many paths as edges. A lower limit cannot be met, and the result exceeds it.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
-    cut_to_limit_sparing(graph, forced, frequencies, limit, entries, &[])
+    cut_to_limit_avoiding_edges(graph, forced, frequencies, limit, entries, &[])
 }
 
 /// Like [`cut_to_limit`], but cuts the edges in `spared` only if cutting all others does not suffice.
-pub fn cut_to_limit_sparing(
+pub fn cut_to_limit_avoiding_edges(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
@@ -288,7 +288,7 @@ mod tests {
     fn spared_edges_are_cut_only_where_no_others_are_left() {
         let cut = |graph: &Graph, limit: u64, spared: &[Edge]| -> Vec<Edge> {
             let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
-            let limited = cut_to_limit_sparing(graph, &[], &frequencies, limit, Entries::Shared, spared);
+            let limited = cut_to_limit_avoiding_edges(graph, &[], &frequencies, limit, Entries::Shared, spared);
             assert!(limited.numbering.paths() <= limit);
             limited.dag.cuts().iter().map(|c| c.edge).collect()
         };

@@ -11,8 +11,8 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
-/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. `may_be_first`: the thread may not have a
-/// region yet, so check.
+/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. `may_lack_region`: the thread may not
+/// have a region yet, so check.
 pub fn thread_counters(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_lack_region: bool) -> Value {
     let module = context.module;
     if !may_lack_region {

@@ -50,7 +50,7 @@ fn full_name(command: &str) -> String {
 
 /// Returns the path of the `trodden` command, which is installed beside this program.
 fn trodden() -> Result<PathBuf> {
-    let own = env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")?;
+    let own = env::current_exe().context("cannot find trodden's own executable (is /proc mounted?)")?;
     let program = own.with_file_name("trodden");
     ensure!(program.is_file(), "{} does not exist; install trodden and trodden-lab in the same folder", program.display());
     Ok(program)

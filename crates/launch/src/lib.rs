@@ -136,7 +136,7 @@ pub struct StopFlag {
 }
 
 static STOP_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Set while no [`StopFlag`] exists, so that signals have their default effect, which unregistering a handler would not restore.
+/// Set while no [`StopFlag`] exists, so that signals have their default action, which unregistering a handler would not restore.
 static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl StopFlag {

@@ -120,7 +120,7 @@ fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &StopFlag, 
             report(JobEvent::Done(done, job.tasks.len()));
             known = done;
         }
-        match queued(&submitted.id) {
+        match is_pending_or_running(&submitted.id) {
             Ok(true) => failed_queries = 0,
             Ok(false) => return wait_for_files(job, stop),
             Err(error) => {
@@ -145,7 +145,7 @@ fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), Error> {
 }
 
 /// Whether any task of a job is pending or running.
-fn queued(id: &str) -> Result<bool, Error> {
+fn is_pending_or_running(id: &str) -> Result<bool, Error> {
     let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
     let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, remedy: "install the package slurm-client" })?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -56,7 +56,7 @@ pub fn remove_on_signals() {
     STARTED.call_once(|| {
         let ignored = ignored_signals();
         let ends = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignored.contains(signal));
-        // If handlers cannot be installed, signals have their default effect.
+        // If handlers cannot be installed, signals keep their default action.
         let Ok(mut signals) = Signals::new(ends) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {

@@ -43,7 +43,7 @@ pub struct Procedure {
     pub unit: usize,
 }
 
-/// A measured path, named by the edge at which it is decided which path it is.
+/// A measured path, identified by the first edge after which only one path to the exit remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutedPath {
     /// Its [end](trodden_flow::part::Ends).

@@ -15,7 +15,7 @@ use trodden_flow::part::Ends;
 /// Maximum length of paths; longer ones are ignored, which lowers the bound.
 const MAX_LENGTH: usize = 120;
 /// Number of edges, the most frequent ones, whose widest paths are tried.
-const MAX_TRIED: usize = 24;
+const MAX_TRIED_EDGES: usize = 24;
 
 /// Returns the minimum executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
@@ -100,7 +100,7 @@ impl PathPiece<'_> {
             before.extend(after);
             before
         };
-        let mut paths: Vec<Vec<DagEdgeId>> = tried.into_iter().take(MAX_TRIED).map(over).collect();
+        let mut paths: Vec<Vec<DagEdgeId>> = tried.into_iter().take(MAX_TRIED_EDGES).map(over).collect();
         paths.sort();
         paths.dedup();
         // Frequencies may be inconsistent: an executed edge need not be reachable over executed edges.

@@ -96,7 +96,7 @@ pub struct Weigher {
     sets: DisjointSets,
     leads: Vec<bool>,
     measure: Measure,
-    /// Number of edges examined so far.
+    /// Number of edges examined so far, plus 50 for each cost computed.
     pub work: u64,
 }
 

@@ -17,7 +17,7 @@ use trodden_flow::part::Part;
 const NEGLIGIBLE: u64 = 200;
 /// The price of work that a move adds, for each trial.
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
-/// Maximum number of edges examined in a trial.
+/// A trial makes no further move after this much work, in the units of `Weigher::work`.
 const MAX_WORK: u64 = 120_000_000;
 /// Number of procedures of the slowest copy, the most expensive ones, that may be divided.
 const MAX_DIVIDED: usize = 24;

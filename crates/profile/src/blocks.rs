@@ -239,7 +239,8 @@ pub enum BlockItem {
         /// Its content.
         content: Box<BlockContent>,
     },
-    /// Bytes that are not an intact block; the reader continues at the next marker.
+    /// A block that cannot be read, or other bytes; the reader continues after the block if its header is intact, else at the next
+    /// marker.
     Damage {
         /// Their offset.
         offset: u64,

@@ -192,9 +192,9 @@ struct ImageCounts {
     identity: Identity,
     path: String,
     build_id: Option<String>,
-    /// Whether enough of its maps were found to include it.
+    /// Whether its file is not another build, or all of its maps were found.
     is_known: bool,
-    /// Units by index in the image; `None` for those without a map.
+    /// Units by index in the image; `None` for those without a usable map.
     units: Vec<Option<UnitProfile>>,
 }
 

@@ -222,9 +222,7 @@ pub enum ProfileError {
         known: String,
     },
     /// A name that no suite can have.
-    #[error(
-        "a suite cannot be called `{0}`: numbers, `last` and `last~N` name single runs, and a name has no line breaks; give it another name"
-    )]
+    #[error("a suite cannot be called `{0}`: its name must not be a number, `last` or `last~N`, which denote runs, or contain line breaks")]
     SuiteName(String),
 }
 

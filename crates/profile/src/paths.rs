@@ -54,7 +54,7 @@ pub enum PathStart {
 /// How a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEnd {
-    /// At an edge to the exit: the function returned, or left in another way.
+    /// At an edge to the exit: the function returned, or was left by an exception, `longjmp` or the like.
     Exit(Edge),
     /// At a cut edge, usually a loop's back edge.
     Cut(Edge),

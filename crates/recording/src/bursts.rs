@@ -36,9 +36,9 @@ const STRETCHED_FRACTION: f64 = 0.25;
 /// When `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// Length of a burst.
+    /// Length of a burst that is not stretched.
     pub burst: Duration,
-    /// Mean time from the start of one burst to the start of the next.
+    /// Mean time from the start of one such burst to the start of the next.
     pub period: Duration,
 }
 

@@ -25,7 +25,7 @@ use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files}
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG, STREAM, files_with_extension, move_logs};
 use trodden_text::words::{plural, shell_word};
-use trodden_trace::command::{self as tracer, ActiveRun, RunRole};
+use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_VARIABLE;
@@ -55,7 +55,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     };
     let recorder = std::thread::spawn(move || recorder.record_all(&programs));
     // Processes are followed here but not changed.
-    let (active, begun) = ActiveRun::begin(RunRole::Program, false, false);
+    let (active, begun) = ActiveRun::begin(RunKind::Program, false, false);
     // The thread that follows processes stops them, so they depend on it until it ends.
     let following = move || {
         let report = &mut |event| match event {

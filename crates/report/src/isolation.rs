@@ -8,14 +8,14 @@ use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
-use trodden_analysis::isolate::{FunctionKey, Isolation, RunTally, Score, Suspect};
+use trodden_analysis::isolate::{FunctionKey, Isolation, RunTally, Suspect, SuspiciousnessFormula};
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
 /// Selects the suspects to show.
 pub struct SuspectSelection<'a> {
     /// The score that suspects are ranked by.
-    pub by: Score,
+    pub by: SuspiciousnessFormula,
     /// Maximum number of suspects; 0 for all.
     pub top: usize,
     /// A name or pattern of functions; all functions if `None`.
@@ -25,7 +25,7 @@ pub struct SuspectSelection<'a> {
 /// The ranked suspects with their functions.
 pub struct Suspects<'v, 'a> {
     runs: RunTally,
-    by: Score,
+    by: SuspiciousnessFormula,
     found: usize,
     shown: Vec<(Suspect, &'v Function<'a>)>,
 }

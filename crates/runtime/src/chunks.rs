@@ -279,7 +279,7 @@ fn chunk_at(base: usize, index: usize) -> usize {
 }
 
 fn state_of(chunk: usize) -> &'static AtomicU32 {
-    // SAFETY: the first word of a chunk in a mapped region; the recorder changes it by a single write.
+    // SAFETY: the first word of a chunk in a mapped region; the recorder changes it with a single store.
     unsafe { AtomicU32::from_ptr(chunk as *mut u32) }
 }
 

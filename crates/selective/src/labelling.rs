@@ -68,7 +68,7 @@ impl Span {
     }
 }
 
-/// What a path is recognised as at its end.
+/// The verdict at the end of a path: which interesting path it is, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// An interesting path, by its counter.

@@ -98,7 +98,10 @@ pub enum NumberingError {
     #[error("the numbers of the interesting paths would not fit 64 bits: name fewer paths, or use known-table")]
     Overflow,
     /// The numbers of the interesting paths are too far apart for an array.
-    #[error("the numbers of the interesting paths span {span}, more than {limit}: name fewer paths, or use known-table")]
+    #[error(
+        "the numbers of the interesting paths spread over a range of {span}, but at most {limit} is possible: select fewer \
+         paths, or use the scheme known-table"
+    )]
     TooWide {
         /// The span.
         span: u128,

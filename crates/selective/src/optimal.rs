@@ -45,7 +45,7 @@ pub struct Proof {
 /// How a search for the least span ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// The paths are independent and any numbers are possible, so no search was needed.
+    /// The paths are independent and any numbers are possible, so the least span is their number.
     ClosedForm,
     /// The span is proven to be the least.
     Optimal,

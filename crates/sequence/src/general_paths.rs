@@ -14,7 +14,7 @@ pub const MAX_BRANCHES: usize = 1000;
 
 /// A state of the automaton: the last branches of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GeneralPosition(u32);
+pub struct GeneralPathState(u32);
 
 /// Counts of general paths.
 #[derive(Clone, Debug)]
@@ -39,12 +39,12 @@ impl GeneralPaths {
     }
 
     /// The state at the start of a frame.
-    pub fn start(&self) -> GeneralPosition {
-        GeneralPosition(0)
+    pub fn start(&self) -> GeneralPathState {
+        GeneralPathState(0)
     }
 
     /// Records a branch, and counts the path that ends with it.
-    pub fn push(&mut self, position: &mut GeneralPosition, branch: u64) {
+    pub fn push(&mut self, position: &mut GeneralPathState, branch: u64) {
         let key = (position.0, branch);
         let state = match self.next.get(&key) {
             Some(state) => *state,

@@ -2,7 +2,7 @@
 
 use crate::Folders;
 use anyhow::{Context, Result, bail};
-use trodden_profile::stream::{StreamHead, StreamLog, write_raw};
+use trodden_profile::stream::{StreamHeader, StreamLog, write_raw};
 use trodden_profile::{CollectProblem, ImageProfile, Profile, Run, collect};
 use trodden_wire::LostThreads;
 
@@ -33,7 +33,7 @@ pub fn maps_of(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
 ///
 /// # Errors
 /// The maps are missing.
-pub fn maps(head: &StreamHead, folders: &Folders) -> Result<StreamMaps> {
+pub fn maps(head: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
     let folder = folders.temporary_folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
     write_raw(&raw, head, &[], LostThreads::default())?;

@@ -53,7 +53,8 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let logs = files_with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
-            "the streams of `{wanted}` are of copies that share its functions, so they answer only `trodden patterns iterations {wanted}`"
+            "`{wanted}` was recorded by copies that each stream only some functions: only `trodden patterns iterations \
+             {wanted}` can read such streams"
         );
     }
     if logs.is_empty() {

@@ -50,7 +50,7 @@ pub const RING_SIZE: u64 = 1 << 20;
 
 /// Length in bytes of a jump with a 32-bit displacement.
 const JUMP_LENGTH: u64 = 5;
-/// Marks addresses of heads for the encoder: no address of a program has this bit.
+/// Tag bit that tells the encoder that an address means the head of a site. It is never set in addresses of programs.
 const HEAD_TAG: u64 = 1 << 62;
 /// Marks addresses of the breakpoints before heads.
 const FULL_TAG: u64 = 3 << 61;

@@ -130,7 +130,7 @@ impl Breakpoints {
     }
 
     /// Removes the breakpoints on instructions that overlap a range which the program is about to change. All threads must be stopped;
-    /// [`Breakpoints::move_out_of_released`] moves those in slots.
+    /// [`Breakpoints::move_out_of_released_code`] moves those in slots.
     pub fn release(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
@@ -148,7 +148,7 @@ impl Breakpoints {
 
     /// Moves a stopped thread from the slot of a released site to the image. `step` single-steps the thread, and returns false if it
     /// cannot.
-    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+    pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let at = ptrace::instruction_pointer(thread)?;
             if self.site_of_slot(at).is_none_or(|site| !site.is_released) {

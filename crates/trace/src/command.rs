@@ -62,7 +62,7 @@ struct CommandState {
 
 /// The role of a run for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunRole {
+pub enum RunKind {
     /// The program that the command runs.
     Program,
     /// One of several runs of the program.
@@ -73,7 +73,7 @@ pub enum RunRole {
 
 struct CommandRun {
     number: u64,
-    role: RunRole,
+    role: RunKind,
     /// Receives the process id once the process runs.
     process_receiver: Receiver<u32>,
     process: Option<u32>,
@@ -147,13 +147,13 @@ pub fn stop() -> &'static AtomicBool {
 /// A run in progress.
 pub struct ActiveRun {
     number: u64,
-    role: RunRole,
+    role: RunKind,
 }
 
 impl ActiveRun {
     /// Registers a run, and returns the channel for its process id. `changes` means that the process is modified until
     /// [`ActiveRun::mark_restored`].
-    pub fn begin(role: RunRole, changes: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
+    pub fn begin(role: RunKind, changes: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let mut state = tracer().state();
         while state.ending.is_some() {
             // This process exits once the other runs have ended.
@@ -196,7 +196,7 @@ impl ActiveRun {
 
 impl Drop for ActiveRun {
     fn drop(&mut self) {
-        if self.role == RunRole::Program {
+        if self.role == RunKind::Program {
             // Signals that the terminal sent to program and client before the program's end are meant for the program.
             tracer().synchronise();
         }
@@ -223,7 +223,7 @@ impl Tracer {
 
     fn handle_signal(&self, signal: i32, from_terminal: bool) {
         let mut state = self.state();
-        if state.runs.iter().any(|run| run.role == RunRole::Process) {
+        if state.runs.iter().any(|run| run.role == RunKind::Process) {
             if self.stop.swap(true, Ordering::SeqCst) {
                 state.ending.get_or_insert(128 + signal);
             }
@@ -236,7 +236,7 @@ impl Tracer {
                 None => run.early_signals.push(signal),
             }
         }
-        if state.runs.iter_mut().any(|run| run.role == RunRole::Program && run.process().is_some()) {
+        if state.runs.iter_mut().any(|run| run.role == RunKind::Program && run.process().is_some()) {
             return;
         }
         self.stop.store(true, Ordering::SeqCst);

@@ -26,7 +26,7 @@ pub fn may_trace_all() -> bool {
     may_trace_others(&own_status())
 }
 
-/// Returns true if this process may raise the resource limits of others.
+/// Returns true if this process may raise hard resource limits.
 pub fn may_raise_limits() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1

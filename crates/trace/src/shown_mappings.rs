@@ -109,7 +109,7 @@ impl ShownMappings {
         visible.flat_map(|line| self.split_code_line(line)).collect()
     }
 
-    /// Splits a line that contains code whose changed protection has made the kernel merge it with its neighbours.
+    /// Undoes a merge by the kernel: where the protection of code was changed, it may have joined adjacent mappings. Splits them again.
     fn split_code_line(&self, line: MappingLine) -> Vec<MappingLine> {
         let mut shown = Vec::new();
         let mut rest = line;

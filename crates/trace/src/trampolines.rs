@@ -328,7 +328,7 @@ impl Trampolines {
 
     /// Removes from the image what was written for code in `range`, which the program is about to change. The heads of that code's copies
     /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
-    /// [`Trampolines::move_out_of_released`] moves those in such a copy.
+    /// [`Trampolines::move_out_of_released_code`] moves those in such a copy.
     pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
         let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|(area, _)| area.end));
         let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.target).chain(known).collect();
@@ -358,7 +358,7 @@ impl Trampolines {
     }
 
     /// Moves a stopped thread from a copy of released code to the image. `step` single-steps the thread, and returns false if it cannot.
-    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+    pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         loop {
             let registers = ptrace::registers(thread)?;
             if !self.is_released(registers.rip) {

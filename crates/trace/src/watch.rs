@@ -161,7 +161,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Stops watching code that the program is about to change, and removes what was written there. All threads must be stopped;
-    /// [`Watch::move_out_of_released`] then corrects their positions.
+    /// [`Watch::move_out_of_released_code`] then corrects their positions.
     pub fn release(&mut self, subject: &TracedProcess, range: &Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         self.changed_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
         self.released.push(range.clone());
@@ -183,11 +183,11 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Moves a stopped thread out of a slot or copy of released code: see [`Trampolines::move_out_of_released`].
-    pub fn move_out_of_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+    /// Moves a stopped thread out of a slot or copy of released code: see [`Trampolines::move_out_of_released_code`].
+    pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
         match &self.means {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.move_out_of_released(thread, step),
-            Watched::Trampolines(trampolines) => trampolines.move_out_of_released(thread, step),
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.move_out_of_released_code(thread, step),
+            Watched::Trampolines(trampolines) => trampolines.move_out_of_released_code(thread, step),
             _ => Ok(()),
         }
     }
@@ -450,7 +450,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the code addresses on a stopped thread's stack that lie in watched images, innermost first. The first is the thread's own
-    /// position.
+    /// position, if it lies in one.
     pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
         let original = |address| match &self.means {
             Watched::Trampolines(trampolines) => trampolines.to_image(address),

@@ -24,7 +24,7 @@ mod waits;
 pub use branches::Branches;
 pub use building::{Build, Instrument, PathAction, Pgo};
 pub use copies::{Copies, Division};
-pub use coverage::{Coverage, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered, CoveredFiles};
+pub use coverage::{Coverage, CoverageFileSelection, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered};
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;

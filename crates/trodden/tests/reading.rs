@@ -161,7 +161,8 @@ fn json_is_whole_and_nought_is_no_limit() {
     assert_eq!(paths(&["report", "--json", "--top", "0"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "3"]), 3);
     assert_eq!(paths(&["find", "..", "--json"]), 16);
-    let shown = |arguments: &[&str]| said(&run(&place, arguments)).lines().find(|l| l.contains(" shown")).unwrap_or_default().to_owned();
+    let shown =
+        |arguments: &[&str]| said(&run(&place, arguments)).lines().find(|l| l.starts_with("Hottest paths")).unwrap_or_default().to_owned();
     assert!(shown(&["report"]).contains("10 of 16 shown"), "{}", shown(&["report"]));
     assert!(shown(&["report", "--top", "0"]).contains("16 of 16 shown"));
     assert!(!said(&run(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));

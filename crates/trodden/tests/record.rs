@@ -217,7 +217,7 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
         let output = record(&place, arguments).output().unwrap();
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(status), "{reported}");
-        assert!(reported.contains("the counts of 1 thread are lost: the file would have been larger"), "{reported}");
+        assert!(reported.contains("the counts of 1 thread are lost: the file would have exceeded"), "{reported}");
         assert!(
             reported.contains("the profile of this run lacks counts and is marked accordingly") && !reported.contains("no profile"),
             "{reported}"

@@ -126,6 +126,8 @@ fn without_hash(name: &str) -> &str {
         Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => name,
     };
+    // Link-time optimisation within a crate.
+    let name = name.strip_suffix(".llvm").unwrap_or(name);
     name.rfind("17h").filter(|at| name.len() - at == 20).map_or(name, |at| &name[..at])
 }
 

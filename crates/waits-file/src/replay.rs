@@ -1,6 +1,7 @@
 //! Feeds a recording to the analysis: the calls of all threads, merged in order of time.
 //!
-//! Calls are streamed. Memory holds the samples, the state of the analysis, and one call per thread.
+//! Calls are streamed. Memory holds the samples, the state of the analysis, and the calls that were read
+//! ahead for each thread.
 
 use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
 use crate::clock::{Clock, clocks};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use trodden_text::escape;
 use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
 
-/// The contents of a report.
+/// Everything that a report on waiting time shows.
 pub struct WaitSummary {
     /// Code that others wait for, because it computes or sleeps.
     pub causes: Vec<Cause>,

@@ -67,7 +67,7 @@ pub enum StartedSide {
 
 #[derive(Clone, Debug)]
 pub struct MessageRequest {
-    /// What a persistent request starts; `None` for a request that vanishes on completion.
+    /// The operation that a persistent request starts; `None` for other requests, which are freed on completion.
     pub prepared: Option<Prepared>,
     /// The operation in progress.
     pub started: Option<Started>,

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dominators::immediate_dominators;
 use trodden_flow::graph::Node;
 
-/// The symbol for the end of the run among local states.
+/// Stands for the end of the run where a local state is expected.
 pub const END: u32 = u32::MAX;
 
 /// Functions with at least this many branches have separators. Without them, functions of 2,500 branches in a row take 4 to 10 times as

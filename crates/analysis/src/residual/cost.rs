@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Costs {
     /// Costs of each build.
     pub builds: Vec<BuildCost>,
-    /// Number of runs of the field's command per build.
+    /// Number of runs of the production workload per build.
     pub rounds: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct BuildCost {
     pub name: &'static str,
     /// Size of `.text`, in bytes.
     pub code: u64,
-    /// Minimum user and system time of the field's command.
+    /// User plus system time of the production workload: the minimum of all runs.
     pub time: Option<Duration>,
 }
 

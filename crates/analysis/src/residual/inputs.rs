@@ -9,7 +9,7 @@ use trodden_profile::{Profile, ProfileError, RawProfile, Run, RunStore, collect,
 use trodden_stored::{Folders, named};
 use trodden_text::words::reasons;
 
-/// Folder of the run store where programs built with `--residual` write raw files by themselves.
+/// Folder of the run store where programs built with `--residual` write raw files if they run without `trodden record`.
 pub const FIELD_FOLDER: &str = "field";
 
 /// A run's label in reports.
@@ -141,8 +141,8 @@ fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     }
     if out.is_empty() {
         bail!(
-            "no program built with --residual has run here. Run one (`trodden instrument PROG --residual TESTS -o PROG.field`), or name a \
-                profile, and the tests with --known"
+            "the run store has no counts of programs built with --residual. Run one (`trodden instrument PROG --residual TESTS -o \
+             PROG-field` makes it), or pass a profile together with --known TESTS"
         );
     }
     Ok(out)

@@ -88,7 +88,8 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
             let executed: Vec<u64> = executed(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.has_paths_to_calls(place, function),
-                "`{}` has no paths up to its calls. For calls:RUN, record a program built by `trodden-lab with --reach calls -- build`",
+                "the run did not record which paths of `{}` lead to calls, as calls:RUN requires: record a program built by \
+                 `trodden-lab with --reach calls -- build`",
                 function.plain_name()
             );
             for path in executed {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
-use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
+use trodden_sequence::general_paths::{GeneralPathState, GeneralPaths};
 use trodden_sequence::iterations::IterationProfile;
 
 /// Maximum period of a pattern.
@@ -206,7 +206,7 @@ struct Edges {
 /// Follows the edges of a path, beginning with the one from the block before it.
 fn walk(
     paths: &mut GeneralPaths,
-    position: &mut GeneralPosition,
+    position: &mut GeneralPathState,
     last: &mut Option<u64>,
     edges: &mut Edges,
     table: &EventTable,

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 /// Maximum number of instructions visited by one search.
 const MAX_SEARCHED_INSTRUCTIONS: usize = 30_000;
-/// Maximum number of searches for one jump.
+/// Maximum number of searches and evaluated instructions for one jump.
 const FUEL: u32 = 4_000;
 /// Maximum number of different values tracked for one location.
 const MAX_VALUES: usize = 16;
@@ -33,7 +33,7 @@ pub struct FunctionBody {
     /// Bit sets of the registers that each instruction writes.
     writes: Vec<u16>,
     predecessors: Vec<Vec<SumPosition>>,
-    /// Searches left for the current jump.
+    /// Searches and evaluations of instructions left for the current jump.
     fuel: Cell<u32>,
     search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
 }

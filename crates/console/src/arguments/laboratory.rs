@@ -18,7 +18,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use trodden_analysis::isolate::Score;
+use trodden_analysis::isolate::SuspiciousnessFormula;
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
@@ -238,9 +238,9 @@ pub struct ReportChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "isolate")]
 pub struct IsolationChoices {
-    /// Score that ranks suspicious paths [default: ochiai].
-    #[arg(long, value_parser = by_spelling::<Score>())]
-    pub score: Option<Score>,
+    /// Formula that ranks suspicious paths [default: ochiai].
+    #[arg(long, value_parser = by_spelling::<SuspiciousnessFormula>())]
+    pub score: Option<SuspiciousnessFormula>,
 }
 
 /// Options of coverage.

@@ -185,7 +185,8 @@ impl<'a> Recording<'a> {
         if self.is_single { self.one_run(collector, true) } else { self.in_several_runs(collector) }
     }
 
-    /// Plans what each run would watch, without running the program, and passes the plan to `show`.
+    /// Plans what each run would watch, and passes the plan to `show`. The program runs only if weights are measured by a first run
+    /// ([`WeightsFrom::FirstRun`]).
     ///
     /// # Errors
     /// No distribution determines the execution, or `show` fails.

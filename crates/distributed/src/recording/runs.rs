@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_profile::private;
-use trodden_trace::command::{self, ActiveRun, RunRole};
+use trodden_trace::command::{self, ActiveRun, RunKind};
 use trodden_trace::{
     CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, PartialWriter,
     ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, drain,
@@ -247,7 +247,7 @@ impl<'a> RepeatedProgram<'a> {
         let (last, previous, entered) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut targets = TargetSink { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
         let watched = WatchedSites { sites: &sites, jumps, first };
-        let place = RunPlace { core: self.core(0), shows, role: RunRole::Repetition };
+        let place = RunPlace { core: self.core(0), shows, role: RunKind::Repetition };
         let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, place)?;
         let TargetSink { seen, throws, landed, entered, .. } = targets;
         let entered_once = entered.into_iter().filter(|(_, times)| *times == 1).map(|(entry, _)| entry).collect();
@@ -336,9 +336,9 @@ impl<'a> RepeatedProgram<'a> {
 
     fn single_run_place(&self, shows: bool) -> RunPlace {
         let role = match (self.options.process, &self.input) {
-            (Some(_), _) => RunRole::Process,
-            (None, Input::Inherited) => RunRole::Program,
-            (None, _) => RunRole::Repetition,
+            (Some(_), _) => RunKind::Process,
+            (None, Input::Inherited) => RunKind::Program,
+            (None, _) => RunKind::Repetition,
         };
         RunPlace { core: self.core(0), shows, role }
     }
@@ -462,12 +462,12 @@ struct RunPlace {
     core: Option<usize>,
     /// Whether its output is passed on to the user.
     shows: bool,
-    role: RunRole,
+    role: RunKind,
 }
 
 impl RunPlace {
     fn hidden(core: Option<usize>) -> Self {
-        Self { core, shows: false, role: RunRole::Repetition }
+        Self { core, shows: false, role: RunKind::Repetition }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::path_end::PathEnd;
 use crate::segments::SegmentCode;
 
 impl ProbeCode<'_> {
-    /// Emits `count[register + increment] += by` in the function's way of counting.
+    /// Emits `count[register + increment] += by`, by the counting method of the instrumented function.
     pub(super) fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         match self.counters.at_end {
             PathEnd::Word | PathEnd::Stream(_) | PathEnd::Part(_) => {

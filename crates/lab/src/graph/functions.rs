@@ -94,7 +94,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
 fn graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
-        .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
+        .context("not the JSON of a graph; expected for example {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
     resolve(input)
 }
 

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use trodden_coding::CodingError;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::limit::cut_to_limit_sparing;
+use trodden_flow::limit::cut_to_limit_avoiding_edges;
 use trodden_flow::numbering::TooManyPaths;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
 use trodden_selective::NumberingError;
@@ -138,7 +138,7 @@ fn parse(text: &str) -> Result<NamedGraph> {
     }
     let input = match text.trim_start().starts_with(['{', '[']) {
         true => serde_json::from_str(text)
-            .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
+            .context("not the JSON of a graph; expected for example {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
         false => dot::parse(text)?,
     };
     resolve(input)
@@ -243,7 +243,7 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
 pub fn acyclic(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
-    let limited = cut_to_limit_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
+    let limited = cut_to_limit_avoiding_edges(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
     let weights = limited.dag.edge_ids().map(|id| frequency_of(&limited.dag, &frequencies, id)).collect();
     AcyclicGraph { dag: limited.dag, all: limited.numbering, weights }
 }

@@ -8,7 +8,7 @@
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
 use super::busy::SampledClock;
 use super::loss::{Loss, SeenReading};
-use super::quantile::student_quantile;
+use super::quantile::student_t_quantile_95;
 use super::slowdown::{COST_ERROR, Cost, Work, costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
@@ -49,7 +49,7 @@ pub struct SwitchedOn {
 
 /// The counts between two readings.
 #[derive(Clone, Debug, Default)]
-struct Reading {
+struct ReadingInterval {
     /// Time with the switch on.
     on: SwitchedOn,
     /// Total time in nanoseconds.
@@ -62,7 +62,7 @@ struct Reading {
 pub struct Readings {
     units: BTreeMap<UnitKey, Identity>,
     before: UnitSums,
-    readings: Vec<Reading>,
+    readings: Vec<ReadingInterval>,
     stride: u32,
 }
 
@@ -111,7 +111,7 @@ impl Readings {
                 *known = sum::merge(known, &unit.counts, u64::saturating_add);
             }
         }
-        let mut reading = Reading { on, passed_ns, counts: UnitSums::new() };
+        let mut reading = ReadingInterval { on, passed_ns, counts: UnitSums::new() };
         for (key, counts) in &now {
             let gained = difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
             if !gained.is_empty() {
@@ -120,7 +120,7 @@ impl Readings {
         }
         self.before = now;
         self.readings.push(reading);
-        if self.readings.len() >= MAX_READINGS || self.readings.iter().map(Reading::len).sum::<usize>() >= MAX_COUNTS {
+        if self.readings.len() >= MAX_READINGS || self.readings.iter().map(ReadingInterval::len).sum::<usize>() >= MAX_COUNTS {
             self.stride = self.stride.saturating_mul(2);
             self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join(pair[0].clone(), pair.get(1))).collect();
         }
@@ -130,7 +130,7 @@ impl Readings {
     fn works(&self, profile: &Profile) -> Vec<Work> {
         let costs: BTreeMap<UnitKey, HashMap<u64, Cost>> =
             self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
-        let work = |reading: &Reading| {
+        let work = |reading: &ReadingInterval| {
             let mut work = Work::default();
             for (key, counts) in &reading.counts {
                 let of_unit = &costs[key];
@@ -145,7 +145,7 @@ impl Readings {
     }
 }
 
-impl Reading {
+impl ReadingInterval {
     fn len(&self) -> usize {
         self.counts.values().map(Vec::len).sum()
     }
@@ -189,7 +189,7 @@ impl Readings {
     /// of the run's time with the switch on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.works(profile);
-        let seen = |(reading, work): (&Reading, &Work)| SeenReading {
+        let seen = |(reading, work): (&ReadingInterval, &Work)| SeenReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
@@ -231,7 +231,7 @@ impl Slice {
 }
 
 /// Joins readings to slices of about equal numbers. Each slice has some time with the switch on, unless it is the only one.
-fn slices(readings: &[Reading], weights: &[f64], bursts: u64) -> Vec<Slice> {
+fn slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<Slice> {
     let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_SLICES, MAX_SLICES);
     let together = readings.len().div_ceil(number).max(1);
     let mut slices: Vec<Slice> = Vec::new();
@@ -278,13 +278,13 @@ fn estimates(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: boo
         // If few slices make up most of the variance, it is itself uncertain: hence Student's quantile, with the effective degrees of
         // freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
         let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
-        let error = (error * student_quantile(freedom) / NINETY_FIVE).hypot(weighted * common_error) as f32;
+        let error = (error * student_t_quantile_95(freedom) / NINETY_FIVE).hypot(weighted * common_error) as f32;
         CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error) }
     };
     counts.into_iter().map(estimate).collect()
 }
 
-fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
+fn join(mut one: ReadingInterval, other: Option<&ReadingInterval>) -> ReadingInterval {
     if let Some(other) = other {
         one.on.add(other.on);
         one.passed_ns += other.passed_ns;
@@ -358,7 +358,7 @@ mod tests {
         assert!((estimate.executions - 2100.0).abs() < 1e-6);
         let residues = |power: i32| counts.iter().zip(times).map(|(c, t)| (c - 21.0 / 54.0 * t).powi(power)).sum::<f64>();
         let effective = residues(2).powi(2) / residues(4);
-        let sampled = student_quantile(effective - 1.0) * by_definition(&counts, &times);
+        let sampled = student_t_quantile_95(effective - 1.0) * by_definition(&counts, &times);
         let expected = 100.0 * sampled.hypot(NINETY_FIVE * COLD_ERROR * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
     }

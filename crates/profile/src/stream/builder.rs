@@ -5,7 +5,7 @@
 //!
 //! Invariant: a window ends where a frame of its journal ends, and contains no gap. Whatever lies between two windows of a thread was lost.
 
-use super::live::{StreamHead, ThreadKey};
+use super::live::{StreamHeader, ThreadKey};
 use super::log::{FrameHead, LogContent, LogWriter};
 use super::symbol::Depth;
 use crate::error::ProfileError;
@@ -40,7 +40,7 @@ impl Default for WindowBounds {
 /// The open windows of a stream file.
 pub struct Builder {
     log: LogWriter,
-    head: StreamHead,
+    head: StreamHeader,
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     /// Creates a log without windows.
-    pub fn create(path: &Path, head: &StreamHead, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
+    pub fn create(path: &Path, head: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
         let log = LogWriter::create(path, head)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
         Ok(Builder { log, head: head.clone(), method, bounds, open, ended, symbols: 0 })

@@ -2,7 +2,7 @@
 //!
 //! Each path event stands for one increment of that path's counter, so the counts are exact if no event was lost.
 
-use super::live::StreamHead;
+use super::live::StreamHeader;
 use super::log::StreamLog;
 use super::symbol::Symbol;
 use crate::error::ProfileError;
@@ -33,7 +33,7 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
 }
 
 /// Writes a raw file of an image with these counts, and with the number of threads and events that were lost.
-pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
+pub fn write_raw(path: &Path, head: &StreamHeader, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
         let file = private::create_file(path)?;

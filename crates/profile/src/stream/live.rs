@@ -25,7 +25,7 @@ const MAX_READS: usize = 16;
 
 /// Description of a stream's image and process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StreamHead {
+pub struct StreamHeader {
     /// Identity of the image.
     pub image: Identity,
     /// Its path as the process saw it; empty if unknown.
@@ -110,7 +110,7 @@ pub struct LiveThread {
 pub struct LiveStream {
     path: PathBuf,
     file: File,
-    head: StreamHead,
+    head: StreamHeader,
     regions_offset: u64,
     stride: u64,
 }
@@ -135,7 +135,7 @@ impl LiveStream {
             return Err(ProfileError::RawDamaged { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
         }
         let units = units.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
-        let head = StreamHead {
+        let head = StreamHeader {
             image: Identity(header.image),
             image_path,
             counters: header.counters,
@@ -153,7 +153,7 @@ impl LiveStream {
     }
 
     /// Its image and process.
-    pub fn head(&self) -> &StreamHead {
+    pub fn head(&self) -> &StreamHeader {
         &self.head
     }
 

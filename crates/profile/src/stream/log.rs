@@ -1,11 +1,11 @@
 //! Stream logs: the compressed streams of a run's threads.
 //!
-//! A log is a [container](trodden_container) file: a section with the [`StreamHead`], then one section per *frame*, with what one thread
+//! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then one section per *frame*, with what one thread
 //! wrote to consecutive chunks ([`FrameHead`]). The section's subject is the thread; its index has the other fields of the frame's head. A
 //! frame holds a *window* (a grammar of [`Symbol`]s) or *events* ([`Event::to_word`], u32 each). The log of a finished recording has
 //! windows only; events are in the journals of open windows ([`super::builder`]).
 
-use super::live::{StreamHead, ThreadKey};
+use super::live::{StreamHeader, ThreadKey};
 use super::symbol::{Depth, Symbol};
 use crate::error::ProfileError;
 use crate::private;
@@ -22,7 +22,7 @@ use trodden_sequence::grammar::read_window;
 use trodden_wire::stream::CHUNK_EVENTS;
 
 const VERSION: u32 = 4;
-/// Tag of the section with the [`StreamHead`].
+/// Tag of the section with the [`StreamHeader`].
 const HEAD: u32 = 1;
 /// Tag of a frame of events.
 const EVENTS: u32 = 2;
@@ -83,7 +83,7 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Creates a log.
-    pub fn create(path: &Path, head: &StreamHead) -> Result<LogWriter, ProfileError> {
+    pub fn create(path: &Path, head: &StreamHeader) -> Result<LogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
         let section = Section { tag: HEAD, layout: VERSION, ..Section::default() }.to_bytes(&encode(head), HEAD_LEVEL);
@@ -154,7 +154,7 @@ impl LogWriter {
 pub struct StreamLog {
     path: PathBuf,
     file: File,
-    head: StreamHead,
+    head: StreamHeader,
     threads: Vec<ThreadLog>,
     /// Whether the file ends within a frame.
     is_cut: bool,
@@ -249,7 +249,7 @@ impl StreamLog {
     }
 
     /// Its image and process.
-    pub fn head(&self) -> &StreamHead {
+    pub fn head(&self) -> &StreamHeader {
         &self.head
     }
 

@@ -18,7 +18,7 @@ mod symbol;
 pub use builder::{BYTES_PER_ENTRY, JOURNAL, WindowBounds};
 pub use drain::{Drain, DrainTotals};
 pub use fold::{counts, write_raw};
-pub use live::{Chunk, LiveStream, LiveThread, StreamHead, ThreadKey, is_stream_file};
+pub use live::{Chunk, LiveStream, LiveThread, StreamHeader, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
 pub use nesting::{Nesting, NestingStep, StreamActivation, Unclear};
 pub use places::{CounterLookup, FunctionIndex, PathRole};

@@ -1,6 +1,6 @@
 //! Maps the counters of an image to functions and paths.
 
-use super::live::StreamHead;
+use super::live::StreamHeader;
 use crate::model::ImageProfile;
 use crate::paths::{DecodedPath, PathDecoder, PathEnd};
 use std::cell::RefCell;
@@ -41,7 +41,7 @@ pub struct CounterLookup<'a> {
 
 impl<'a> CounterLookup<'a> {
     /// Indexes an image whose maps have a path for each event ([`ImageProfile::with_event_paths`]).
-    pub fn new(head: &StreamHead, image: &'a ImageProfile) -> CounterLookup<'a> {
+    pub fn new(head: &StreamHeader, image: &'a ImageProfile) -> CounterLookup<'a> {
         let mut ranges = Vec::new();
         for (place, unit) in image.units.iter().enumerate() {
             let Some((_, first, _)) = head.units.iter().find(|u| u.0 == unit.unit) else { continue };

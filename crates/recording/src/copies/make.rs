@@ -2,7 +2,7 @@
 
 use super::objects::Objects;
 use super::units::units;
-use super::{CopyContext, CopyOptions, SharedCounting};
+use super::{CopyContext, CopyOptions, DividedCounts};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -167,7 +167,7 @@ impl PathPartition {
     /// # Errors
     /// The profile is not of this program, or a map is damaged.
     pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&Weights>) -> Result<PathPartition> {
-        if matches!(options.shared, SharedCounting::Edges) {
+        if matches!(options.shared, DividedCounts::Edges) {
             ensure!(!options.count_hits, "only copies that count paths can count hits: leave out --count-hits");
             return program.divide_edges(options.copies, weights.map(|w| &w.profile));
         }

@@ -62,7 +62,7 @@ pub struct CopyContext<'a> {
 
 /// What the counting that copies share consists of.
 #[derive(Clone, Debug)]
-pub enum SharedCounting {
+pub enum DividedCounts {
     /// Paths: all of them, or those that the program watches for.
     Paths,
     /// The edges from which all edge counts can be derived.
@@ -79,7 +79,7 @@ pub struct CopyOptions {
     /// Number of copies.
     pub copies: usize,
     /// The counting to divide.
-    pub shared: SharedCounting,
+    pub shared: DividedCounts,
     /// The strategy for dividing paths.
     pub strategy: PartitionStrategy,
     /// Which functions the strategy p3 divides, and how finely.
@@ -169,12 +169,12 @@ impl CopiesRecorded {
 /// Records a run with several copies. `input` reads their standard input, and is called only after all checks have passed.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     match &job.options.shared {
-        SharedCounting::Segments(set) => return segments::run(job, set, context, input),
-        SharedCounting::Iterations => return iterations::run(job, context, input),
-        SharedCounting::Paths | SharedCounting::Edges => {}
+        DividedCounts::Segments(set) => return segments::run(job, set, context, input),
+        DividedCounts::Iterations => return iterations::run(job, context, input),
+        DividedCounts::Paths | DividedCounts::Edges => {}
     }
     let file = program(&job.what.command[0], context)?;
-    if matches!(job.options.shared, SharedCounting::Paths) {
+    if matches!(job.options.shared, DividedCounts::Paths) {
         if watched::watches_paths(&file, context) {
             return watched::run(job, context, input);
         }
@@ -251,7 +251,7 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
         }
     }
     profile.run.diverged = differences.len() as u64;
-    if matches!(options.shared, SharedCounting::Edges) {
+    if matches!(options.shared, DividedCounts::Edges) {
         profile.images.iter_mut().take(1).for_each(edges::set_edge_identities);
     }
     Ok(Counted { profile, measurements, differences, outcome: copies[0].outcome.clone() })

@@ -81,7 +81,11 @@ impl Spec {
         let path = folder.join("job.json");
         let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
         let spec: Spec = serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged", path.display()))?;
-        ensure!(spec.schema_version == SCHEMA_VERSION, "{} was written by another version of trodden: use that one", path.display());
+        ensure!(
+            spec.schema_version == SCHEMA_VERSION,
+            "{} was written by a different version of trodden: use that version, or make the copies again",
+            path.display()
+        );
         Ok(spec)
     }
 }

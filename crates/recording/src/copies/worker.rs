@@ -75,7 +75,10 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext
 fn keep_logs(place: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
     let logs = files_with_extension(place.raw.path(), LOG)?;
     for log in &logs {
-        ensure!(fold(log)? == 0, "events of copy {copy} are lost");
+        ensure!(
+            fold(log)? == 0,
+            "some events of copy {copy} were lost, so its counts would be wrong: record again with fewer copies at a time (--jobs)"
+        );
     }
     let kept = file(folder, "logs", copy);
     if kept.exists() {

@@ -6,7 +6,7 @@ use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHead};
+use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHeader};
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
@@ -39,7 +39,7 @@ pub struct SourceLine {
 
 impl<'a> EventNames<'a> {
     /// Creates the names for the image of a stream. The view is of its [events](StreamMaps::events).
-    pub fn new(head: &StreamHead, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
+    pub fn new(head: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
         for (unit_place, unit) in image.units.iter().enumerate() {

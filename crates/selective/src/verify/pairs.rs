@@ -44,7 +44,7 @@ struct Visit {
     edges: (Option<DagEdgeId>, Option<DagEdgeId>),
 }
 
-/// Searches for paths with the same sums; `None` if there are more than `max_states` states, or if sums do not fit a word.
+/// Searches for paths with the same sums; `None` if there are more than `max_states` states, or if a sum does not fit in a word.
 pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<PairSearch> {
     let all = vec![true; dag.edges().len()];
     let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));

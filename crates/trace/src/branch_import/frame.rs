@@ -11,7 +11,7 @@ pub struct FramePath {
     pub sum: i64,
     /// The stretch in which it began.
     pub first_stretch: u64,
-    /// Numbers of the paths ending at calls that it has reached.
+    /// Numbers of the paths that end at a call which the frame has reached.
     pub reached: Vec<i64>,
     pub blocks: u64,
 }

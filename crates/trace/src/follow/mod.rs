@@ -69,8 +69,8 @@ pub struct Followed {
     pub asynchronous_signals: u32,
     /// Number of handlers that ran because of a fault of an instruction of the program or of a library.
     pub handled_faults: u32,
-    /// The return addresses on the process's stack when the trace ended, innermost first, as file addresses. Addresses outside watched
-    /// images are left out.
+    /// The instruction pointer and the return addresses of the main thread when the trace ended (or, until that ends, of the first
+    /// thread that ended), innermost first, as file addresses. Addresses outside watched images are left out.
     pub stack: Vec<u64>,
     /// File addresses of code that the program changed, and that was not watched from then on.
     #[serde(default)]

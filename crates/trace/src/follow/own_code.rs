@@ -69,12 +69,12 @@ impl Following<'_, '_> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
         }
-        self.watch.move_out_of_released(thread, &|| Ok(false))?;
+        self.watch.move_out_of_released_code(thread, &|| Ok(false))?;
         for (other, what) in others {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
             // Otherwise the thread is in the middle of a system call.
             let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
-            let moved = self.watch.move_out_of_released(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
+            let moved = self.watch.move_out_of_released_code(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
             moved.map(|()| SinkFlow::Continue).or_else(unless_killed)?;
             if let Some(information) = information {
                 unless_gone(ptrace::set_signal_information(*other, &information))?;

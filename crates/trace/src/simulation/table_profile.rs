@@ -97,7 +97,7 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
         }
         log::info!("not counted: {}", parts.join(", and "));
         if !why.is_empty() {
-            log::info!("why: {}", why.join("; "));
+            log::info!("reasons: {}", why.join("; "));
         }
     }
     if losses.inconsistent > 0 {

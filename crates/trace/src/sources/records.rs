@@ -7,7 +7,7 @@ use super::Batch;
 use std::collections::HashMap;
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 
-/// The only thread of such traces.
+/// The thread of all events: these formats do not record threads.
 const THREAD: ThreadId = ThreadId(0);
 
 /// Translates instructions to branches and batches.
@@ -23,7 +23,7 @@ pub(crate) struct Records {
     gaps: u64,
 }
 
-/// A branch as it is recorded.
+/// The branch of an instruction record of CBP2025 or ChampSim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BranchRecord {
     pub kind: BranchKind,

@@ -17,7 +17,7 @@ pub enum Coverage {
 
 impl Coverage {
     /// Returns the selection of source files.
-    pub fn files(&mut self) -> &mut CoveredFiles {
+    pub fn files(&mut self) -> &mut CoverageFileSelection {
         match self {
             Coverage::Report(job) => &mut job.covered.files,
             Coverage::Show(job) => &mut job.covered.files,
@@ -33,12 +33,12 @@ pub struct Covered {
     pub profile: String,
     /// Selection of source files.
     #[command(flatten)]
-    pub files: CoveredFiles,
+    pub files: CoverageFileSelection,
 }
 
 /// Selection of a program's source files.
 #[derive(Clone, Debug, Default, Args)]
-pub struct CoveredFiles {
+pub struct CoverageFileSelection {
     /// Program or library that has moved or did not run (repeatable).
     ///
     /// One that did not run counts as not executed.

@@ -107,7 +107,7 @@ pub struct Bursts {
     /// Length of a burst, such as 100us, 1ms or 2s [default: 500us].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub burst: Option<Duration>,
-    /// Average time between the starts of bursts [default: 10ms].
+    /// Average time between the starts of bursts, a few stretched ones excepted [default: 10ms].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
 }

@@ -1,6 +1,6 @@
 //! Syntax of `trodden suite`.
 
-use super::coverage::CoveredFiles;
+use super::coverage::CoverageFileSelection;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -117,7 +117,7 @@ pub struct SuiteCoverage {
     pub suite: String,
     /// Selection of source files.
     #[command(flatten)]
-    pub files: CoveredFiles,
+    pub files: CoverageFileSelection,
     /// List the lines that each test adds.
     #[arg(long)]
     pub lines: bool,

@@ -24,7 +24,7 @@ use trodden_launch::RESULT_VARIABLE;
 use trodden_launch::alive::{ALIVE_VARIABLE, end_with_launcher};
 use trodden_partition::PartitionStrategy;
 use trodden_profile::copies::CopyMeasurements;
-use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, SharedCounting};
+use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, DividedCounts};
 use trodden_report::copies::{self as report, CostLine};
 
 /// Time to wait for the end of standard input before a note is printed.
@@ -59,17 +59,17 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         (choices.costs.is_some(), "--costs"),
     ];
     let shared = match &given.divide {
-        Division::Paths => SharedCounting::Paths,
-        Division::Edges => SharedCounting::Edges,
-        Division::Iterations => SharedCounting::Iterations,
-        Division::Segments(set) => SharedCounting::Segments(requested_segments(given.depth.unwrap_or(1) as usize, &[], set, &folders())?),
+        Division::Paths => DividedCounts::Paths,
+        Division::Edges => DividedCounts::Edges,
+        Division::Iterations => DividedCounts::Iterations,
+        Division::Segments(set) => DividedCounts::Segments(requested_segments(given.depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
-    if let (SharedCounting::Iterations | SharedCounting::Segments(_), Some((_, option))) =
+    if let (DividedCounts::Iterations | DividedCounts::Segments(_), Some((_, option))) =
         (&shared, others.iter().find(|(is_given, _)| *is_given))
     {
         bail!("{option} applies only to copies that divide paths or edges: omit it or --divide");
     }
-    if given.depth.is_some() && !matches!(shared, SharedCounting::Segments(_)) {
+    if given.depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
         bail!("--depth applies only to --divide segments:SET: omit it");
     }
     let parameters = EngineParameters {

@@ -3,7 +3,7 @@
 use super::coverage::{ALL_FILES, llvm_json, mapped_tracefile, view_of};
 use super::remarks::{note_inexact, note_missing_files};
 use super::{trace, waits};
-use crate::cli::{CoveredFiles, Export, Format, word};
+use crate::cli::{CoverageFileSelection, Export, Format, word};
 use crate::context::context;
 use crate::output::{json_text, write_or_print};
 use crate::rust_sources::sources;
@@ -116,7 +116,7 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,
         Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),
-        Format::LlvmJson => llvm_json(&profile, &covered_files(job))?,
+        Format::LlvmJson => llvm_json(&profile, &coverage_file_selection(job))?,
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
@@ -135,9 +135,9 @@ fn of_profile(job: &Export) -> Result<ExitCode> {
 }
 
 /// Returns the selection of source files for LLVM's coverage.
-fn covered_files(job: &Export) -> CoveredFiles {
+fn coverage_file_selection(job: &Export) -> CoverageFileSelection {
     let (object, include, exclude) = (job.object.clone(), job.include.clone(), job.exclude.clone());
-    CoveredFiles { object, include, exclude, choices: job.choices.clone() }
+    CoverageFileSelection { object, include, exclude, choices: job.choices.clone() }
 }
 
 /// Returns a tracefile of the selected source files that exist.
@@ -157,7 +157,10 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     let text = match from_mapping {
         true => {
             let include = job.include.iter().filter(|pattern| is_all(pattern)).cloned().collect();
-            renamed(&mapped_tracefile(view.profile, &CoveredFiles { include, exclude: Vec::new(), ..covered_files(job) })?, &name)
+            renamed(
+                &mapped_tracefile(view.profile, &CoverageFileSelection { include, exclude: Vec::new(), ..coverage_file_selection(job) })?,
+                &name,
+            )
         }
         false => lcov::lcov(selection.functions(view)?, &MappedLines::new(), run.suite.as_deref().unwrap_or("trodden"), &name),
     };

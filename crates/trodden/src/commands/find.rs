@@ -21,7 +21,7 @@ const FOUND: u8 = 1;
 /// Exit status if it is unknown whether a path matches.
 const UNKNOWN: u8 = 2;
 
-/// Remedy for cut paths.
+/// Advice for functions whose paths are split at cut edges, so that a match may be missed.
 const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` \
     (or with a larger --max-paths)";
 

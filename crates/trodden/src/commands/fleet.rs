@@ -208,7 +208,8 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     if missing > 0 {
         let root = maps.store().root().display().to_string();
         warn(format_args!(
-            "the maps of {missing} of these paths are not in the unit cache {root}: set TRODDEN_CACHE to the unit cache of the build"
+            "{missing} of these paths cannot be decoded, because their unit maps are not in {root}: set TRODDEN_CACHE to the build's \
+             unit cache"
         ));
     }
     remarks::report_missing(&view, &sources);

@@ -8,7 +8,7 @@ use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::compared_runs::{ComparedRuns, gather};
-use trodden_analysis::isolate::Score;
+use trodden_analysis::isolate::SuspiciousnessFormula;
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::{SourceCache, View};
 
@@ -32,7 +32,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         &isolation,
         &view,
         &SuspectSelection {
-            by: job.choices.score.unwrap_or(Score::Ochiai),
+            by: job.choices.score.unwrap_or(SuspiciousnessFormula::Ochiai),
             top: output::max_results(job.top, job.json),
             function: job.function.as_deref(),
         },

@@ -13,7 +13,7 @@ pub struct CopyPart {
     pub file: Identity,
     /// The unit that this one is made from, in the original program.
     pub origin: Identity,
-    /// File of the known paths, if the program counts only unknown paths.
+    /// Identity of the file that lists the known paths, if the program counts only unknown paths.
     pub known: Option<Identity>,
     /// Whether executions of the copy's probes are counted as well.
     pub count_hits: bool,

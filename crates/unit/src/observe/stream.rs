@@ -101,7 +101,7 @@ impl EventWords {
         (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
     }
 
-    /// Returns the edge of the graph of the events for one of the function.
+    /// Maps an edge of the function's graph to the corresponding edge of its event graph.
     pub fn edge_of_events(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }

@@ -8,7 +8,7 @@ use trodden_flow::NumberingScheme;
 /// Counts of all paths except known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownPaths {
-    /// File of the known paths.
+    /// Identity of the file that lists the known paths.
     pub known: Identity,
     /// How known paths are recognised.
     pub recognition: Recognition,

@@ -227,7 +227,7 @@ fn computation_is_known_exactly_if_the_same_text_was_computed() {
     let mut random = Random::new(2);
     for _ in 0..PROGRAMS {
         let mut program = program(&mut random);
-        // Remove loads and offsets, which the text does not model.
+        // Remove loads and offsets: the text compared below does not express them.
         for block in &mut program.unit.functions[0].blocks {
             block.steps.retain(|s| matches!(s.what, BlockAction::Compute { operation, .. } if operation.0 < 2));
         }

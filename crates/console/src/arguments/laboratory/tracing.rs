@@ -30,7 +30,7 @@ pub struct TraceChoices {
     /// Read the witnesses of each run from this file, as printed by --plan=json.
     #[arg(long, value_name = "FILE")]
     pub distribution: Option<PathBuf>,
-    /// Run nothing; list opaque functions, and the witnesses of each run with costs.
+    /// Record nothing; list opaque functions, and the witnesses of each run with costs.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub plan: Option<PlanForm>,
     /// Watch only what the sequence of calls needs: the trace has calls and returns, and nothing between them.

@@ -4,7 +4,7 @@ pub mod by_test;
 mod diff;
 mod report;
 
-use crate::cli::{Coverage, CoverageReport, CoverageShow, Covered, CoveredFiles};
+use crate::cli::{Coverage, CoverageFileSelection, CoverageReport, CoverageShow, Covered};
 use crate::context::context;
 use crate::notes::{note, reasons, warn};
 use crate::output::{print_text, write_file};
@@ -38,7 +38,7 @@ fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
 ///
 /// # Errors
 /// The program was not built with `--coverage`, or has changed since it ran; no source file is selected; LLVM's tools are missing or fail.
-fn mapping_of(profile: &Profile, files: &CoveredFiles) -> Result<CoverageMapping> {
+fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
     let all_files = files.include.iter().any(|pattern| pattern == ALL_FILES);
     let sources = CoveredSources {
         objects: files.object.clone(),
@@ -59,7 +59,7 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
-    let all = CoveredFiles { include: vec![ALL_FILES.into()], ..CoveredFiles::default() };
+    let all = CoverageFileSelection { include: vec![ALL_FILES.into()], ..CoverageFileSelection::default() };
     let mapping = mapping_of(view.profile, &all)?;
     mapping.note_caveats(false);
     mapped(view, &mapping)
@@ -79,7 +79,7 @@ pub fn view_of(profile: &Profile) -> View<'_> {
 
 /// Prints the coverage of the last run, by file.
 pub fn report_last() -> Result<ExitCode> {
-    let files = CoveredFiles::default();
+    let files = CoverageFileSelection::default();
     report::run(&CoverageReport {
         covered: Covered { profile: LAST.to_owned(), files },
         functions: false,
@@ -149,7 +149,7 @@ fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
 }
 
 /// Returns JSON in the schema of `llvm-cov export`.
-pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
+pub fn llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec<u8>> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
     mapping.note_caveats(true);
@@ -157,7 +157,7 @@ pub fn llvm_json(profile: &Profile, files: &CoveredFiles) -> Result<Vec<u8>> {
 }
 
 /// Returns a tracefile of the mapping's lines and branches.
-pub fn mapped_tracefile(profile: &Profile, files: &CoveredFiles) -> Result<String> {
+pub fn mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
     mapping.note_caveats(false);

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 use trodden_analysis::choice::{self, LineSpan};
-use trodden_analysis::git::{self, GitDifference};
+use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_recording::copies::units;
 use trodden_report::Name;
 use trodden_stored::known::read_known_paths;
@@ -63,7 +63,7 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         }
         "diff" => {
             let places = {
-                let GitDifference { text, root } = difference(rest)?;
+                let UnifiedDiff { text, root } = difference(rest)?;
                 choice::changed_places(&text, root.as_deref())?
             };
             if places.is_empty() {
@@ -97,7 +97,7 @@ fn percent(text: &str) -> Result<f64> {
 }
 
 /// Reads a diff from a file, or runs `git diff` from a revision to the working tree.
-fn difference(source: &str) -> Result<GitDifference> {
+fn difference(source: &str) -> Result<UnifiedDiff> {
     let file = Path::new(source);
     if file.is_file() { git::read_diff(file) } else { git::diff(source) }
 }

@@ -23,7 +23,7 @@ use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 /// Maximum number of paths of a function, since each path is tried.
 const MAX_PATHS: u64 = 1 << 20;
 
-/// Remedy for cut paths. Tables would keep them whole, too, but cannot be watched.
+/// Advice for functions whose paths are split at cut edges. Tables would keep paths whole, too, but cannot be watched.
 const REMEDY: &str = "Watch a variant with whole paths, made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`";
 
 /// Returns all paths of a program that do not match the expression.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
-use trodden_analysis::git::{self, GitDifference};
+use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{CoverProblem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
@@ -133,12 +133,12 @@ fn order_tests(job: &Order) -> Result<()> {
 
 /// Returns the changed lines given by `--changed-since`.
 fn changes(job: &Order) -> Result<Option<ChangedLines>> {
-    let (GitDifference { text, root }, name) = match job.changed_since.as_deref() {
+    let (UnifiedDiff { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),
         Some("-") => {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            (GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }, "standard input")
+            (UnifiedDiff { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }, "standard input")
         }
         Some(file) if Path::new(file).is_file() => (git::read_diff(Path::new(file))?, file),
         Some(commit) => (git::diff(commit)?, "git diff"),
