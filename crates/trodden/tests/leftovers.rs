@@ -210,6 +210,11 @@ fn results_with_temporary_names_are_removed_by_signals() {
         disturb(&place, &mut command, "unnamed");
         let is_written = |_| !begun_names(&results).is_empty();
         assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
+        // The signal reaches the program, too. If its end is seen first, the recording is complete up to there, and has its own name.
+        if names(&results) == ["branches"] {
+            place.trodden("simulate --from results/branches");
+            fs::remove_file(results.join("branches")).unwrap();
+        }
         assert_eq!(names(&results), [""; 0], "{signal}");
     }
 }
