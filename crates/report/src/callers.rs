@@ -17,6 +17,12 @@ use trodden_profile::{FunctionPaths, ImageProfile, PathStart, Profile};
 use trodden_stored::place::streams_folder_of;
 use trodden_stored::{Folders, streams};
 
+/// A function's source file and linkage name.
+type FunctionName = (String, String);
+
+/// A function's short name, its known calls, and its callers with their calls.
+type CalledFunction = (String, u64, Vec<(String, u64)>);
+
 /// Maximum number of events of all streams that are read for callers.
 const MAX_EVENTS: u64 = 20_000_000;
 /// Maximum number of callers shown of a function.
@@ -107,7 +113,7 @@ impl Callers {
     /// The callers of all functions, as a part of a JSON report.
     pub fn json(&self, only: Option<&str>) -> Value {
         let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
-        let function = |(name, calls, callers): &(String, u64, Vec<(String, u64)>)| {
+        let function = |(name, calls, callers): &CalledFunction| {
             let callers: Vec<Value> = callers.iter().map(caller).collect();
             json!({ "function": name, "calls": calls, "callers": callers })
         };
@@ -115,18 +121,18 @@ impl Callers {
     }
 
     /// Functions with their known calls and callers, most calls first.
-    fn sorted(&self, only: Option<&str>) -> Vec<(String, u64, Vec<(String, u64)>)> {
+    fn sorted(&self, only: Option<&str>) -> Vec<CalledFunction> {
         let name = |key: &(String, String)| Name::from_linkage(&key.1);
         let wanted = self.calls.iter().filter(|(callee, _)| {
             let name = name(callee);
             only.is_none_or(|only| name.is(only) || name.ends_with(only))
         });
-        let row = |(callee, callers): (&(String, String), &BTreeMap<(String, String), u64>)| {
+        let row = |(callee, callers): (&FunctionName, &BTreeMap<FunctionName, u64>)| {
             let mut callers: Vec<(String, u64)> = callers.iter().map(|(caller, times)| (name(caller).short, *times)).collect();
             callers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             (name(callee).short, callers.iter().map(|(_, times)| times).sum(), callers)
         };
-        let mut rows: Vec<(String, u64, Vec<(String, u64)>)> = wanted.map(row).collect();
+        let mut rows: Vec<CalledFunction> = wanted.map(row).collect();
         rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         rows
     }

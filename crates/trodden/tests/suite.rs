@@ -302,7 +302,7 @@ fn watching_programs_act_where_the_path_ends() {
     assert!(report.contains("(--watch)"), "{report}");
     let none = place.command(trodden()).arg("untested").output().unwrap();
     assert!(
-        String::from_utf8_lossy(&none.stderr).contains("no program built with --residual"),
+        String::from_utf8_lossy(&none.stderr).contains("no counts of programs built with --residual"),
         "what is watched for is not what is untested"
     );
     for (expression, message) in [
