@@ -64,6 +64,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &Recordin
     let status = counted.status;
     folder.check()?;
     if raw_files(folder.path())?.is_empty() {
+        log::info!("no instrumented program was run, so nothing was recorded");
         return Ok((exit_code(status), false));
     }
     let kept = counted.collect(folder.path(), around).and_then(|mut collected| {

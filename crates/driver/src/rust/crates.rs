@@ -141,21 +141,21 @@ fn instrument_archive(context: &DriverContext, job: &Job, compiler: &CrateCompil
         return Ok(());
     }
     // Cargo's processes must never see an incomplete library.
-    let new = archive.with_extension("trodden");
-    fs::write(&new, &bytes)?;
-    replace_members(context, compiler, &objects, &new, more)?;
-    Ok(fs::rename(&new, archive)?)
+    let instrumented = replace_members(context, compiler, &bytes, &objects, more)?;
+    Ok(atomic_file::write_unsynced(archive, TEMPORARY_PREFIX, &instrumented)?)
 }
 
-/// Compiles objects, replaces the members of their names in an archive, and appends more members.
+/// Compiles objects, replaces the members of their names in an archive, and appends more members. Returns the new archive.
 fn replace_members(
     context: &DriverContext,
     compiler: &CrateCompiler,
+    archive: &[u8],
     objects: &[RustObject],
-    archive: &Path,
     more: Vec<PathBuf>,
-) -> Result<()> {
+) -> Result<Vec<u8>> {
     let folder = context.folder("trodden-archive-")?;
+    let new = folder.path().join("archive");
+    fs::write(&new, archive).with_context(|| format!("cannot write {}", new.display()))?;
     let mut members = Vec::new();
     for (object, compiled) in objects.iter().zip(compile(context, compiler, objects)?) {
         let member = folder.path().join(&object.name);
@@ -163,8 +163,9 @@ fn replace_members(
         members.push(member);
     }
     members.extend(more);
-    let made = Command::new("ar").arg("rD").arg(archive).args(&members).output();
-    checked_stdout(made.context("cannot run ar: run `apt-get install binutils`")?, "ar cannot replace its objects").map(drop)
+    let made = Command::new("ar").arg("rD").arg(&new).args(&members).output();
+    checked_stdout(made.context("cannot run ar: run `apt-get install binutils`")?, "ar cannot replace its objects")?;
+    fs::read(&new).with_context(|| format!("cannot read {}", new.display()))
 }
 
 /// Removes the bitcode that rustc wrote for this job.
@@ -252,12 +253,8 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     if objects.is_empty() {
         bail!("{} contains no bitcode: omit --std", library.display());
     }
-    let scratch = context.folder("trodden-std-")?;
-    let new = scratch.path().join(name);
-    fs::write(&new, &bytes).with_context(|| format!("cannot write {}", new.display()))?;
-    replace_members(context, compiler, &objects, &new, Vec::new())?;
-    let bytes = fs::read(&new).with_context(|| format!("cannot read {}", new.display()))?;
-    atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", copy.display()))?;
+    let instrumented = replace_members(context, compiler, &bytes, &objects, Vec::new())?;
+    atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &instrumented).with_context(|| format!("cannot write {}", copy.display()))?;
     Ok(copy)
 }
 
