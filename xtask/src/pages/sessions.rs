@@ -1,8 +1,8 @@
 //! Runs the console sessions in the README, the guide and the handbook, and checks that each command prints what the page shows.
 //!
 //! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after them are their output, standard error
-//! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ. A command that fails is
-//! an error unless the next one is `echo $?`. These comments control the sessions:
+//! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ, and percentages by one in
+//! their last digit, since the length of the environment changes what a dynamic loader executes. A command that fails is an error unless the next one is `echo $?`. These comments control the sessions:
 //!
 //! | comment | meaning |
 //! |---|---|
@@ -213,9 +213,9 @@ fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
         let start = match (number, is_last) {
             (0, _) => at,
             (_, true) => actual.len().saturating_sub(part.len()).max(at),
-            _ => (at..actual.len()).find(|start| actual[*start..].starts_with(part)).unwrap_or(at),
+            _ => (at..actual.len()).find(|start| is_shown_at(part, &actual[*start..])).unwrap_or(at),
         };
-        let differs = (0..part.len()).find(|n| actual.get(start + n) != Some(&part[*n]));
+        let differs = (0..part.len()).find(|n| actual.get(start + n).is_none_or(|line| !matches_line(&part[*n], line)));
         if let Some(n) = differs {
             let prints = actual.get(start + n).map_or("nothing more".to_owned(), |line| format!("`{line}`"));
             return Some(format!("{file}:{}: `{}` prints {prints} instead of `{}`", line + 1 + n, step.command, part[n]));
@@ -226,6 +226,24 @@ fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
     // After the last expected line, more output is allowed only if the page ends with an omission.
     let more = actual.get(at)?;
     Some(format!("{file}:{}: `{}` also prints `{more}`", step.line, step.command))
+}
+
+/// Whether the output begins with the lines of a page.
+fn is_shown_at(shown: &[String], output: &[String]) -> bool {
+    output.len() >= shown.len() && shown.iter().zip(output).all(|(shown, line)| matches_line(shown, line))
+}
+
+/// Compares two lines; percentages may differ by one in their last digit.
+fn matches_line(shown: &str, printed: &str) -> bool {
+    let (shown, printed): (Vec<&str>, Vec<&str>) = (shown.split(' ').collect(), printed.split(' ').collect());
+    let has_sign = |at: usize| shown[at].ends_with('%') || shown.get(at + 1).is_some_and(|next| *next == "%");
+    let is_close = |at: usize| {
+        let digits = |word: &str| (word.find('.'), word.replacen('.', "", 1).trim_end_matches('%').parse::<u64>());
+        let ((shown_point, shown_digits), (printed_point, printed_digits)) = (digits(shown[at]), digits(printed[at]));
+        let difference = shown_digits.and_then(|shown| Ok(shown.abs_diff(printed_digits?)));
+        shown_point == printed_point && difference.is_ok_and(|difference| difference <= 1)
+    };
+    shown.len() == printed.len() && (0..shown.len()).all(|at| shown[at] == printed[at] || has_sign(at) && is_close(at))
 }
 
 /// Replaces dates, times, durations and the host name in a line by placeholders.
@@ -262,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_times_and_host_names_may_differ() {
+    fn only_times_host_names_and_last_digits_of_percentages_may_differ() {
         let step =
             |line, command: &str, expected: &[&'static str]| CommandStep { line, command: command.to_owned(), expected: expected.to_vec() };
         let make = step(2, "make", &["...", "done"]);
@@ -281,6 +299,15 @@ mod tests {
         let list = step(1, "list", &["2 tests (0.124 s):", "passed  0.023  1,635  fast"]);
         assert_eq!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,635  fast\n"), None);
         assert!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,636  fast\n").is_some());
+        let share = step(1, "share", &["1.  25.18 %  633,211  main", "2. 99.9% of 7"]);
+        assert_eq!(
+            difference("a.md", &share, "1.  25.17 %  633,211  main\n2. 100.0% of 7\n").as_deref(),
+            Some("a.md:3: `share` prints `2. 100.0% of 7` instead of `2. 99.9% of 7`")
+        );
+        assert_eq!(difference("a.md", &share, "1.  25.17 %  633,211  main\n2. 99.8% of 7\n"), None);
+        for printed in ["1.  25.16 %  633,211  main\n2. 99.9% of 7\n", "1.  25.18 %  633,212  main\n2. 99.9% of 7\n"] {
+            assert!(difference("a.md", &share, printed).is_some(), "{printed}");
+        }
         let more = format!("{}more\n", other("528"));
         assert!(difference("a.md", &report, &more).is_some_and(|d| d.contains("also prints `more`")));
     }
