@@ -16,7 +16,7 @@ dpkg-query -W trodden clang-22 libc6
 dpkg --verify trodden
 as_user ""
 say "installing make, QEMU, lld and LLVM's tools too"
-get make qemu-user lld-22 llvm-22
+get zstd make qemu-user lld-22 llvm-22
 as_user ""
 say "removing the package"
 apt-get -qq -y remove trodden > /dist/apt.log 2>&1
@@ -28,7 +28,7 @@ for left in /usr/bin/trodden /usr/bin/trodden-cc /usr/bin/trodden-c++ /usr/bin/c
 done
 
 say "unpacking the archive"
-tar -xf /dist/trodden-*-x86_64-linux.tar.gz -C /opt
+tar -xf /dist/trodden-*-x86_64-linux.tar.zst -C /opt
 name=$(basename /opt/trodden-*)
 as_user "/opt/$name/bin"
 say "moving the archive to a folder with a space in its name"

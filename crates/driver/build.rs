@@ -1,7 +1,7 @@
 //! Builds the objects that are embedded in this crate: the runtime, and the entry point for programs without libc's start files.
 #![allow(dead_code, reason = "the included file serves tests as well")]
 
-#[path = "../runtime/build_object.rs"]
+#[path = "runtime/build_object.rs"]
 mod build_object;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Builds the runtime object with which programs under test are linked.
 #![allow(dead_code, reason = "the included file serves tests as well")]
 
-#[path = "../runtime/build_object.rs"]
+#[path = "runtime/build_object.rs"]
 mod build_object;
 
 use std::path::Path;

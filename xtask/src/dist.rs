@@ -1,17 +1,17 @@
-//! `cargo xtask dist`: makes the Debian package and the relocatable archive that users install.
+//! `cargo xtask dist`: makes the Debian package, the rpm package and the relocatable archive that users install.
 //!
-//! Both contain the same tree of `bin`, `lib` and `share`: the programs, links for their other names, the plugins for clang and QEMU, the
+//! All contain the same tree of `bin`, `lib` and `share`: the programs, links for their other names, the plugins for clang and QEMU, the
 //! recorder of waiting time, manual pages, completions and licences. The runtime's objects are inside the command.
 //!
 //! | file | what |
 //! |---|---|
 //! | `dist/compile.rs` | compiling the programs, without this machine's paths |
 //! | `dist/tree.rs` | the tree |
-//! | `dist/notices.rs` | licences of third-party crates |
-//! | `dist/package.rs` | package and archive of a tree |
-//! | `dist/check.rs` | installing and running both in minimal Debian systems |
+//! | `dist/notices.rs` | licences of third-party crates, and the bill of materials |
+//! | `dist/package.rs` | packages and archive of a tree |
+//! | `dist/check.rs` | installing and running them in minimal Debian systems, and publishing the crates |
 //!
-//! Invariant: builds are reproducible. Times in package and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
+//! Invariant: builds are reproducible. Times in packages and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
 //! are sorted by name.
 
 mod check;
@@ -22,7 +22,7 @@ mod tree;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
@@ -30,13 +30,13 @@ use trodden_corpus::steps;
 /// `cargo xtask dist`
 #[derive(Debug, Args)]
 pub struct DistOptions {
-    /// Folder for the package and the archive [default: `packages` in cargo's target folder]
+    /// Folder for the packages and the archive [default: `packages` in cargo's target folder]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Pack the programs compiled by an earlier call.
     #[arg(long)]
     compiled: bool,
-    /// Install and run both in minimal Debian systems (needs root and apt).
+    /// Install and run them in minimal Debian systems (needs root and apt).
     #[arg(long)]
     check: bool,
     /// Debian releases to check in.
@@ -78,8 +78,26 @@ pub fn run(options: &DistOptions) -> Result<()> {
     if options.check {
         check::run(options, &made)?;
     }
-    println!("{}\n{}", made.package.display(), made.archive.display());
+    let mut files = vec![made.package, made.archive];
+    match package::rpm(&work, &output, &seconds)? {
+        Some(rpm) => files.push(rpm),
+        None => println!("no rpm package, since rpmbuild is not installed (Debian: apt install rpm)"),
+    }
+    let bill = output.join(format!("trodden-{VERSION}.cdx.json"));
+    std::fs::write(&bill, notices::bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
+    files.push(bill);
+    files.push(write_checksums(&output, &files)?);
+    files.iter().for_each(|file| println!("{}", file.display()));
     Ok(())
+}
+
+/// Writes the SHA-256 checksums of the files, which are all in the folder `output`, and returns the list's file.
+fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
+    let names = files.iter().filter_map(|file| file.file_name());
+    let sums = steps::output(Command::new("sha256sum").args(names).current_dir(output))?;
+    let list = output.join("SHA256SUMS");
+    std::fs::write(&list, sums).with_context(|| format!("cannot write {}", list.display()))?;
+    Ok(list)
 }
 
 /// The packed version.

@@ -81,7 +81,7 @@ const WAITS: &[Need] = &[
 ];
 
 /// Packages that checking trodden's own packages in minimal systems needs besides the toolchain.
-const SYSTEMS: &[Need] = &[need("mmdebstrap", "mmdebstrap")];
+const SYSTEMS: &[Need] = &[need("mmdebstrap", "mmdebstrap"), need("zstd", "zstd"), need("rpm", "rpmbuild")];
 
 /// A task that packages are installed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,39 @@
 //! edges, a [`Plan`] holds both, and a [`ProbeProgram`] says what a backend does on which edge.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
+//!
+//! # Example
+//!
+//! Two branches in sequence have four paths. A path's number is the sum of what the register gains on its edges:
+//!
+//! ```
+//! use trodden_flow::dag::Entries;
+//! use trodden_flow::frequency::Frequencies;
+//! use trodden_flow::plan::RegisterAction;
+//! use trodden_flow::{Graph, Node, Plan, PlanOptions};
+//!
+//! // 0 branches to 1 or directly to 2; 2 branches to 3 or directly to 4, the exit.
+//! let edges = [(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (3, 4)].map(|(from, to)| (Node(from), Node(to)));
+//! let graph = Graph::new(5, Node(0), Node(4), edges.to_vec())?;
+//! let options = PlanOptions { max_paths: 1000, entries: Entries::Shared, hot_first: false, chords: true };
+//! let frequencies = Frequencies::estimate(&graph, &[1.0; 6]);
+//! let plan = Plan::ball_larus(&graph, &[], &frequencies, &options);
+//! assert_eq!(plan.numbering.paths(), 4);
+//!
+//! // Follow 0 -> 1 -> 2 -> 4 and add up the increments; the last edge counts the path.
+//! let (mut register, mut counted) = (0, None);
+//! for (from, to) in [(0, 1), (1, 2), (2, 4)] {
+//!     let edge = graph.edges().find(|edge| (graph.from(*edge), graph.to(*edge)) == (Node(from), Node(to))).unwrap();
+//!     match plan.action(&graph, edge) {
+//!         RegisterAction::Add { increment } => register += increment,
+//!         RegisterAction::Count { increment } => counted = Some(register + increment),
+//!         other => panic!("a function without loops has no {other:?}"),
+//!     }
+//! }
+//! let path = plan.numbering.path(&plan.dag, counted.unwrap() as u64).unwrap();
+//! assert_eq!(path.len(), 3);
+//! # Ok::<(), trodden_flow::GraphError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod bounds;

@@ -4,6 +4,33 @@
 //! and [`store`] keep profiles; [`merge`] and [`diff`] combine and compare them. [`paths`] decodes a function's counts, [`edges`] derives
 //! LLVM's edge profile, [`sampling`] holds estimates. [`stream`] and [`segments`] treat sequences of paths, [`procedures`] and [`copies`]
 //! the division of the counting among copies of a program. Analyses of profiles are in the crate `trodden-analysis`.
+//!
+//! # Example
+//!
+//! Lists the executed paths in a profile file, such as one that `trodden record -o run.trodden -- ./prog` wrote:
+//!
+//! ```
+//! use std::path::Path;
+//! use trodden_profile::{Profile, Run};
+//!
+//! fn executed_paths(file: &Path) -> Result<Vec<(String, u64, u64)>, Box<dyn std::error::Error>> {
+//!     let profile = Profile::read(file)?;
+//!     let mut rows = Vec::new();
+//!     for (_image, unit, function) in profile.functions() {
+//!         let paths = unit.executed_paths(function)?;
+//!         rows.extend(paths.iter().flat_map(|paths| paths.all()).map(|path| (function.name.clone(), path.id, path.executions())));
+//!     }
+//!     Ok(rows)
+//! }
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let file = folder.path().join("run.trodden");
+//! let empty = Profile { run: Run { command: vec!["./prog".to_owned()], ..Run::default() }, images: Vec::new(), sampling: None };
+//! empty.write(&file)?;
+//! assert_eq!(Profile::read(&file)?.run.command, ["./prog"]);
+//! assert_eq!(executed_paths(&file)?, []);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod atomic_file;

@@ -1,4 +1,4 @@
-//! Installs and runs the package and the archive in minimal Debian systems.
+//! Installs and runs the package and the archive in minimal Debian systems, and checks that all crates can be published.
 //!
 //! `mmdebstrap` creates a system with the essential packages only. It is saved as a tar file and reused by later checks. Inside the system,
 //! `xtask/dist.sh` installs, moves and removes trodden as root, and `xtask/dist-user.sh` builds and records programs as an ordinary user.
@@ -32,11 +32,13 @@ pub fn prepare() -> Result<()> {
     packages::ensure(PackagePurpose::Dist)
 }
 
-/// Checks the package and the archive in each release of Debian.
+/// Checks the crates, and the package and the archive in each release of Debian.
 ///
 /// # Errors
-/// A system cannot be created, or a step inside it fails.
+/// A crate does not compile from its published files, a system cannot be created, or a step inside it fails.
 pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
+    steps::headline("Crates: compiled from what would be published");
+    steps::run(steps::cargo().args(["package", "--locked", "--workspace"]))?;
     let mirrors = mirrors(options)?;
     let folder = steps::target().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;

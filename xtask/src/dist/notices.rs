@@ -1,11 +1,11 @@
-//! Names and licence texts of the third-party crates that are compiled into the packed programs.
+//! The third-party crates that are compiled into the packed programs: their names and licence texts, and a bill of materials.
 //!
 //! These are the dependencies of the packed packages according to `cargo metadata`, without procedural macros and build dependencies, which
 //! leave no code in a program.
 
 use super::compile;
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,24 @@ use trodden_corpus::steps;
 /// Beginnings of the names of licence files.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
+/// A third-party crate.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ThirdPartyCrate {
+    name: String,
+    version: String,
+    licence: String,
+    folder: PathBuf,
+}
+
 /// Lists the crates, followed by each distinct licence text with the crates that contain it.
 pub fn text() -> Result<String> {
-    let mut cargo = steps::cargo();
-    cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
-    let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cargo metadata")?;
     let mut text = String::from("Crates that are compiled into trodden, with their licences. Their licence texts follow.\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, licence, folder) in crates(&metadata) {
-        writeln!(text, "{name}: {licence}")?;
+    for ThirdPartyCrate { name, version, licence, folder } in crates()? {
+        writeln!(text, "{name} {version}: {licence}")?;
         for file in files(&folder)? {
             let content = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-            texts.entry(content).or_default().push(name.clone());
+            texts.entry(content).or_default().push(format!("{name} {version}"));
         }
     }
     for (content, mut names) in texts {
@@ -35,8 +41,35 @@ pub fn text() -> Result<String> {
     Ok(text)
 }
 
-/// Name with version, licence and folder of each crate, sorted.
-fn crates(metadata: &Value) -> BTreeSet<(String, String, PathBuf)> {
+/// The crates as a bill of materials in CycloneDX 1.5 JSON.
+pub fn bill_of_materials(version: &str) -> Result<String> {
+    let component = |third: ThirdPartyCrate| {
+        let ThirdPartyCrate { name, version, licence, .. } = third;
+        let package_url = format!("pkg:cargo/{name}@{version}");
+        let mut component = json!({ "type": "library", "bom-ref": package_url, "name": name, "version": version, "purl": package_url });
+        if !licence.is_empty() {
+            // Some crates still write `A/B` for alternatives, which is not an SPDX expression.
+            component["licenses"] = json!([{ "expression": licence.replace('/', " OR ") }]);
+        }
+        component
+    };
+    let components: Vec<Value> = crates()?.into_iter().map(component).collect();
+    let subject = json!({ "type": "application", "name": "trodden", "version": version });
+    let bill = json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": { "component": subject },
+        "components": components,
+    });
+    Ok(serde_json::to_string_pretty(&bill)? + "\n")
+}
+
+/// The crates, sorted.
+fn crates() -> Result<BTreeSet<ThirdPartyCrate>> {
+    let mut cargo = steps::cargo();
+    cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
+    let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cargo metadata")?;
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, &Value> = list(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
     let nodes: BTreeMap<String, &Value> = list(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
@@ -50,11 +83,11 @@ fn crates(metadata: &Value) -> BTreeSet<(String, String, PathBuf)> {
         }
     }
     let fetched = seen.iter().map(|id| packages[id]).filter(|p| !p["source"].is_null());
-    let row = |p: &Value| {
+    let third_party = |p: &Value| {
         let folder = Path::new(&of(p, "manifest_path")).parent().unwrap_or(Path::new("")).to_owned();
-        (format!("{} {}", of(p, "name"), of(p, "version")), of(p, "license"), folder)
+        ThirdPartyCrate { name: of(p, "name"), version: of(p, "version"), licence: of(p, "license"), folder }
     };
-    fetched.map(row).collect()
+    Ok(fetched.map(third_party).collect())
 }
 
 fn list(value: &Value) -> &[Value] {

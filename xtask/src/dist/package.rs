@@ -1,6 +1,6 @@
-//! Makes the Debian package and the archive.
+//! Makes the Debian package, the archive and the rpm package.
 //!
-//! The package depends on the shared libraries that the programs need, and on the compiler that they run.
+//! The packages depend on the shared libraries that the programs need, and on the compiler that they run.
 
 use super::{VERSION, compile, tree};
 use anyhow::{Context, Result, bail};
@@ -58,12 +58,33 @@ pub fn debian(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
 pub fn archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let name = format!("trodden-{VERSION}-x86_64-linux");
     tree::create(&work.join(&name))?;
-    let file = output.join(format!("{name}.tar.gz"));
+    let file = output.join(format!("{name}.tar.zst"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX,u+rw", "--format=gnu"]);
-    tar.arg(format!("--mtime=@{seconds}")).args(["--use-compress-program", "gzip -9n", "--create", "--file"]).arg(&file);
+    tar.arg(format!("--mtime=@{seconds}")).args(["--use-compress-program", "zstd -19 --quiet", "--create", "--file"]).arg(&file);
     steps::run(tar.arg("--directory").arg(work).arg(&name))?;
     Ok(file)
+}
+
+/// Makes the rpm package with rpmbuild and returns its file; `None` if rpmbuild is not installed.
+///
+/// # Errors
+/// The tree cannot be created, or rpmbuild fails.
+pub fn rpm(work: &Path, output: &Path, seconds: &str) -> Result<Option<PathBuf>> {
+    if !steps::on_path("rpmbuild") {
+        return Ok(None);
+    }
+    let (root, build) = (work.join("rpm-root"), work.join("rpmbuild"));
+    tree::create(&root.join("usr"))?;
+    let mut make = Command::new("rpmbuild");
+    make.args(["-bb", "--nodeps", "--target", "x86_64", "--define"]).arg(format!("_topdir {}", build.display()));
+    make.arg("--define").arg(format!("trodden_version {VERSION}")).arg("--define").arg(format!("trodden_root {}", root.display()));
+    make.arg(steps::root().join("packaging/trodden.spec"));
+    steps::run(make.env("SOURCE_DATE_EPOCH", seconds))?;
+    let name = format!("trodden-{VERSION}-1.x86_64.rpm");
+    let file = output.join(&name);
+    fs::copy(build.join("RPMS/x86_64").join(&name), &file).with_context(|| format!("cannot copy {name}"))?;
+    Ok(Some(file))
 }
 
 /// The package's control file.
