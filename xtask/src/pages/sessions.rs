@@ -2,7 +2,8 @@
 //!
 //! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after them are their output, standard error
 //! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ, and percentages by one in
-//! their last digit, since the length of the environment changes what a dynamic loader executes. A command that fails is an error unless the next one is `echo $?`. These comments control the sessions:
+//! their last digit, since the length of the environment changes what a dynamic loader executes. A command that fails is an error unless
+//! the next one is `echo $?`. These comments control the sessions:
 //!
 //! | comment | meaning |
 //! |---|---|
