@@ -2,7 +2,11 @@
 //!
 //! Compilers put the paths of sources into programs, for the messages of panics and assertions. The options below replace the folders of
 //! this machine in these paths by short names.
+//!
+//! Zig's C compiler links against the C library [`GLIBC`], so that the programs run on older systems than this one. Without zig they need
+//! this machine's C library, which is said.
 
+use super::tree;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +18,8 @@ pub const PACKAGES: [&str; 5] = ["trodden", "trodden-lab", "trodden-instrument",
 pub const LIBRARIES: [&str; 3] = ["libtrodden_instrument.so", "libtrodden_qemu_plugin.so", "libtrodden_waits_recorder.so"];
 /// The packed programs.
 pub const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
+/// The oldest C library that the programs run with, if zig links them: that of RHEL 8.
+const GLIBC: &str = "2.28";
 /// Separator of options in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
 
@@ -40,9 +46,37 @@ pub fn run() -> Result<()> {
     // Strip symbols here, since cargo strips only the debug information of packages with their own optimisation level in the profile.
     let paths = options("--remap-path-prefix=", SEPARATOR);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("{paths}{SEPARATOR}-Cstrip=symbols"));
+    match zig() {
+        Some(zig) => {
+            let compiler = write_zig_compiler(&zig)?;
+            cargo.env("CC", &compiler).env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &compiler);
+        }
+        None => println!("zig is not installed (pip install ziglang): the programs will need this machine's C library or a newer one"),
+    }
     steps::run(cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")))?;
     let files = LIBRARIES.iter().chain(&PROGRAMS).map(|name| folder().join(name));
     files.into_iter().try_for_each(|file| check(&file, &places))
+}
+
+/// The command that starts zig: the program on the search path, or the Python package `ziglang`.
+fn zig() -> Option<&'static str> {
+    if steps::on_path("zig") {
+        return Some("zig");
+    }
+    let module = Command::new("python3").args(["-m", "ziglang", "version"]).output();
+    module.is_ok_and(|output| output.status.success()).then_some("python3 -m ziglang")
+}
+
+/// Writes a script that compiles and links with zig for [`GLIBC`], and returns its file.
+fn write_zig_compiler(zig: &str) -> Result<PathBuf> {
+    let script = steps::target().join("dist-work/zig-cc");
+    // Zig does not know Rust's names of targets, and its default checks for undefined behaviour need a runtime library.
+    let text = format!(
+        "#!/bin/sh\nfor argument do\n  shift\n  case $argument in --target=*) ;; *) set -- \"$@\" \"$argument\" ;; esac\ndone\n\
+            exec {zig} cc -target x86_64-linux-gnu.{GLIBC} -fno-sanitize=undefined \"$@\"\n"
+    );
+    tree::write(&script, text.as_bytes(), 0o755)?;
+    Ok(script)
 }
 
 /// Folders of this machine, each with its replacement. If several contain a path, the compilers use the last.

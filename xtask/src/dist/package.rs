@@ -25,8 +25,16 @@ const DESCRIPTION: &str = "shows which execution paths native programs take
  C and C++ programs are compiled by clang 22, Rust programs by a rustc
  that is based on LLVM 22.";
 /// Shared libraries that the programs may need, and their packages.
-const LIBRARIES: [(&str, &str); 4] =
-    [("libc.so.6", "libc6"), ("libm.so.6", "libc6"), ("ld-linux-x86-64.so.2", "libc6"), ("libgcc_s.so.1", "libgcc-s1")];
+const LIBRARIES: [(&str, &str); 8] = [
+    ("libc.so.6", "libc6"),
+    ("libm.so.6", "libc6"),
+    ("libpthread.so.0", "libc6"),
+    ("libdl.so.2", "libc6"),
+    ("librt.so.1", "libc6"),
+    ("libutil.so.1", "libc6"),
+    ("ld-linux-x86-64.so.2", "libc6"),
+    ("libgcc_s.so.1", "libgcc-s1"),
+];
 
 /// Makes the Debian package and returns its file. All times in it are `seconds` since 1970.
 ///
