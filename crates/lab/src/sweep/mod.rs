@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_console::notes::note;
 use trodden_console::output::write_file;
-use trodden_hardware::character::{Character, character};
+use trodden_hardware::character::{Character, characterize};
 use trodden_hardware::experiment::{Design, combinations, effects};
 use trodden_hardware::processor::ProcessorModel;
 use trodden_hardware::{Lane, Metric, ProfilerParameters, Repair};
@@ -202,7 +202,7 @@ impl SweepJob<'_> {
                 }
                 // Configuration 0 has the base detector, unless a factor changes it.
                 if group.members.contains(&0) {
-                    first_character = Some(character(&group.lane.profiler, &self.metrics));
+                    first_character = Some(characterize(&group.lane.profiler, &self.metrics));
                 }
             }
         }
