@@ -114,7 +114,7 @@ fn make_lines() -> bool {
 fn begin_threads() -> bool {
     if limits::began_limited() {
         write_block(
-            b"note a program is not recorded, because its address space is limited (RLIMIT_AS, `ulimit -v`) and the recorder needs a part of it",
+            b"note a program is not recorded: its address space is limited (RLIMIT_AS, `ulimit -v`), and the recorder needs a part of it",
         );
         return false;
     }
