@@ -54,7 +54,7 @@ const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that
      another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
 /// Note in a trace of calls and returns only.
-const ONLY_CALLS: &str = "the trace contains only calls and returns: the blocks that contain calls, and those where functions begin and end";
+const ONLY_CALLS: &str = "the trace contains only calls and returns: blocks with calls, and blocks where functions begin or end";
 
 /// Rejects options that require several runs, before any file is read.
 fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {

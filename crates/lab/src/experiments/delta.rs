@@ -1,7 +1,8 @@
 //! `trodden-lab experiment delta`: how compact the numbers of executed paths are on corpus programs, and how compact they could be.
 //!
 //! Reproduces figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis as a
-//! table and a chart. Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
+//! table and a chart. The delta of a numbering is the span of the executed paths' numbers, relative to the number of executed paths.
+//! Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
 
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, anyhow};

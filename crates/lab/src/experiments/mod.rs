@@ -41,7 +41,7 @@ pub enum Experiment {
 
 /// Runs an experiment.
 pub fn run(experiment: &Experiment) -> Result<()> {
-    // Baselines are computed from a profile alone; all others build programs.
+    // Baselines are computed from a profile alone; all other experiments build programs.
     if !matches!(experiment, Experiment::Baselines(_)) {
         trodden_corpus::steps::require_checkout()?;
     }
@@ -58,7 +58,7 @@ pub fn run(experiment: &Experiment) -> Result<()> {
     }
 }
 
-/// Shows the progress of long work: on a terminal, each line overwrites the previous one. An empty text ends the progress line.
+/// Shows progress. On a terminal, each line overwrites the previous one. An empty text ends the progress line.
 fn progress(text: &str) {
     match (std::io::stderr().is_terminal(), text.is_empty()) {
         (true, true) => eprint!("\r\x1b[K"),

@@ -1,8 +1,9 @@
 //! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with one derived from paths, and by
 //! `trodden pgo`, which also transforms the program based on its paths.
 //!
-//! Profiles come from the short run, and the long run is timed, in turns. The builds with clang's and with the derived profile use the
-//! same folder and profile name, so that equal profiles give identical programs, which is checked. `llvm-profdata` compares the profiles.
+//! Profiles come from the short run. The long run is timed, with the builds in turns. The builds with clang's profile and with the derived
+//! profile use the same folder and profile name, so that equal profiles yield identical programs, which is checked. `llvm-profdata`
+//! compares the profiles.
 
 mod branches;
 mod short;
@@ -25,7 +26,7 @@ use trodden_corpus::{Corpus, Input, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
-/// Name of the build whose folder and profile name both profile-guided builds share.
+/// Name of the folder and profile that both profile-guided builds share.
 const SHARED: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK: &str = "pgo-work";

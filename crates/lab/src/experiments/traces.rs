@@ -1,8 +1,8 @@
 //! `trodden-lab experiment traces`: the cost of collecting the whole trace of an unmodified program, by number of runs, strategy and
 //! weights, compared in one session with the program alone and with other tools.
 //!
-//! Each run is assigned to a machine of its own, and the slowest one determines the collection time. The runs are executed one after the
-//! other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for the whole run is
+//! Each run is assigned to a separate machine, and the slowest machine determines the collection time. The runs are executed one after the
+//! other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for the complete run is
 //! extrapolated.
 
 use anyhow::{Context, Result, ensure};
@@ -27,7 +27,7 @@ pub struct TracesOptions {
     gdb_steps: u64,
 }
 
-/// Programs of Debian, with their arguments before the input.
+/// Debian programs, with the arguments that precede the input.
 const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
 const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
 const RUNS: [u32; 3] = [1, 2, 4];
@@ -145,7 +145,7 @@ impl Bench<'_> {
         serde_json::from_str(&steps::output(&mut show)?).context("`trodden report --json` printed unexpected JSON")
     }
 
-    /// Builds a `trace record` command. Some collectors are choices of the laboratory.
+    /// Builds a `trace record` command. Some collectors are available only in `trodden-lab`.
     fn record_command(&self, collector: &str, choices: &str) -> Command {
         let mut command = Command::new(&self.trodden);
         command.args(["trace", "record"]);
@@ -156,7 +156,8 @@ impl Bench<'_> {
         command
     }
 
-    /// Collects the whole trace in one run. Returns the number of hits, and seconds. The trace by trampolines later provides weights.
+    /// Collects the complete trace in one run. Returns the number of hits, and the time in seconds. The trace by trampolines later provides
+    /// weights.
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
@@ -168,9 +169,9 @@ impl Bench<'_> {
         self.row_by("trampolines", runs, strategy, weights)
     }
 
-    /// Returns the predicted and counted hits and the seconds of the machine with most, and the lower bound of the hits.
+    /// Returns the maximum over all machines of the predicted hits, the counted hits and the seconds, and the lower bound of the hits.
     fn row_by(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        // A single run of all blocks has no distribution; two profiles on one machine have.
+        // A single run of all blocks needs no distribution, so one run is planned as two profiles on one machine.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");
         let arguments = ["--runs", &number];

@@ -1,8 +1,8 @@
 //! Reader of directed graphs in DOT, with `entry=` and `exit=` as graph attributes.
 //!
 //! Accepted are `digraph NAME? { ... }`, chains `a -> b -> c [weight=3]`, node statements (attributes are ignored), quoted names, `;`,
-//! comments (`//`, `/* */`, `#` lines) and default statements (`node [...]`). Without `entry` or `exit`, the only node without in-edges
-//! or without out-edges is used. Subgraphs and ports are rejected.
+//! comments (`//`, `/* */`, `#` lines) and default statements (`node [...]`). Without `entry`, the only node without in-edges is the entry;
+//! without `exit`, the only node without out-edges is the exit. Subgraphs and ports are rejected.
 
 use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};

@@ -1,8 +1,8 @@
 //! `trodden-lab graph`: the algorithms applied to a graph from a file, and graphs of programs.
 //!
 //! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`).
-//! Nodes have names, and an edge's number is its index in the list. Weights are used as given: chords are relative to a maximum spanning
-//! tree.
+//! Nodes have names, and an edge's number is its index in the list. Weights are used without normalisation. Probes are placed on the chords
+//! of a maximum spanning tree.
 
 mod dot;
 mod explain;
@@ -52,7 +52,7 @@ pub struct NamedGraph {
 /// The acyclic version of a graph.
 pub struct AcyclicGraph {
     pub dag: Dag,
-    /// Its Ball-Larus numbering, of all paths.
+    /// The Ball-Larus numbering of all paths.
     pub all: Numbering,
     pub weights: Vec<f64>,
 }
@@ -91,7 +91,7 @@ fn print(answer: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Replaces node numbers in an error by the names in the user's graph.
+/// Replaces node numbers in an error with the names in the user's graph.
 fn with_names(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
@@ -134,7 +134,7 @@ fn text(file: &Path) -> Result<String> {
 /// Parses JSON if the text starts like JSON, and DOT otherwise.
 fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
-        bail!("the input is empty; give a graph in JSON or DOT");
+        bail!("the input is empty; expected a graph in JSON or DOT");
     }
     let input = match text.trim_start().starts_with(['{', '[']) {
         true => serde_json::from_str(text)
@@ -158,7 +158,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
         ("through", input.through.as_ref().is_some_and(Vec::is_empty)),
     ];
     if let Some((key, _)) = empty.iter().find(|(_, is)| *is) {
-        bail!("`{key}` is empty, so no path would be interesting; give some, or omit it to select all paths");
+        bail!("`{key}` is empty, so no path would be interesting; add an entry, or omit `{key}` to select all paths");
     }
     let mut numbers: HashMap<String, u32> = HashMap::new();
     let mut names: Vec<String> = Vec::new();
@@ -206,7 +206,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
                     [edge] => Ok(*edge),
                     [] => bail!("no edge leads from `{}` to `{}`", pair[0].0, pair[1].0),
                     _ => {
-                        bail!("{} edges lead from `{}` to `{}`; give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
+                        bail!("{} edges lead from `{}` to `{}`; write the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
                     }
                 }
             };
@@ -256,7 +256,7 @@ fn signed_json(number: i64) -> Value {
     if number.unsigned_abs() > MAX_EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
 }
 
-/// Adds the edges that were cut because there were 2^63 paths or more.
+/// Adds to the answer the edges that were cut because there are 2^63 paths or more.
 fn cut_json(dag: &Dag, answer: &mut Value) {
     let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
     if !cut.is_empty() {

@@ -1,9 +1,9 @@
 //! `trodden-lab loops PROGRAM`: the machine code of the hottest loops of a recorded run, without and with counting, side by side.
 //!
-//! `nest` finds the loops and weighs them by the run's block counts, `compile` produces both assemblies, `machine` parses them, `pair`
-//! maps machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are followed through the
-//! code generator by their names and by jumps: the parts of a split block count as executed whole, and a block that was duplicated into
-//! its predecessors as often as control still reaches it. Numbers per iteration are therefore approximate.
+//! `nest` finds the loops and weighs them by the run's block counts, `compile` produces both assemblies, `machine` parses them, `pair` maps
+//! machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are traced through the code
+//! generator by their names and by jumps. Each part of a split block is assumed to execute as often as the block. A block that was
+//! duplicated into its predecessors is assumed to execute as often as control still reaches it. So numbers per iteration are approximate.
 
 mod compile;
 mod machine;
@@ -68,7 +68,7 @@ struct HotBlock {
     lines: Vec<pair::LinePair>,
 }
 
-/// The part of the graph that machine code belongs to.
+/// The location in the graph that machine code belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum LoopPlace {
@@ -87,7 +87,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
-    // Known paths take uncounted code, so neither their iterations nor their instructions follow from the counts.
+    // Known paths run uncounted code, so neither their iterations nor their instructions follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
             "{} counts only unknown paths, from which loop iterations cannot be computed; \
@@ -185,7 +185,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     })
 }
 
-/// Returns the first source line of a block; for an edge, that of the branch it leaves.
+/// Returns the first source line of a block or, for an edge, of the branch that the edge leaves.
 fn line(function: &Function, place: LoopPlace) -> Option<u32> {
     let (block, branch) = match place {
         LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),

@@ -1,8 +1,8 @@
 //! Compares two benchmark results and separates real changes from noise.
 //!
-//! The figures compared are ratios of a variant to its base. Time ratios are taken round by round, because base and variant ran one
-//! after the other and a change of the machine affects both. A change of time is real if it is at least 1 % and the exact rank test
-//! at 1 % distinguishes the rounds, which needs at least five. For instructions, which hardly vary, 0.2 % suffices.
+//! The figures compared are ratios of a variant to its base. Time ratios are computed round by round, because base and variant run one
+//! after the other, so that a change of the machine affects both. A change of time is real if it is at least 1 % and the exact rank test at
+//! the 1 % level distinguishes the rounds, which needs at least five rounds. For instructions, which hardly vary, 0.2 % suffices.
 
 use super::result::BenchResult;
 use super::statistics::{Spread, geometric_mean, rank_test};
@@ -51,11 +51,11 @@ impl Comparison {
 /// Compares the variants that both results contain.
 ///
 /// # Errors
-/// The results are of different runs, or have no variant of a program in common.
+/// The results have different inputs, or have no variant of a program in common.
 pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> {
     if old.input != new.input {
         bail!(
-            "the results are of different runs ({} and {}): measure again with{} --short",
+            "the results have different inputs ({} and {}). Measure again with{} --short",
             old.input,
             new.input,
             if old.input == "ref" { "out" } else { "" }

@@ -36,7 +36,7 @@ pub fn markdown(suite: &BenchResult) -> String {
         ("Times and instructions", times(suite)),
         ("Code, memory, build, counts", sizes(suite)),
     ];
-    // Skip tables that have only the column of programs.
+    // Skip tables that contain only the column of program names.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
@@ -91,7 +91,7 @@ fn sizes(suite: &BenchResult) -> Table {
     table(suite, &head, line, mean)
 }
 
-/// Builds a table with a line per measured or failed row, and the means.
+/// Builds a table with a line per measured or failed row, followed by the means.
 fn table(
     suite: &BenchResult,
     head: &[&str],

@@ -47,7 +47,7 @@ const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relati
 /// Change of labels, in percent, that the paper reports for p3 with 2, 4 and 8 copies.
 const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
-/// What a row measures.
+/// The setting that a row was measured with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     pub program: String,
@@ -66,13 +66,13 @@ pub struct Setting {
 pub struct CopiesRow {
     #[serde(flatten)]
     pub setting: Setting,
-    /// Hits of the copy that has most: labels and counts, as counted by the copies.
+    /// Maximum hits of any copy, for labels and counts, as counted by the copies.
     pub hits: f64,
-    /// Hits of labels only.
+    /// Maximum hits of any copy, for labels only.
     pub label_hits: f64,
     /// Hits of the program that counts everything.
     pub sequential_hits: f64,
-    /// Its hits of labels only.
+    /// Hits of the program that counts everything, for labels only.
     pub sequential_label_hits: f64,
     /// Proven lower bound of the hits of any plan.
     pub proven_hits: f64,
@@ -107,7 +107,7 @@ impl ComparedTimes {
 }
 
 impl CopiesTimes {
-    /// Returns the ratios of wall times, then those of processor times.
+    /// Returns the ratios of wall-clock times, followed by those of processor times.
     fn ratios(&self) -> [f64; 4] {
         let ([a, b], [c, d]) = (self.wall.ratios(), self.cpu.ratios());
         [a, b, c, d]
@@ -168,7 +168,7 @@ impl CopiesResults {
     /// Reads today's results from a folder, or starts new ones.
     ///
     /// # Errors
-    /// The file is damaged, or of another version.
+    /// The file is corrupt, or has a different schema version.
     pub fn from_today(folder: &Path) -> Result<CopiesResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let stem = folder.join(&date);
@@ -176,9 +176,9 @@ impl CopiesResults {
         let content = match path.exists() {
             true => {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                let remedy = || format!("{} is damaged or has another schema version; move it away", path.display());
-                let known: Content = serde_json::from_str(&text).with_context(remedy)?;
-                ensure!(known.schema_version == SCHEMA_VERSION, remedy());
+                let advice = || format!("{} is corrupt or has a different schema version; move it away", path.display());
+                let known: Content = serde_json::from_str(&text).with_context(advice)?;
+                ensure!(known.schema_version == SCHEMA_VERSION, advice());
                 eprintln!("rows in {} that will not be run again: {}", path.display(), known.rows.len());
                 Content { commit: commit(), ..known }
             }
@@ -194,7 +194,7 @@ impl CopiesResults {
         Ok(CopiesResults { stem, content })
     }
 
-    /// Returns the row of a setting, if there is one.
+    /// Returns the row of a setting; `None` if the setting has not been measured.
     pub fn row(&self, setting: &Setting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
