@@ -121,7 +121,7 @@ fn describe(scheme: NumberingScheme) -> &'static str {
     match scheme {
         NumberingScheme::BallLarus => "Number every acyclic path (Ball and Larus)",
         NumberingScheme::Spp => "Selective: few probes; an uninteresting path may share a number with an interesting one",
-        NumberingScheme::Mspp => "Like spp, with probes restored until no uninteresting path shares an interesting one's number; small graphs only",
+        NumberingScheme::Mspp => "Like spp, but no uninteresting path shares an interesting one's number; small graphs only",
         NumberingScheme::Pertinent => "Compact numbers for the paths over selected edges; higher numbers for all others",
         NumberingScheme::Pspp => "Precise selective: no uninteresting path shares a number with an interesting one",
         NumberingScheme::Ppp => "Preferential: compact numbers for listed paths, verified by the Ball-Larus number",
