@@ -21,7 +21,7 @@ pub enum ProbePurpose {
     Log,
 }
 
-/// Assigns numbers to the nodes of all functions of a program.
+/// Assigns probe numbers to all nodes of a program.
 #[derive(Debug, Default)]
 pub struct NodeNumbers {
     next: u32,
@@ -40,10 +40,10 @@ pub struct TailReturn {
     pub after: u32,
 }
 
-/// The numbers of a function's probes.
+/// The probes of a function, which are identified by number.
 #[derive(Clone, Debug)]
 pub struct FunctionProbes {
-    /// Number of the first node; the other nodes follow in order.
+    /// Probe number of the first node; the other nodes have the following numbers.
     pub first: u32,
     /// Tail calls before returns.
     pub tails: Vec<TailReturn>,
@@ -78,7 +78,7 @@ pub fn insert_probes(
     let mut probed = Vec::new();
     for function in &map.functions {
         let mismatch = |what: String| Error::Text { function: function.name.clone(), what };
-        let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("its unit's bitcode does not define it".into()))?;
+        let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("the unit's bitcode does not define it".into()))?;
         let first = numbers.take(function.blocks.len());
         let mut prober = FunctionProber { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
         prober.insert(&module.functions[at]).map_err(mismatch)?;
@@ -92,7 +92,7 @@ pub fn insert_probes(
 struct Insertions {
     before: HashMap<usize, String>,
     after: HashMap<usize, String>,
-    /// How many IR values have been named.
+    /// Number of IR values named so far.
     values: usize,
 }
 
@@ -193,7 +193,7 @@ impl FunctionProber<'_, '_> {
         Ok(())
     }
 
-    /// The line before which the function ends, or `None` if the node does not end it.
+    /// The line before which the function ends; `None` if it does not end in this node.
     fn end(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
         let ends = |e: &&trodden_unit::FlowEdge| {
             e.from.0 == node

@@ -82,14 +82,14 @@ pub fn program(seed: u64) -> RandomProgram {
     RandomProgram { language, text: writer.text }
 }
 
-/// Makes the seed of [`ProgramWriter::entrances`] differ from that of the other dice.
+/// Makes the seed of [`ProgramWriter::entrances`] differ from the seed of [`ProgramWriter::dice`].
 const ENTRANCES: u64 = 0x5eed_0001;
 
 mod statements;
 
 struct ProgramWriter {
     dice: RandomNumbers,
-    /// Decides which functions have loops with several entries. It is separate, so that such loops change nothing else in the program.
+    /// Decides which functions have loops with several entries. A separate generator keeps the rest of the program unchanged.
     entrances: RandomNumbers,
     language: RandomLanguage,
     threads: bool,
@@ -98,7 +98,7 @@ struct ProgramWriter {
     function: usize,
     labels: usize,
     loop_depth: usize,
-    /// True if `goto` and `return` are allowed at the current place.
+    /// True if `goto` and `return` are allowed at the current position.
     may_jump: bool,
     text: String,
 }
@@ -211,7 +211,7 @@ impl ProgramWriter {
         }
     }
 
-    /// A state machine of several indirect branches with the same targets, some of which are also reached by falling through.
+    /// A state machine of several indirect branches with the same targets; control also falls through to some of these targets.
     fn indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
