@@ -100,7 +100,7 @@ struct Walk<'a> {
     map: &'a FunctionMap,
     /// Outgoing edges by node, except `Reach` edges.
     out: Vec<Vec<u32>>,
-    /// Value of each edge in the acyclic graph; `None` if the edge is cut.
+    /// Value of each edge; `None` if the edge is not in the acyclic graph.
     real: Vec<Option<i64>>,
     /// Value added by ending a path at a cut edge, by edge.
     leave: Vec<Option<i64>>,
