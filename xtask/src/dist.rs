@@ -11,8 +11,8 @@
 //! | `dist/package.rs` | package and archive of a tree |
 //! | `dist/check.rs` | installing and running both in minimal Debian systems |
 //!
-//! Invariant: builds are reproducible. Times in package and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
-//! are sorted by name.
+//! Invariant: builds are reproducible. All times in the package and the archive are the commit's (or `SOURCE_DATE_EPOCH`), all owners are
+//! root, and files are sorted by name.
 
 mod check;
 mod compile;
@@ -82,7 +82,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
     Ok(())
 }
 
-/// The packed version.
+/// The version of the packed programs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The time of all files in package and archive, in seconds since 1970.

@@ -1,7 +1,7 @@
 //! Compiles the programs to pack with the cargo profile `dist`, stripped and without paths of the build machine.
 //!
-//! Compilers put the paths of sources into programs, for the messages of panics and assertions. The options below replace the folders of
-//! this machine in these paths by short names.
+//! Compilers embed the paths of sources in programs, for the messages of panics and assertions. The options below replace this machine's
+//! folders in these paths by short names.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ fn places() -> Result<Vec<(PathBuf, &'static str)>> {
     let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::root(), ".")];
     // The folder of fetched crates has one subfolder for each registry.
     let fetched = home.join("registry/src");
-    let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}: run `cargo fetch` first", fetched.display()))?;
+    let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}. Run `cargo fetch` first", fetched.display()))?;
     for registry in registries {
         places.push((registry?.path(), "crates"));
     }
@@ -70,7 +70,7 @@ fn check(file: &Path, places: &[PathBuf]) -> Result<()> {
         if let Some(at) = find(&bytes, place.as_bytes()) {
             let rest = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 200)]).into_owned();
             let path = rest.split(|c: char| c.is_control()).next().unwrap_or_default();
-            bail!("{} contains a path of this machine: {path}", file.display());
+            bail!("{} contains the path {path} of this machine", file.display());
         }
     }
     Ok(())

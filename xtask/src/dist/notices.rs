@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use trodden_corpus::steps;
 
-/// Beginnings of the names of licence files.
+/// Prefixes of the names of licence files.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
 /// Lists the crates, followed by each distinct licence text with the crates that contain it.
@@ -35,7 +35,7 @@ pub fn text() -> Result<String> {
     Ok(text)
 }
 
-/// Name with version, licence and folder of each crate, sorted.
+/// Collects the crates, each with its name and version, its licence and its folder, sorted.
 fn crates(metadata: &Value) -> BTreeSet<(String, String, PathBuf)> {
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, &Value> = list(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();

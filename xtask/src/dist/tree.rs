@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Other names of `trodden`, which behaves according to the name by which it is called.
+/// Names under which `trodden` behaves differently.
 const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// Shells, and where they look for completions below `share` in Debian.
 const COMPLETIONS: [(&str, &str); 3] = [
