@@ -60,10 +60,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
     log.read_exact(&mut word).map_err(Error::file(file))?;
     let used = u64::from_le_bytes(word) + HEADER_WORDS as u64;
     if used > MAX_LOG_BYTES / 8 {
-        return Err(Error::Unusable {
-            path: file.to_owned(),
-            what: format!("the log exceeds {MAX_LOG_BYTES} bytes. Check a shorter run"),
-        });
+        return Err(Error::Unusable { path: file.to_owned(), what: format!("the log exceeds {MAX_LOG_BYTES} bytes. Check a shorter run") });
     }
     let mut bytes = vec![0; (used as usize - 1) * 8];
     log.read_exact(&mut bytes).map_err(Error::file(file))?;
@@ -137,7 +134,10 @@ impl Replay {
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse(record)?;
-            let at = owner.partition_point(|o| o.0 <= number).checked_sub(1).ok_or_else(|| corrupt("a record does not belong to any function"))?;
+            let at = owner
+                .partition_point(|o| o.0 <= number)
+                .checked_sub(1)
+                .ok_or_else(|| corrupt("a record does not belong to any function"))?;
             let (first, unit, function) = owner[at];
             let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;

@@ -178,7 +178,10 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
         return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
-        return Err(Failure::new(b"it contains counts of a different image", b"put %m into the name in TRODDEN_OUTPUT, or remove the file"));
+        return Err(Failure::new(
+            b"it contains counts of a different image",
+            b"put %m into the name in TRODDEN_OUTPUT, or remove the file",
+        ));
     }
     let switch_is_sound = header.switch_offset.is_multiple_of(PAGE) && header.switch_offset < header.regions_offset;
     let sound = header.regions_offset.is_multiple_of(PAGE)
