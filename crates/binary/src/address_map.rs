@@ -278,7 +278,7 @@ struct AddressMapReader<'a> {
 }
 
 impl AddressMapReader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
+    fn read_bytes<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let bytes = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
         let bytes = bytes.ok_or_else(|| format!("byte {}: the section ends in the middle of an entry", self.at))?;
         self.at += N;
@@ -286,7 +286,7 @@ impl AddressMapReader<'_> {
     }
 
     fn byte(&mut self) -> Result<u8, String> {
-        self.take::<1>().map(|[byte]| byte)
+        self.read_bytes::<1>().map(|[byte]| byte)
     }
 
     fn number(&mut self) -> Result<u64, String> {

@@ -73,7 +73,7 @@ impl Binary {
     /// Parses the content of a file. `path` is used in messages.
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
-        let data = crate::headerless::with_sections(&data).map_or(data, Arc::from);
+        let data = crate::headerless::add_section_headers(&data).map_or(data, Arc::from);
         let file = parsed(path, &data)?;
         if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
             return Err(BinaryError::Foreign { path: path.to_owned(), what: "an object file or core dump".into() });

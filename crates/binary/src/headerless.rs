@@ -48,7 +48,7 @@ struct HeaderlessImage<'a> {
 }
 
 /// Returns a copy of a file with section headers appended. `None` if the file already has section headers or is corrupt.
-pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
+pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
     if u16_at(data, 60)? != 0 && u64_at(data, 40)? != 0 {
         return None;
     }
@@ -70,7 +70,7 @@ pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
         sections.push(Section { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
     }
     image.code(&tags, &mut sections);
-    Some(image.with_headers(&sections))
+    Some(image.append_headers(&sections))
 }
 
 /// Type, offset, address, file size and flags of each program header.
@@ -220,7 +220,7 @@ impl HeaderlessImage<'_> {
         runs
     }
 
-    fn with_headers(&self, sections: &[Section]) -> Vec<u8> {
+    fn append_headers(&self, sections: &[Section]) -> Vec<u8> {
         let mut names = vec![0];
         let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);
         let mut headers = vec![0; SECTION_HEADER];

@@ -30,7 +30,7 @@ impl Code {
     }
 
     /// Keeps only the blocks for whose start address `is_kept` returns true.
-    pub fn with_blocks(mut self, is_kept: impl Fn(u64) -> bool) -> Self {
+    pub fn retain_blocks(mut self, is_kept: impl Fn(u64) -> bool) -> Self {
         self.blocks.retain(|(address, ..)| is_kept(*address));
         self
     }
@@ -90,7 +90,7 @@ impl Code {
             }
         }
         let shown = |f: &FunctionGraph, name: &String| match ambiguous.contains(name.as_str()) {
-            true => format!("{name}@{}", traced.at(f.entry).0.path().file_name().unwrap_or_default().display()),
+            true => format!("{name}@{}", traced.locate(f.entry).0.path().file_name().unwrap_or_default().display()),
             false => name.clone(),
         };
         functions().map(|(f, name)| FunctionInfo { name: shown(f, name), address: f.entry }).collect()
@@ -105,7 +105,7 @@ impl Code {
         for (address, function, place) in &self.blocks {
             let size = self.graphs.functions[*function].blocks[*place as usize].size;
             let mut lines: Vec<(u32, u32)> = Vec::new();
-            let (binary, at) = traced.at(*address);
+            let (binary, at) = traced.locate(*address);
             for (file, line) in sources[split_address(*address).0].iter().flat_map(|s| lines_of(s, binary, at, size)) {
                 let next = names.len() as u32;
                 let number = *files.entry(file.clone()).or_insert(next);

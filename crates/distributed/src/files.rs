@@ -101,7 +101,7 @@ impl Files {
         const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
         for block in graphs.functions.iter().flat_map(|f| &f.blocks) {
-            let (binary, at) = self.at(block.start);
+            let (binary, at) = self.locate(block.start);
             let bytes = binary.code_at(at).and_then(|bytes| bytes.get(..block.size as usize)).unwrap_or_default();
             let places = (block.start..).zip(bytes.windows(CALL_OF_NEXT.len())).filter(|(_, bytes)| *bytes == CALL_OF_NEXT);
             found.extend(places.map(|(place, _)| place + CALL_OF_NEXT.len() as u64));
@@ -111,12 +111,12 @@ impl Files {
 
     /// The address of the instruction after the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
-        let (binary, at) = self.at(address);
+        let (binary, at) = self.locate(address);
         Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
     }
 
     /// The file that contains a linked address, and the address within it.
-    pub fn at(&self, address: u64) -> (&Binary, u64) {
+    pub fn locate(&self, address: u64) -> (&Binary, u64) {
         let (file, at) = split_address(address);
         (&self.0[file].binary, at)
     }

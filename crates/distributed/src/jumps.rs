@@ -69,7 +69,7 @@ fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {
     let (graph, index) = code.graph_of(block);
     let block = graph.block(index);
     let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
-    let (binary, start) = files.at(block.start);
+    let (binary, start) = files.locate(block.start);
     let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
     let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
     switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)

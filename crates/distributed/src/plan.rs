@@ -240,7 +240,7 @@ impl Planner<'_> {
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
                     "the paper's {theorem} condition rejects {}; the pairwise condition holds, which suffices: pass `--check pairwise`",
-                    self.pair(violation)
+                    self.describe_targets(violation)
                 );
             }
         }
@@ -249,7 +249,7 @@ impl Planner<'_> {
 
     fn refused(&self, violations: &[Violation], found: &[Option<[BlockSequence; 2]>]) -> anyhow::Error {
         let shown = found.iter().position(Option::is_some).unwrap_or(0);
-        let mut text = format!("no run distinguishes {}", self.pair(&violations[shown]));
+        let mut text = format!("no run distinguishes {}", self.describe_targets(&violations[shown]));
         if violations.len() > 1 {
             text.push_str(&format!(" ({} pairs of targets in all)", violations.len()));
         }
@@ -269,7 +269,7 @@ impl Planner<'_> {
         UnrealizablePlan { what: text, advice, replaceable }.into()
     }
 
-    fn pair(&self, violation: &Violation) -> String {
+    fn describe_targets(&self, violation: &Violation) -> String {
         let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
         format!("where {} goes: {one} or {other}", branch_in_words(self.model, self.code, violation.branch))
     }

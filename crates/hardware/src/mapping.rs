@@ -98,27 +98,27 @@ names! {
     }
 }
 
-const fn row(update: bool, pop: bool, push: bool) -> Operations {
+const fn operations(update: bool, pop: bool, push: bool) -> Operations {
     Operations { update, pop, push }
 }
 
 /// Table 5.1, in the order of [`BranchType::ALL`].
 const BALL_LARUS: [Operations; 6] = [
-    row(false, false, true),
-    row(false, true, false),
-    row(true, false, false),
-    row(true, true, true),
-    row(true, true, true),
-    row(true, true, true),
+    operations(false, false, true),
+    operations(false, true, false),
+    operations(true, false, false),
+    operations(true, true, true),
+    operations(true, true, true),
+    operations(true, true, true),
 ];
 /// Table 5.2.
 const WHOLE_PROGRAM: [Operations; 6] = [
-    row(false, true, true),
-    row(false, true, true),
-    row(true, false, false),
-    row(true, true, true),
-    row(true, true, true),
-    row(true, true, true),
+    operations(false, true, true),
+    operations(false, true, true),
+    operations(true, false, false),
+    operations(true, true, true),
+    operations(true, true, true),
+    operations(true, true, true),
 ];
 
 impl OperationMapping {
@@ -264,15 +264,15 @@ mod tests {
     #[test]
     fn files_start_from_a_preset() {
         let mapping = OperationMapping::from_toml("preset = \"whole-program\"\n[mapping]\ncall = [\"update-count\", \"push\"]\n").unwrap();
-        assert_eq!(mapping.operations(BranchType::Call), row(false, false, true));
-        assert_eq!(mapping.operations(BranchType::Return), row(false, true, true));
+        assert_eq!(mapping.operations(BranchType::Call), operations(false, false, true));
+        assert_eq!(mapping.operations(BranchType::Return), operations(false, true, true));
         assert_eq!(OperationMapping::from_toml("").unwrap(), OperationMapping::preset(Preset::BallLarus, 1));
         let extended = OperationMapping::from_toml("extend = \"loops\"\nextensions = 3").unwrap();
         assert_eq!(extended, OperationMapping::preset(Preset::ExtendedLoops, 3));
         let open = OperationMapping::from_toml("[mapping]\nbackward-not-taken = [\"update\"]").unwrap();
-        assert_eq!(open.operations(BranchType::BackwardNotTaken), row(true, false, false));
+        assert_eq!(open.operations(BranchType::BackwardNotTaken), operations(true, false, false));
         let moved = OperationMapping::from_toml("[mapping]\nbackward = [\"update\"]").unwrap();
-        assert_eq!(moved.operations(BranchType::BackwardNotTaken), row(true, false, false));
+        assert_eq!(moved.operations(BranchType::BackwardNotTaken), operations(true, false, false));
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
         let (named, counting, object) = (named_module(subject, unit), counting_module(subject, unit), subject.file(unit, "pgo", "o"));
-        fs::write(&counting, prepare_module(&tools.text(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
+        fs::write(&counting, prepare_module(&tools.disassemble(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
         run(tools.command("opt").args(["-passes=function(instnamer)", "-S"]).arg(&counting).arg("-o").arg(&named))?;
         run(tools.command("opt").args(OPTIONS).args(["-passes=pgo-instr-gen,instrprof", "-S"]).arg(&named).arg("-o").arg(&counting))?;
         subject.object(tools, unit, &counting, &object, true)?;

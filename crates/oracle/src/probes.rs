@@ -55,7 +55,7 @@ impl NodeNumbers {
         self.next
     }
 
-    fn take(&mut self, count: usize) -> u32 {
+    fn assign(&mut self, count: usize) -> u32 {
         let first = self.next;
         self.next += count as u32;
         first
@@ -79,7 +79,7 @@ pub fn insert_probes(
     for function in &map.functions {
         let mismatch = |what: String| Error::Text { function: function.name.clone(), what };
         let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("the unit's bitcode does not define it".into()))?;
-        let first = numbers.take(function.blocks.len());
+        let first = numbers.assign(function.blocks.len());
         let mut prober = FunctionProber { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
         prober.insert(&module.functions[at]).map_err(mismatch)?;
         probed.push(FunctionProbes { first, tails: prober.tails });
@@ -179,7 +179,7 @@ impl FunctionProber<'_, '_> {
         if calls.len() + 1 != nodes.len() {
             return Err(format!("node {} has {} calls that return twice, but the map has {}", nodes[0], calls.len(), nodes.len() - 1));
         }
-        let end = self.end(&body, *nodes.last().expect("a node"), terminator)?;
+        let end = self.end_line(&body, *nodes.last().expect("a node"), terminator)?;
         let first = if nodes[0] == 0 { self.entry_probe() } else { self.block_probe(nodes[0]) };
         self.insert_before(start, first);
         for (i, call) in calls.into_iter().enumerate() {
@@ -194,7 +194,7 @@ impl FunctionProber<'_, '_> {
     }
 
     /// The line before which the function ends; `None` if it does not end in this node.
-    fn end(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
+    fn end_line(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
         let ends = |e: &&trodden_unit::FlowEdge| {
             e.from.0 == node
                 && e.to.index() == self.map.blocks.len()
@@ -245,7 +245,7 @@ impl FunctionProber<'_, '_> {
     fn insert_around_tail_call(&mut self, node: u32, returning: u32, call: usize) {
         match self.purpose {
             ProbePurpose::Counts => {
-                let before = self.numbers.take(2);
+                let before = self.numbers.assign(2);
                 let (first, second) = (self.increment(before), self.increment(before + 1));
                 self.insert_before(call, first);
                 self.probes.after.entry(call).or_default().push_str(&second);

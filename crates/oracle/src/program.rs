@@ -37,14 +37,14 @@ impl Recipe<'_> {
     fn link(&self) -> Result<Link, Error> {
         let directory = PathBuf::from(os_string(&self.value["directory"]));
         let inputs = self.inputs()?;
-        let sources: HashMap<u64, &Value> = items(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
+        let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
-        let mut arguments = items(&self.value["arguments"]).map(os_string).enumerate();
+        let mut arguments = elements(&self.value["arguments"]).map(os_string).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
-                linked.push(self.source(source)?);
+                linked.push(self.source_argument(source)?);
             } else if matches!(text.as_str(), "-o" | "-x" | "-MF" | "-MT" | "-MQ") {
                 arguments.next();
             } else if text.starts_with("-flto") || text.starts_with("-fpass-plugin") {
@@ -67,7 +67,7 @@ impl Recipe<'_> {
     /// The link arguments that replace the input files, by path.
     fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, Error> {
         let mut inputs = HashMap::new();
-        for (number, file) in items(&self.value["files"]).enumerate() {
+        for (number, file) in elements(&self.value["files"]).enumerate() {
             let path = PathBuf::from(os_string(&file["path"]));
             let content = self.content(&file["content"]);
             let bytes = fs::read(&content).map_err(Error::file(&content))?;
@@ -83,7 +83,7 @@ impl Recipe<'_> {
         self.store.join("objects").join(name.get(..2).unwrap_or_default()).join(name)
     }
 
-    fn source(&self, source: &Value) -> Result<LinkArgument, Error> {
+    fn source_argument(&self, source: &Value) -> Result<LinkArgument, Error> {
         if let Some(unit) = source["unit"].as_str().and_then(Identity::parse) {
             return Ok(LinkArgument::Unit(unit));
         }
@@ -129,7 +129,7 @@ fn find_library(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkA
     folders.iter().find_map(|folder| inputs.get(&folder.join(format!("lib{name}.a"))).cloned())
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+fn elements(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -137,7 +137,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 fn os_string(value: &Value) -> OsString {
     match value.as_str() {
         Some(text) => text.into(),
-        None => OsString::from_vec(items(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
+        None => OsString::from_vec(elements(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
     }
 }
 

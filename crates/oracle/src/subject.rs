@@ -134,7 +134,7 @@ impl Subject {
         let mut numbers = NodeNumbers::default();
         let (mut functions, mut objects) = (Vec::new(), HashMap::new());
         for unit in &self.units {
-            let (text, probed) = insert_probes(&tools.text(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
+            let (text, probed) = insert_probes(&tools.disassemble(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
             let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
             fs::write(&module, text).map_err(Error::file(&module))?;
             self.object(tools, unit, &module, &object, combined)?;

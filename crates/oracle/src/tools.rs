@@ -54,7 +54,7 @@ impl Toolkit {
     ///
     /// # Errors
     /// `opt` cannot read the bitcode.
-    pub fn text(&self, bitcode: &Path) -> Result<String, Error> {
+    pub fn disassemble(&self, bitcode: &Path) -> Result<String, Error> {
         let output = run(self.command("opt").args(["--strip-debug", "-S", "-o", "-"]).arg(bitcode))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }

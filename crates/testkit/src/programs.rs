@@ -163,7 +163,7 @@ impl Running {
     }
 
     /// Leaves the innermost frame.
-    fn end(&mut self) {
+    fn pop_frame(&mut self) {
         if let Some(Frame::Code { function, .. }) = self.frames.pop() {
             self.execution.calls.push(CallStep::Leave(function));
         }
@@ -256,7 +256,7 @@ impl Running {
                     return next;
                 }
             }
-            this.end();
+            this.pop_frame();
         }
         next.push(this);
         next
@@ -267,7 +267,7 @@ impl Running {
         let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
         let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
         if node == of.graph.exit() {
-            self.end();
+            self.pop_frame();
             next.push(self);
         }
         next

@@ -351,7 +351,13 @@ pub struct ConvertedParts {
 
 impl ConvertedParts {
     /// Consumes the auxiliary records that follow a call and belong to it.
-    pub fn take(converter: &Converter, process: &Process, id: ProcessId, record: &CallRecord, calls: &mut RecordedCalls) -> ConvertedParts {
+    pub fn collect(
+        converter: &Converter,
+        process: &Process,
+        id: ProcessId,
+        record: &CallRecord,
+        calls: &mut RecordedCalls,
+    ) -> ConvertedParts {
         let mut parts = ConvertedParts::default();
         if record.kind == kind::START {
             parts.starts.push(RequestId(record.request));

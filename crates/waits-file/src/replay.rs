@@ -321,7 +321,7 @@ impl Replay<'_, '_> {
                 continue;
             }
             self.calls += 1;
-            let mut parts = ConvertedParts::take(&self.converter, process, stream.process, &record, &mut stream.calls);
+            let mut parts = ConvertedParts::collect(&self.converter, process, stream.process, &record, &mut stream.calls);
             let call = self.converter.call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
             return Some(NextEvent::Enter(record, call));

@@ -128,7 +128,7 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
         for thread in &process.threads {
             let mut calls = thread.calls();
             while let Some(record) = calls.next() {
-                let mut parts = ConvertedParts::take(&converter, process, own.id, &record, &mut calls);
+                let mut parts = ConvertedParts::collect(&converter, process, own.id, &record, &mut calls);
                 let call = converter.call(process, own.id, thread.token, &record, &mut parts);
                 let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
                 own.call(&call, enter, Some(exit).filter(|_| record.exit != 0));

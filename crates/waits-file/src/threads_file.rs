@@ -65,7 +65,7 @@ impl ThreadsFile {
         let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
         let mut reader =
             ThreadsReader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), corrupt: Vec::new() };
-        let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
+        let begin = reader.bytes_at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
             match expect_head(begin, FileKind::WAITS, VERSION) {
                 // A corrupt first header counts as a loss, like any other corrupt header.
@@ -153,7 +153,7 @@ struct ThreadsReader<'a> {
 
 impl ThreadsReader<'_> {
     /// Returns the `count` bytes at an offset; `count` must not exceed [`WINDOW`]. `None` if the file is too short.
-    fn at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
+    fn bytes_at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {
             return Ok(None);
         }
@@ -191,7 +191,7 @@ impl ThreadsReader<'_> {
 
     /// Reads the header of an extent, and returns its process and size. `None` if the header is invalid.
     fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
-        let Some(bytes) = self.at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
+        let Some(bytes) = self.bytes_at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
         Ok((header.is_intact() && is_sound).then_some(((header.process, header.start), header.size)))
@@ -203,7 +203,7 @@ impl ThreadsReader<'_> {
         let (mut at, mut is_damaged) = (from, false);
         while at < to && !is_match(self, at)? {
             let count = (step as u64).min(to - at).min(self.size.saturating_sub(at)) as usize;
-            is_damaged |= self.at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
+            is_damaged |= self.bytes_at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
             at += step as u64;
         }
         let at = at.min(to);
@@ -226,7 +226,7 @@ impl ThreadsReader<'_> {
             };
             let offset = at + CHUNK_HEADER_SIZE as u64;
             let is_thread = header.kind == chunk_kind::THREAD && header.size as usize >= CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
-            let thread = if is_thread { self.at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
+            let thread = if is_thread { self.bytes_at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
             let known = self.found.threads.entry(process).or_default().entry(header.thread).or_default();
             known.header = known.header.or(thread);
             // The file may be truncated.
@@ -241,7 +241,7 @@ impl ThreadsReader<'_> {
 
     /// Reads the header of a chunk that must end by `to`. `None` if the header is invalid.
     fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
-        let Some(bytes) = self.at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
+        let Some(bytes) = self.bytes_at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ChunkHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);
         let is_known = (chunk_kind::THREAD..=chunk_kind::STACKS).contains(&header.kind);

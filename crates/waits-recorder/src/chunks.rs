@@ -130,10 +130,10 @@ fn path() -> Option<output::Path> {
 impl ThreadsFile {
     /// Allocates a chunk of the size in its header or, if the extent has less space left but at least `least` bytes, of that size.
     fn chunk(&mut self, header: ChunkHeader, least: usize) -> Option<Chunk> {
-        if self.rest() < least && !self.extend() {
+        if self.unused_bytes() < least && !self.extend() {
             return None;
         }
-        let size = (header.size as usize).next_multiple_of(CHUNK_ALIGNMENT).min(self.rest());
+        let size = (header.size as usize).next_multiple_of(CHUNK_ALIGNMENT).min(self.unused_bytes());
         let header = ChunkHeader::new(header.kind, header.thread, header.first, size as u32);
         // SAFETY: the newest extent is mapped, and has room for the chunk.
         let start = unsafe { (*self.newest).base.add(self.used) };
@@ -148,7 +148,7 @@ impl ThreadsFile {
     }
 
     /// Number of unused bytes in the newest extent.
-    fn rest(&self) -> usize {
+    fn unused_bytes(&self) -> usize {
         // SAFETY: the newest extent is mapped.
         if self.newest.is_null() { 0 } else { unsafe { (*self.newest).size - self.used } }
     }

@@ -24,7 +24,7 @@ impl OwnFile {
 
     /// Creates a new file. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
-        let descriptor = opened(path, flags | libc::O_CREAT | libc::O_EXCL)?;
+        let descriptor = open_high(path, flags | libc::O_CREAT | libc::O_EXCL)?;
         Some(OwnFile { descriptor, flags, identity: status(descriptor)?.0 })
     }
 
@@ -61,7 +61,7 @@ impl OwnFile {
         if let Some((_, size)) = status(self.descriptor).filter(is_own) {
             return Some((self.descriptor, size));
         }
-        let descriptor = opened(&path()?, self.flags)?;
+        let descriptor = open_high(&path()?, self.flags)?;
         let Some((_, size)) = status(descriptor).filter(is_own) else {
             output::close(descriptor);
             return None;
@@ -71,7 +71,7 @@ impl OwnFile {
     }
 }
 
-fn opened(path: &Path, flags: c_int) -> Option<c_int> {
+fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
     let low = output::open(path.as_ptr(), FLAGS | flags);
     if low < 0 {
         return None;

@@ -52,7 +52,7 @@ pub fn is_sealed() -> bool {
 /// Ends the recording of the process, and of programs that it executes, because it is about to filter its system calls.
 pub fn seal() {
     if has_begun() {
-        note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
+        append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
     SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
     change_folder(0);
@@ -181,7 +181,7 @@ fn write(lines: &[u8]) {
 }
 
 /// Appends a line about this process, if the process is recorded.
-pub fn line(line: &OutputLine) {
+pub fn append_line(line: &OutputLine) {
     if is_recorded() {
         write_block(line.as_bytes());
     }
@@ -195,7 +195,7 @@ fn write_block(line: &[u8]) {
 }
 
 /// Appends a note for the reader of the report. Uses little stack, since a thread's stack may be small.
-pub fn note(text: &[u8]) {
+pub fn append_note(text: &[u8]) {
     if is_recorded() {
         let mut block = Text::<512>::new();
         add_name(&mut block);
@@ -207,7 +207,7 @@ pub fn note(text: &[u8]) {
 pub fn note_full() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {
-        note(b"no space was left for a process's recording, so later calls of its threads are missing");
+        append_note(b"no space was left for a process's recording, so later calls of its threads are missing");
     }
 }
 
@@ -277,7 +277,7 @@ fn note_libraries() {
     // `dlopen` is not an alternative: it waits for constructors, and one of them may wait for this thread.
     let has_openmp = images::any(|info| images::file_name(info).starts_with(b"libgomp."));
     if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
-        note(b"libgomp (GCC's OpenMP runtime) waits with direct system calls, which are not recorded");
+        append_note(b"libgomp (GCC's OpenMP runtime) waits with direct system calls, which are not recorded");
     }
 }
 

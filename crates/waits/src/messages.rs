@@ -105,7 +105,7 @@ impl Messages {
     pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
-                let place = self.place(own, peer, tag, message.communicator, is_receive, moment);
+                let place = self.add_side(own, peer, tag, message.communicator, is_receive, moment);
                 StartedSide::Placed(MessagePosition { is_buffered: message.is_buffered, ..place })
             }
             _ if is_receive => StartedSide::AnySource(message, moment),
@@ -113,7 +113,7 @@ impl Messages {
         }
     }
 
-    fn place(
+    fn add_side(
         &mut self,
         own: ProcessId,
         peer: ProcessId,
@@ -143,7 +143,7 @@ impl Messages {
     pub fn resolve(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
         match (side, actual) {
             (StartedSide::AnySource(message, moment), Some((peer, tag))) => {
-                StartedSide::Placed(self.place(own, peer, tag, message.communicator, true, moment))
+                StartedSide::Placed(self.add_side(own, peer, tag, message.communicator, true, moment))
             }
             _ => side,
         }
@@ -178,7 +178,7 @@ impl Messages {
     }
 
     /// Completes a side. Returns the moments that must be released.
-    pub fn end(&mut self, place: MessagePosition) -> Vec<Moment> {
+    pub fn complete_side(&mut self, place: MessagePosition) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
         let Some(pair) = place.number.checked_sub(queue.first).and_then(|i| queue.pairs.get_mut(i as usize)) else { return ended };

@@ -278,7 +278,7 @@ impl Analysis {
 
     fn end_places(&mut self, places: &[MessagePosition]) {
         for place in places {
-            let old = self.messages.end(*place);
+            let old = self.messages.complete_side(*place);
             self.release_moments(old);
         }
     }

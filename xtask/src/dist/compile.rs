@@ -27,7 +27,7 @@ pub fn folder() -> PathBuf {
 /// # Errors
 /// Cargo failed, or a result contains such a path.
 pub fn run() -> Result<()> {
-    let (places, names): (Vec<PathBuf>, Vec<&str>) = places()?.into_iter().unzip();
+    let (places, names): (Vec<PathBuf>, Vec<&str>) = path_replacements()?.into_iter().unzip();
     let options = |option: &str, separator: &str| {
         let each = places.iter().zip(&names).map(|(place, name)| format!("{option}{}={name}", place.display()));
         each.collect::<Vec<_>>().join(separator)
@@ -46,7 +46,7 @@ pub fn run() -> Result<()> {
 }
 
 /// Folders of this machine, each with its replacement. If several contain a path, the compilers use the last.
-fn places() -> Result<Vec<(PathBuf, &'static str)>> {
+fn path_replacements() -> Result<Vec<(PathBuf, &'static str)>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home =
         home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("cannot find cargo's home folder: set CARGO_HOME")?;

@@ -74,7 +74,7 @@ fn documents(folder: &Path) -> Result<()> {
     );
     write(&folder.join("copyright"), licences.as_bytes(), 0o644)?;
     write(&folder.join("changelog"), text("CHANGELOG.md")?.as_bytes(), 0o644)?;
-    write(&folder.join("THIRD-PARTY"), notices::text()?.as_bytes(), 0o644)?;
+    write(&folder.join("THIRD-PARTY"), notices::render_notices()?.as_bytes(), 0o644)?;
     steps::output(Command::new("gzip").args(["-9n", "changelog", "THIRD-PARTY"]).current_dir(folder))?;
     Ok(())
 }

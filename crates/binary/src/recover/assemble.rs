@@ -146,7 +146,7 @@ impl Function<'_, '_, '_> {
     }
 
     fn landing_pads(&self) -> Vec<u64> {
-        let frames = self.regions.iter().filter_map(|at| self.explored.frames.at(*at));
+        let frames = self.regions.iter().filter_map(|at| self.explored.frames.index_at(*at));
         let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
         let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains_key(pad)).collect();
         pads.into_iter().collect()
@@ -319,7 +319,7 @@ impl Function<'_, '_, '_> {
             (CodeCallee::Function(to), _) if self.explored.known.never.contains(to) => Returns::Never,
             _ => Returns::Maybe,
         };
-        let frame = self.explored.frames.at(address).map(|f| &self.explored.frames.frames[f]);
+        let frame = self.explored.frames.index_at(address).map(|f| &self.explored.frames.frames[f]);
         let protected = frame.and_then(|f| f.protected.iter().find(|p| p.start <= address && address < p.end));
         let return_address = (kind == CallKind::Call).then_some(next);
         let (landing_pad, always_lands) = (protected.map(|p| p.landing_pad), protected.is_some_and(|p| p.always_lands));
@@ -343,7 +343,7 @@ impl Function<'_, '_, '_> {
     /// Records unreached bytes, except padding, in code that an unwind entry describes.
     fn note_unreached(&mut self, covered_ranges: &[Range<u64>]) {
         let mut gaps = Vec::new();
-        for range in self.ranges.iter().filter(|r| self.explored.frames.at(r.start).is_some()) {
+        for range in self.ranges.iter().filter(|r| self.explored.frames.index_at(r.start).is_some()) {
             let mut at = range.start;
             for part in covered_ranges.iter().filter(|c| c.start < range.end && c.end > range.start) {
                 gaps.push(at..part.start.max(at));

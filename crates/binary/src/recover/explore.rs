@@ -174,7 +174,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         let is_call = before.is_some_and(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
-            if self.frames.at(seen.to).is_none() && !self.is_return_address(seen.to) {
+            if self.frames.index_at(seen.to).is_none() && !self.is_return_address(seen.to) {
                 self.starts.insert(seen.to);
             }
             if is_call {
@@ -203,7 +203,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
         }
-        if self.frames.at(at).is_none() {
+        if self.frames.index_at(at).is_none() {
             self.starts.insert(at);
         }
         self.work.push(at);
@@ -214,7 +214,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
         }
-        match self.frames.at(at) {
+        match self.frames.index_at(at) {
             Some(frame) if self.frames.frames[frame].start == at => _ = self.taken.insert(at),
             Some(_) => _ = self.labels.insert(at),
             None => _ = self.candidates.insert(at),
@@ -334,7 +334,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
     fn note_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
             // In code without unwind information, an aligned target in a different region starts a new region.
-            if target.is_multiple_of(ALIGNMENT) && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
+            if target.is_multiple_of(ALIGNMENT) && self.frames.index_at(target).is_none() && self.region_of(at) != self.region_of(target) {
                 self.starts.insert(target);
             }
             self.work.push(target);
@@ -357,7 +357,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         let fixed = !self.code.binary.is_position_independent();
         if fixed && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
             let Ok(value) = instruction.try_immediate(instruction.op_count().saturating_sub(1)) else { return };
-            if self.frames.at(value).is_none_or(|f| self.frames.frames[f].start == value) {
+            if self.frames.index_at(value).is_none_or(|f| self.frames.frames[f].start == value) {
                 self.note_code_address(value);
             }
             self.data.insert(value);
@@ -372,7 +372,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             return Returns::Maybe;
         }
         // A call at the very end of a function never returns; compilers emit no code after calls of functions that they know never return.
-        if self.frames.at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
+        if self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
             return Returns::Never;
         }
         match self.import_called(at) {

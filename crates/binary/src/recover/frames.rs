@@ -75,7 +75,7 @@ impl<'a> Frames<'a> {
     }
 
     /// The index of the entry that describes an address.
-    pub fn at(&self, address: u64) -> Option<usize> {
+    pub fn index_at(&self, address: u64) -> Option<usize> {
         let after = self.frames.partition_point(|f| f.start <= address);
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }

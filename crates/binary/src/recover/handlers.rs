@@ -41,7 +41,7 @@ struct Types {
 }
 
 fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
-    let mut reader = HandlerReader::at(code, at)?;
+    let mut reader = HandlerReader::at_address(code, at)?;
     let base = match reader.byte()? {
         OMITTED => function,
         encoding => reader.pointer(encoding)?,
@@ -77,13 +77,13 @@ fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protecte
 fn handles_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
     let mut at = action;
     for _ in 0..MAX_ACTIONS {
-        let mut reader = HandlerReader::at(code, at)?;
+        let mut reader = HandlerReader::at_address(code, at)?;
         let filter = reader.sleb()?;
         let receives = match filter {
             0 => true,
             1.. => is_null_type(code, types?, filter as u64)?,
             // A list of types that may pass. The empty list lets none pass.
-            _ => HandlerReader::at(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.byte()? == 0,
+            _ => HandlerReader::at_address(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.byte()? == 0,
         };
         if receives {
             return Some(true);
@@ -109,7 +109,7 @@ fn is_null_type(code: &Code, types: Types, number: u64) -> Option<bool> {
     match size {
         // A pointer that the loader may fill in.
         8 => Some(matches!(code.word_at(at)?, CodeWord::Address(0))),
-        _ => Some(HandlerReader::at(code, at)?.encoded_value(types.encoding)? == 0),
+        _ => Some(HandlerReader::at_address(code, at)?.encoded_value(types.encoding)? == 0),
     }
 }
 
@@ -120,7 +120,7 @@ struct HandlerReader<'a> {
 }
 
 impl<'a> HandlerReader<'a> {
-    fn at(code: &Code<'a>, address: u64) -> Option<Self> {
+    fn at_address(code: &Code<'a>, address: u64) -> Option<Self> {
         let bytes = code.binary.bytes_at(address)?;
         Some(HandlerReader { rest: EndianSlice::new(bytes, LittleEndian), end: address.wrapping_add(bytes.len() as u64) })
     }

@@ -184,7 +184,7 @@ fn is_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>],
         return true;
     }
     let region = explored.region_of(to);
-    let Some(frame) = explored.frames.at(region) else { return false };
+    let Some(frame) = explored.frames.index_at(region) else { return false };
     // Cold code that another function jumps to belongs to that function.
     let free = families.family_of(region).is_none_or(|f| f == region || f == family);
     free && !explored.frames.frames[frame].starts_as_function && !explored.is_function_start(region)
@@ -199,7 +199,7 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
         let family = families.family_of(region).unwrap_or(region);
         let ranges = ranges_of(explored, all.get(&family).map_or(&[family][..], |r| r));
         let mut labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
-        let at_entry_depth = match explored.frames.at(jump) {
+        let at_entry_depth = match explored.frames.index_at(jump) {
             Some(frame) => explored.frames.is_entry_depth(frame, jump),
             None => Some(true),
         };
@@ -235,11 +235,11 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
         if matches!(resolution, Resolution::TailCall | Resolution::Unknown) {
             explored.leaving.insert(seen.from);
         }
-        explored.resolve(seen.from, with_observed(explored, resolution, seen.to));
+        explored.resolve(seen.from, add_observed_target(explored, resolution, seen.to));
     }
 }
 
-fn with_observed(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
+fn add_observed_target(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
     let is_function = explored.region_of(to) == to && explored.is_function_start(to);
     match resolution {
         Resolution::Within(mut targets) if !targets.contains(&to) => {

@@ -12,7 +12,7 @@ use std::ops::Range;
 impl Exploration<'_, '_> {
     /// The start of the region that contains an address; it identifies the region.
     pub fn region_of(&self, address: u64) -> u64 {
-        if let Some(frame) = self.frames.at(address) {
+        if let Some(frame) = self.frames.index_at(address) {
             return self.frames.frames[frame].start;
         }
         let lowest = self.code.section_at(address).map_or(0, |s| s.range.start);
@@ -23,7 +23,7 @@ impl Exploration<'_, '_> {
 
     /// The address range of a region.
     pub fn region_range(&self, start: u64) -> Range<u64> {
-        if let Some(frame) = self.frames.at(start) {
+        if let Some(frame) = self.frames.index_at(start) {
             return start..self.frames.frames[frame].end;
         }
         let mut end = self.code.section_at(start).map_or(start, |s| s.range.end);
@@ -50,7 +50,7 @@ impl Exploration<'_, '_> {
         if let Some(name) = self.known.symbols.get(&address) {
             return !is_cold(name);
         }
-        match self.frames.at(address) {
+        match self.frames.index_at(address) {
             Some(frame) => self.frames.frames[frame].start == address && self.frames.frames[frame].starts_as_function,
             None => self.code.startup_functions.contains(&address) || self.code.exported.contains(&address),
         }
@@ -63,7 +63,7 @@ fn shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut shared = BTreeSet::new();
     for (&from, reached) in &explored.instructions {
         let CodeFlow::Jump(to) = reached.flow else { continue };
-        if explored.frames.at(to).is_some() || explored.region_of(to) != to {
+        if explored.frames.index_at(to).is_some() || explored.region_of(to) != to {
             continue;
         }
         let region = explored.region_of(from);
@@ -100,7 +100,7 @@ impl Families {
         }
         starts.sort_unstable();
         starts.dedup();
-        let mut families = Families { regions: starts.into_iter().enumerate().map(|(place, start)| (start, place)).collect() };
+        let mut families = Families { regions: starts.into_iter().enumerate().map(|(index, start)| (start, index)).collect() };
         let shared = shared_tails(explored);
         let mut region = 0..0;
         for (&from, reached) in &explored.instructions {
@@ -144,30 +144,30 @@ impl Families {
     }
 
     fn join(&mut self, explored: &Exploration, from: u64, to: u64) {
-        let (Some(a), Some(b)) = (self.place(explored.region_of(from)), self.place(explored.region_of(to))) else { return };
+        let (Some(a), Some(b)) = (self.index_of(explored.region_of(from)), self.index_of(explored.region_of(to))) else { return };
         let (a, b) = (self.root(a), self.root(b));
         self.regions[a.max(b)].1 = a.min(b);
     }
 
-    fn place(&self, start: u64) -> Option<usize> {
+    fn index_of(&self, start: u64) -> Option<usize> {
         self.regions.binary_search_by_key(&start, |r| r.0).ok()
     }
 
-    fn root(&mut self, mut place: usize) -> usize {
-        while self.regions[place].1 != place {
-            self.regions[place].1 = self.regions[self.regions[place].1].1;
-            place = self.regions[place].1;
+    fn root(&mut self, mut index: usize) -> usize {
+        while self.regions[index].1 != index {
+            self.regions[index].1 = self.regions[self.regions[index].1].1;
+            index = self.regions[index].1;
         }
         place
     }
 
     /// The start of the first region in a region's family, which identifies the family. `None` for a region without instructions.
     pub fn family_of(&self, region: u64) -> Option<u64> {
-        let mut place = self.place(region)?;
-        while self.regions[place].1 != place {
-            place = self.regions[place].1;
+        let mut index = self.index_of(region)?;
+        while self.regions[index].1 != index {
+            index = self.regions[index].1;
         }
-        Some(self.regions[place].0)
+        Some(self.regions[index].0)
     }
 
     /// Each family's regions, ascending; the key is the start of the first.

@@ -108,7 +108,7 @@ impl FunctionBody {
     }
 
     fn connect_landing_pads(&mut self, explored: &Exploration, range: &Range<u64>) {
-        let Some(frame) = explored.frames.at(range.start) else { return };
+        let Some(frame) = explored.frames.index_at(range.start) else { return };
         for protected in &explored.frames.frames[frame].protected {
             let Some(pad) = self.position(protected.landing_pad) else { continue };
             let first = self.addresses.partition_point(|a| *a < protected.start);

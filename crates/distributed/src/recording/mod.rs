@@ -225,7 +225,7 @@ impl<'a> Recording<'a> {
             return Ok((model, code));
         }
         let model = model.of_calls()?;
-        let code = code.with_blocks(|address| model.witnesses.contains_key(&address));
+        let code = code.retain_blocks(|address| model.witnesses.contains_key(&address));
         Ok((model, code))
     }
 

@@ -408,14 +408,14 @@ impl<'a> RepeatedProgram<'a> {
             // Pinning and ptrace apply to a thread, so the collector gets a separate thread.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             active.mark_restored();
-            let ended = self.end(collected, &active);
+            let ended = self.wait_after_detach(collected, &active);
             drop(is_over);
             ended
         })
     }
 
     /// Waits for a program that the collector detached from, since this command started it and ends with it.
-    fn end(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
+    fn wait_after_detach(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
         let program = || active.process().filter(|_| self.options.process.is_none());
         let mut outcome = match collected {
             Ok(outcome) => outcome,

@@ -57,7 +57,7 @@ struct Stage {
 
 impl Stage {
     /// Handles an instruction in the first cycle from `earliest` on with a free slot, and returns that cycle.
-    fn take(&mut self, earliest: u64, width: u64) -> u64 {
+    fn reserve(&mut self, earliest: u64, width: u64) -> u64 {
         let cycle = self.next(earliest, width);
         self.taken = if cycle > self.cycle { 1 } else { self.taken + 1 };
         self.cycle = cycle;
@@ -87,7 +87,7 @@ impl Slots {
         of != cycle || used < self.limit
     }
 
-    fn take(&mut self, cycle: u64) {
+    fn reserve(&mut self, cycle: u64) {
         let slot = &mut self.used[cycle as usize % HORIZON];
         *slot = if slot.0 == cycle { (cycle, slot.1 + 1) } else { (cycle, 1) };
     }
@@ -189,7 +189,7 @@ impl FastModel {
                 earliest = self.fetch.next(earliest, self.parameters.width) + access.cycles;
             }
         }
-        self.fetch.take(earliest, self.parameters.width)
+        self.fetch.reserve(earliest, self.parameters.width)
     }
 
     fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
@@ -213,7 +213,7 @@ impl FastModel {
         if is_memory && self.in_load_store_queue.len() == self.parameters.load_store_queue {
             earliest = earliest.max(self.in_load_store_queue.pop_front().unwrap_or(0));
         }
-        let dispatched = self.dispatch.take(earliest, self.parameters.width);
+        let dispatched = self.dispatch.reserve(earliest, self.parameters.width);
         self.in_fetch_queue.push_back(dispatched);
         dispatched
     }
@@ -261,8 +261,8 @@ impl FastModel {
         while !self.issue.is_free(cycle) || !self.units[unit].is_free(cycle) {
             cycle += 1;
         }
-        self.issue.take(cycle);
-        self.units[unit].take(cycle);
+        self.issue.reserve(cycle);
+        self.units[unit].reserve(cycle);
         if let Some((divider, at)) = free {
             self.busy[divider][at] = cycle + latency(&self.parameters, class);
         }
@@ -294,13 +294,13 @@ impl FastModel {
     fn commit(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
         let before = self.commit.cycle;
         let mut next = self.commit;
-        let mut committed = next.take(completed + 1, self.parameters.width);
+        let mut committed = next.reserve(completed + 1, self.parameters.width);
         if is_branch {
             let room = self.queue.room_at(committed);
             if room > committed {
                 self.totals.queue_stalls += room - committed;
                 next = self.commit;
-                committed = next.take(room, self.parameters.width);
+                committed = next.reserve(room, self.parameters.width);
             }
         }
         self.commit = next;

@@ -157,7 +157,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
         suite.rows.extend(bench.program(program)?);
         files.write(&suite)?;
     }
-    print!("{}", table::text(&suite));
+    print!("{}", table::render_table(&suite));
     files.write(&suite)?;
     eprintln!("wrote {}.json, .md and .svg", files.stem.display());
     check(&suite)?;

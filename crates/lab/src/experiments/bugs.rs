@@ -137,7 +137,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
         let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("failed to try the bug of {}", bug.program))?;
-        println!("{}", row(bug, &outcome));
+        println!("{}", format_row(bug, &outcome));
         if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
             wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
         }
@@ -149,7 +149,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     Ok(())
 }
 
-fn row(bug: &Bug, outcome: &Outcome) -> String {
+fn format_row(bug: &Bug, outcome: &Outcome) -> String {
     let covered = |c: &CoverageComparison| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
     let path = outcome.path.map_or("not found | - | -".into(), |(rank, ochiai, tied)| format!("{rank} | {ochiai:.3} | {tied}"));
     format!(

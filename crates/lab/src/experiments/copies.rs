@@ -129,7 +129,7 @@ fn run_missing_settings(
             engine: if options.engine == Engine::Slurm { "slurm" } else { "local" }.to_owned(),
             killed_node: options.lose_node,
         };
-        let known = results.row(&setting);
+        let known = results.find_row(&setting);
         if known.is_some_and(|row| row.times.is_some() || !options.times) {
             continue;
         }
@@ -138,7 +138,7 @@ fn run_missing_settings(
             subject = Some(Subject::prepare(corpus, program, trodden, options)?);
         }
         let Some(subject) = &mut subject else { continue };
-        match subject.row(setting, known, options) {
+        match subject.measure_row(setting, known, options) {
             Ok(row) => results.add(row)?,
             Err(error) => failed.push(format!("{program} {strategy} {copies}: {error:#}")),
         }
@@ -209,7 +209,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Completes the row of a setting by measuring what `known` lacks.
-    fn row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
+    fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
             Some(row) => row,

@@ -111,15 +111,15 @@ fn table(all: &[(&str, Vec<DeltaRow>)], options: &DeltaOptions) -> String {
         options.limit_ms
     );
     for (program, rows) in all {
-        line(&mut text, program, &rows.iter().collect::<Vec<_>>());
+        append_row(&mut text, program, &rows.iter().collect::<Vec<_>>());
     }
     if all.len() > 1 {
-        line(&mut text, "all", &all.iter().flat_map(|(_, rows)| rows).collect::<Vec<_>>());
+        append_row(&mut text, "all", &all.iter().flat_map(|(_, rows)| rows).collect::<Vec<_>>());
     }
     text
 }
 
-fn line(text: &mut String, program: &str, rows: &[&DeltaRow]) {
+fn append_row(text: &mut String, program: &str, rows: &[&DeltaRow]) {
     let share = |is: &dyn Fn(&DeltaRow) -> bool| {
         format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64)
     };

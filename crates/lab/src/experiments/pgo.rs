@@ -89,8 +89,8 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     println!("{HEAD}");
     let mut rows = Vec::new();
     for program in &programs {
-        let row = row(&corpus, program, options.rounds, counter)?;
-        println!("{}", line(&row));
+        let row = measure_row(&corpus, program, options.rounds, counter)?;
+        println!("{}", format_row(&row));
         rows.push(row);
     }
     let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
@@ -103,7 +103,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     Ok(())
 }
 
-fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<PgoRow> {
+fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
@@ -267,7 +267,7 @@ const HEAD: &str = concat!(
         paths/clang  equal counters    program"
 );
 
-fn line(row: &PgoRow) -> String {
+fn format_row(row: &PgoRow) -> String {
     let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
     let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.min);
     let ratio = |a: u64, b: u64| a as f64 / b as f64;

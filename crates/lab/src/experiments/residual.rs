@@ -129,13 +129,13 @@ pub fn run(options: &ResidualOptions) -> Result<()> {
         if options.programs.is_empty() && results.programs.contains_key(program) {
             continue;
         }
-        let row = Subject::prepare(&corpus, program, &oracle)?.row().with_context(|| program.clone())?;
+        let row = Subject::prepare(&corpus, program, &oracle)?.measure_row().with_context(|| program.clone())?;
         results.programs.insert(program.clone(), row);
         if let Some(folder) = &options.output {
             results.write(folder)?;
         }
     }
-    print!("{}", page::text(&results));
+    print!("{}", page::render_page(&results));
     Ok(())
 }
 
@@ -155,7 +155,7 @@ impl Results {
 
     fn write(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-        for (ending, text) in [("json", serde_json::to_string_pretty(self)? + "\n"), ("md", page::text(self))] {
+        for (ending, text) in [("json", serde_json::to_string_pretty(self)? + "\n"), ("md", page::render_page(self))] {
             let file = folder.join(&self.date).with_extension(ending);
             std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         Ok(Subject { corpus, program, oracle, folder })
     }
 
-    fn row(&self) -> Result<ResidualRow> {
+    fn measure_row(&self) -> Result<ResidualRow> {
         let full = Variant::trodden().folder();
         let tests = self.profile(&full, Input::Train, "train")?;
         let field = self.profile(&full, Input::Ref, "ref")?;

@@ -65,7 +65,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
     };
     let folder = steps::target().join("traces");
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join("input"), text(options.bytes))?;
+    fs::write(folder.join("input"), generate_input(options.bytes))?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("Input: {} bytes of text; initial load of the machine: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
     for (program, arguments) in PROGRAMS {
@@ -76,7 +76,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
 }
 
 /// Generates a reproducible text of pseudo-random words.
-fn text(bytes: usize) -> String {
+fn generate_input(bytes: usize) -> String {
     const WORDS: [&str; 8] = ["path", "block", "a", "witness", "branch", "and", "trace", "an edge"];
     let (mut state, mut text) = (1u64, String::new());
     while text.len() < bytes {
@@ -97,7 +97,7 @@ impl Bench<'_> {
         println!("|---|---|---|---|---|---|---|---|---|");
         for runs in RUNS {
             for strategy in STRATEGIES {
-                let [fixed, measured] = ["static", "one.trace"].map(|weights| self.row(runs, strategy, weights));
+                let [fixed, measured] = ["static", "one.trace"].map(|weights| self.measure_strategy(runs, strategy, weights));
                 let ((p1, c1, t1, _), (p2, c2, t2, bound)) = (fixed?, measured?);
                 let (t1, t2) = (t1 * 1e3, t2 * 1e3);
                 println!("| {runs} | `{strategy}` | {p1:.0} | {c1} | {t1:.0} | {p2:.0} | {c2} | {t2:.0} | {bound:.0} |");
@@ -165,7 +165,7 @@ impl Bench<'_> {
         Ok((run.hits, run.seconds))
     }
 
-    fn row(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+    fn measure_strategy(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
         self.row_by("trampolines", runs, strategy, weights)
     }
 

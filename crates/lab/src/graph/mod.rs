@@ -61,11 +61,11 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
     match job {
         GraphJob::Number(job) => {
             let named = read(&job.file)?;
-            print(&number::number(&named, job).map_err(|error| with_names(&named, error))?)?;
+            print(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Model(job) => {
             let named = read(&job.file)?;
-            print(&model::model(&named, job).map_err(|error| with_names(&named, error))?)?;
+            print(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
@@ -92,7 +92,7 @@ fn print(answer: &Value) -> Result<()> {
 }
 
 /// Replaces node numbers in an error with the names in the user's graph.
-fn with_names(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
+fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
     let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
@@ -116,15 +116,15 @@ fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
 
 /// Reads a graph in JSON or DOT; `-` is standard input.
 fn read(file: &Path) -> Result<NamedGraph> {
-    parse(&text(file)?).with_context(|| format!("graph file {}", file.display()))
+    parse(&read_input(file)?).with_context(|| format!("graph file {}", file.display()))
 }
 
 fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
     let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
-    functions::parse(&text(file)?, kind).with_context(|| format!("graph file {}", file.display()))
+    functions::parse(&read_input(file)?, kind).with_context(|| format!("graph file {}", file.display()))
 }
 
-fn text(file: &Path) -> Result<String> {
+fn read_input(file: &Path) -> Result<String> {
     match file.to_str() {
         Some("-") => std::io::read_to_string(std::io::stdin()).context("cannot read standard input"),
         _ => std::fs::read_to_string(file).with_context(|| format!("cannot read graph file {}", file.display())),
@@ -370,7 +370,7 @@ mod tests {
     fn errors_use_the_names_of_nodes() {
         let error = |text: &str, job: &NumberJob| {
             let named = parse(text).unwrap();
-            format!("{:#}", with_names(&named, number::number(&named, job).unwrap_err()))
+            format!("{:#}", name_in_error(&named, number::number(&named, job).unwrap_err()))
         };
         let through =
             r#"{"entry":"s","exit":"t","edges":[["s","left"],["s","right"],["left","t"],["right","t"]],"through":["left","right"]}"#;
@@ -379,7 +379,7 @@ mod tests {
         let named = parse(weights).unwrap();
         let measured = crate::cli::ModelJob { scheme: crate::cli::ModelScheme::Measured, ..Default::default() };
         let error = model::model(&named, &measured).unwrap_err();
-        assert!(format!("{:#}", with_names(&named, error)).contains("out of node `fork`"));
+        assert!(format!("{:#}", name_in_error(&named, error)).contains("out of node `fork`"));
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
-    print_found(job.json, || json_text(&answer), || Ok(show::text(&answer, job.blocks, wants_color(color))))?;
+    print_found(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,7 +164,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: LoopPlace| HotBlock {
         place,
-        line: line(function, place),
+        line: line_of(function, place),
         plain_executions: plain.executions(place),
         counted_executions: counted.executions(place),
         lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
@@ -175,7 +175,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     Ok(HotLoop {
         function: function.name.full.clone(),
         source: function.units_map().source.clone(),
-        line: line(function, LoopPlace::Block(found.header)),
+        line: line_of(function, LoopPlace::Block(found.header)),
         header: found.header,
         iterations: found.iterations,
         share: found.weight as f64 / all.max(1) as f64,
@@ -186,7 +186,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
 }
 
 /// Returns the first source line of a block or, for an edge, of the branch that the edge leaves.
-fn line(function: &Function, place: LoopPlace) -> Option<u32> {
+fn line_of(function: &Function, place: LoopPlace) -> Option<u32> {
     let (block, branch) = match place {
         LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
         LoopPlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),

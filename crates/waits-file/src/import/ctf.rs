@@ -61,7 +61,7 @@ pub fn is_text(text: &str) -> bool {
 
 /// Reads the text that `babeltrace2` prints.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
-    let wake_ups = WakeUps::of(text);
+    let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let advice = match path.is_dir() {
         true => "Only scheduler events of LTTng and of `perf data convert --to-ctf` are supported".to_owned(),

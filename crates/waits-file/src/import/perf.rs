@@ -20,7 +20,7 @@ pub fn is_only_header(text: &str) -> bool {
 }
 
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
-    let wake_ups = WakeUps::of(text);
+    let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let mut last_ns = 0;
     for (number, line) in (1..).zip(text.lines()) {

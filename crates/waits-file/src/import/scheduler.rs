@@ -45,7 +45,7 @@ pub enum WakeUps {
 
 impl WakeUps {
     /// Determines how a text records wake-ups.
-    pub fn of(text: &str) -> WakeUps {
+    pub fn detect(text: &str) -> WakeUps {
         let has = |name: &str| text.contains(name);
         match (has("sched_waking: "), has("sched_wakeup: ")) {
             (true, _) => WakeUps::Waking,

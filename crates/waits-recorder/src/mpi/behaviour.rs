@@ -280,7 +280,7 @@ pub fn communicator_nonblocking(call: MpiCall, parent: usize, created: usize) ->
     call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
         record.object = call.communicator(parent);
         record.request = call.handle_at(created + 1) as u64;
-        process::note(b"MPI_Comm_idup: messages on the communicator that it creates are not matched");
+        process::append_note(b"MPI_Comm_idup: messages on the communicator that it creates are not matched");
     })
 }
 
@@ -329,7 +329,7 @@ pub fn init(call: MpiCall) -> i32 {
         record.size_or_count = size as u64;
         let mut line = OutputLine::new();
         line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
-        process::line(&line);
+        process::append_line(&line);
     });
     process::maps();
     walk::own_range();

@@ -27,13 +27,13 @@ pub fn number(handle: usize) -> u64 {
     HANDLES.find(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
 }
 
-fn put(handle: usize, number: u64) {
+fn set_number(handle: usize, number: u64) {
     match HANDLES.find_or_add(handle) {
         Some(slot) => {
             CREATED[slot].store(0, Ordering::Release);
             NUMBERS[slot].store(number, Ordering::Release);
         }
-        None => process::note(b"more than 1024 communicators: messages on further communicators are not matched"),
+        None => process::append_note(b"more than 1024 communicators: messages on further communicators are not matched"),
     }
 }
 
@@ -47,8 +47,8 @@ pub fn remove(handle: usize) {
 /// Registers the predefined communicators.
 pub fn begin() {
     let library = implementation();
-    put(library.world(), WORLD);
-    put(library.own(), SELF);
+    set_number(library.world(), WORLD);
+    set_number(library.own(), SELF);
 }
 
 /// Kinds of objects with members, other than communicators.
@@ -69,7 +69,7 @@ pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     ranks.collect_of(kind, handle);
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
     let number = hash_of(&[parent_number, count, ranks.least(), 1 << 50 | kind as u64]) | 1 << 63;
-    put(handle, number);
+    set_number(handle, number);
     ranks.write(number, false);
 }
 
@@ -91,7 +91,7 @@ pub fn register(parent: usize, handle: usize, extra: Option<u64>) {
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
     let key = [parent_number, extra.unwrap_or(count), ranks.least()];
     let number = hash_of(&key) | 1 << 63;
-    put(handle, number);
+    set_number(handle, number);
     ranks.write(number, is_inter);
 }
 
@@ -207,7 +207,7 @@ impl Ranks {
             line.add(b" remote");
             write_members(&mut line, &self.remote, number);
         }
-        process::line(&line);
+        process::append_line(&line);
     }
 }
 
@@ -221,7 +221,7 @@ fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u
             last += 1;
         }
         if !line.has_room(40) {
-            process::line(line);
+            process::append_line(line);
             *line = OutputLine::new();
             line.add(b"more ").number(number);
         }

@@ -38,7 +38,7 @@ fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32
     }
     finish(thread, open);
     let first = open.copy();
-    each(handle, &mut |peer, kind| {
+    visit_neighbours(handle, &mut |peer, kind| {
         // At the border of a grid, the missing neighbour is the null process.
         if peer >= 0 {
             add(thread, CallRecord { kind, peer, tag: 0, request: 0, ..first });
@@ -51,7 +51,7 @@ fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32
 type VisitPeer<'a> = &'a mut dyn FnMut(i32, u16);
 
 /// Visits the neighbours of this process in the topology of a communicator.
-fn each(handle: usize, see: VisitPeer) {
+fn visit_neighbours(handle: usize, see: VisitPeer) {
     static TOPOLOGY: Real = Real::new(c"PMPI_Topo_test");
     let mut topology = 0i32;
     real!(TOPOLOGY, fn(usize, *mut i32) -> i32, handle, &raw mut topology);

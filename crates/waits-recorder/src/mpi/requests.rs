@@ -67,7 +67,7 @@ impl RequestArray {
         }
         let opened = call.begin(kind::WAIT);
         if opened.is_none() {
-            self.end();
+            self.free();
         }
         opened
     }
@@ -77,7 +77,7 @@ impl RequestArray {
         unsafe { self.handles.add(index).read() }
     }
 
-    fn end(&self) {
+    fn free(&self) {
         if self.count > MAX_ON_STACK {
             release(self.handles, self.count);
             release(self.statuses, self.count * STATUS_WORDS);
@@ -103,7 +103,7 @@ pub fn complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> 
             add(thread, CallRecord { peer, tag, size_or_count: cancelled(statuses, index), request: array.handle(index), ..first });
         }
     }
-    array.end();
+    array.free();
     result
 }
 
@@ -124,7 +124,7 @@ pub fn complete_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i3
             completed(thread, &mut open, array.handle(which as usize), source_and_tag(status, 0), cancelled(status, 0));
         }
     }
-    array.end();
+    array.free();
     result
 }
 
@@ -150,6 +150,6 @@ pub fn complete_some(mut call: MpiCall) -> i32 {
             }
         }
     }
-    array.end();
+    array.free();
     result
 }

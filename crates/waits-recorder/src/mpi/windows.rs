@@ -121,7 +121,7 @@ fn store_epoch(table: &'static Table, call: &MpiCall) {
     let (group, window) = (call.arguments[0], call.arguments[2]);
     let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::relative(group, all));
     let Some(slot) = table.windows.find_or_add(call.handle(2)) else {
-        process::note(b"more than 64 windows with MPI_Win_post and MPI_Win_start: waits on further windows are not explained");
+        process::append_note(b"more than 64 windows with MPI_Win_post and MPI_Win_start: waits on further windows are not explained");
         return;
     };
     let Some(place) = map_private::<CommunicatorMembers>(1) else { return };

@@ -109,14 +109,14 @@ fn end_of_process() {
     }
 }
 
-extern "C" fn end() {
+extern "C" fn on_exit() {
     end_of_process();
     process::end();
 }
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;
+static END: extern "C" fn() = on_exit;
 
 macro_rules! exits {
     ($($name:ident $real:ident)*) => { $(

@@ -17,7 +17,7 @@ impl Exploration<'_, '_> {
         if binary.is_position_independent() {
             return false;
         }
-        let is_candidate = |to: &u64| self.frames.at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
+        let is_candidate = |to: &u64| self.frames.index_at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
         let named: BTreeSet<u64> = data_words(binary).filter(is_candidate).collect();
         let before = self.instructions.len();
         for at in named {
@@ -52,7 +52,7 @@ impl Exploration<'_, '_> {
                 if self.instructions.contains_key(&at) || !seen.insert(at) {
                     break;
                 }
-                let inside_known = self.frames.at(at).is_some_and(|f| self.frames.frames[f].start != at);
+                let inside_known = self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].start != at);
                 let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
                 if seen.len() > MAX_INSTRUCTIONS {
@@ -61,7 +61,9 @@ impl Exploration<'_, '_> {
                 at = instruction.next_ip();
                 match flow(&instruction) {
                     CodeFlow::Next | CodeFlow::CallIndirect => {}
-                    CodeFlow::Call(to) if self.code.is_stub(to) || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) => {
+                    CodeFlow::Call(to)
+                        if self.code.is_stub(to) || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) =>
+                    {
                         if !self.code.is_code(to) {
                             return false;
                         }

@@ -53,7 +53,7 @@ impl Exploration<'_, '_> {
                 CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
                 CodeFlow::Next | CodeFlow::Conditional(_) => false,
             };
-            let Some(frame) = self.frames.at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
+            let Some(frame) = self.frames.index_at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
             let end = self.frames.frames[frame].end;
             let Some(bytes) = self.bytes(&(next..end)) else { continue };
             let padded = padding::length(bytes, next) as u64;
@@ -81,7 +81,7 @@ impl Exploration<'_, '_> {
         let Some(bytes) = self.bytes(range) else { return true };
         let padded = padding::length(bytes, range.start);
         let end = range.start + padded as u64;
-        padded == bytes.len() || (padded > 0 && self.frames.at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
+        padded == bytes.len() || (padded > 0 && self.frames.index_at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
     }
 
     /// Whether the bytes at an address decode to code that stays in its region until it ends or reaches code that is already known.
@@ -123,7 +123,7 @@ impl Exploration<'_, '_> {
     }
 
     fn may_be_called(&self, to: u64) -> bool {
-        let is_start = || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.called.contains(&to);
+        let is_start = || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.called.contains(&to);
         self.code.is_stub(to) || (self.code.is_code(to) && is_start() && !self.is_within_instruction(to))
     }
 }

@@ -119,7 +119,7 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
         "program", "variant", "time", "now", "", "", "instr.", "now", ""
     );
     for one in all {
-        let _ = writeln!(out, "{}", line(&one.program, &one.variant, one.time, one.instructions));
+        let _ = writeln!(out, "{}", format_row(&one.program, &one.variant, one.time, one.instructions));
     }
     let mut variants: Vec<&str> = Vec::new();
     all.iter().for_each(|c| {
@@ -129,7 +129,7 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
     });
     for variant in variants {
         let of = |part: fn(&Comparison) -> Option<Change>| mean(all.iter().filter(|c| c.variant == variant).filter_map(part));
-        let _ = writeln!(out, "{}", line("geometric mean", variant, of(|c| c.time), of(|c| c.instructions)));
+        let _ = writeln!(out, "{}", format_row("geometric mean", variant, of(|c| c.time), of(|c| c.instructions)));
     }
     let _ = writeln!(
         out,
@@ -150,7 +150,7 @@ fn mean(changes: impl Iterator<Item = Change>) -> Option<Change> {
     Some(Change { old: geometric_mean(&old)?, new: geometric_mean(&new)?, verdict: Verdict::Same })
 }
 
-fn line(program: &str, variant: &str, time: Option<Change>, instructions: Option<Change>) -> String {
+fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: Option<Change>) -> String {
     let cells = |change: Option<Change>| match change {
         None => format!("{:>8}{:>8}{:>8}  {:<14}", "", "", "", ""),
         Some(c) => {

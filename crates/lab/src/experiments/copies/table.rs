@@ -195,7 +195,7 @@ impl CopiesResults {
     }
 
     /// Returns the row of a setting; `None` if the setting has not been measured.
-    pub fn row(&self, setting: &Setting) -> Option<&CopiesRow> {
+    pub fn find_row(&self, setting: &Setting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
@@ -239,7 +239,7 @@ impl CopiesResults {
         let folder = self.stem.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         self.store("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
-        self.store("md", self.text()?)
+        self.store("md", self.to_markdown()?)
     }
 
     /// Writes a file by renaming, so that an interruption does not destroy the previous version.
@@ -248,7 +248,7 @@ impl CopiesResults {
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn text(&self) -> Result<String> {
+    fn to_markdown(&self) -> Result<String> {
         let Content { date, commit, machine, rows, analyses, .. } = &self.content;
         let mut page = format!("# Copies, {date}\n\nEvery merged profile equalled the program's own.\n\n");
         writeln!(page, "{}, {} cores, Linux {}; commit {commit}\n", machine.processor, machine.cores, machine.kernel)?;
@@ -419,8 +419,8 @@ mod tests {
         results.add(row("a", 50.0)).unwrap();
         results.add(row("b", 32.0)).unwrap();
         let mut again = CopiesResults::from_today(folder.path()).unwrap();
-        assert_eq!(again.row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
-        assert_eq!(again.row(&row("c", 0.0).setting), None);
+        assert_eq!(again.find_row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
+        assert_eq!(again.find_row(&row("c", 0.0).setting), None);
         let [average] = &again.averages()[..] else { panic!() };
         assert_eq!(
             (average.programs, average.cells()),

@@ -24,7 +24,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     println!("{HEAD}");
     let mut failed = Vec::new();
     for program in programs {
-        match row(corpus, program, counter) {
+        match measure_row(corpus, program, counter) {
             Ok(line) => println!("{line}"),
             Err(error) => {
                 println!("{program:<10} failed: {error:#}");
@@ -36,7 +36,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
+fn measure_row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
