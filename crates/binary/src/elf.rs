@@ -148,12 +148,12 @@ impl Binary {
         self.is_code(address).then(|| self.bytes_at(address)).flatten()
     }
 
-    /// Whether an address lies in an executable segment.
+    /// Whether an address is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| s.executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
-    /// Address range and content of a section. `None` if the file has no section of this name or its content lies outside the file.
+    /// Address range and content of a section. `None` if the file has no section of this name or the content is outside the file.
     pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
         let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
         let section = file.section_by_name(name)?;

@@ -94,7 +94,7 @@ impl CodeBlock {
         self.start + self.size
     }
 
-    /// Whether an address lies in the block.
+    /// Whether an address is in the block.
     pub fn contains(&self, address: u64) -> bool {
         address.checked_sub(self.start).is_some_and(|at| at < self.size)
     }
@@ -345,7 +345,7 @@ impl FunctionGraph {
     /// The block with an index.
     ///
     /// # Panics
-    /// Panics if the index belongs to another function.
+    /// Panics if the index belongs to a different function.
     pub fn block(&self, index: BlockIndex) -> &CodeBlock {
         &self.blocks[index.0 as usize]
     }
@@ -366,7 +366,7 @@ impl FunctionGraph {
         self.calls[first..end].iter().filter(move |c| c.block == block)
     }
 
-    /// Whether an address lies in the function's code.
+    /// Whether an address is in the function's code.
     pub fn contains(&self, address: u64) -> bool {
         self.ranges.iter().any(|r| r.contains(&address))
     }
@@ -429,7 +429,7 @@ impl ProgramGraph {
     /// The function with an index.
     ///
     /// # Panics
-    /// Panics if the index belongs to another program.
+    /// Panics if the index belongs to a different program.
     pub fn function(&self, index: FunctionIndex) -> &FunctionGraph {
         &self.functions[index.0 as usize]
     }
@@ -439,7 +439,7 @@ impl ProgramGraph {
         self.functions.iter().filter(move |f| f.name == name)
     }
 
-    /// Whether an address lies in a stub.
+    /// Whether an address is in a stub.
     pub fn is_stub(&self, address: u64) -> bool {
         self.stub_ranges.iter().any(|r| r.contains(&address))
     }

@@ -1,4 +1,4 @@
-//! Lookup of shared libraries by name, among those that a program's loader would load or that a process has mapped.
+//! Lookup of shared libraries by name, among the libraries that a program's loader would load or that a process has mapped.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ struct ProgramStack {
     /// Lowest and highest locations of the return addresses seen on this stack. The range is empty if `low > high`.
     low: u64,
     high: u64,
-    /// The frame that was executing when control left this stack for another.
+    /// The frame that was executing when control switched from this stack to a different stack.
     left: Option<StackFrame>,
     /// Frames that paths were extended into, innermost last.
     extended: Vec<StackFrame>,

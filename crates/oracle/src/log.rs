@@ -268,7 +268,9 @@ impl<'a> Walk<'a> {
         };
         match self.edges_between(from, to, 0) {
             Some(edges) => edges.into_iter().for_each(|e| self.take_edge(activation, e, observed)),
-            None => observed.contradictions.push(format!("control went from block {from} to block {to}, but the map has no such edge")),
+            None => {
+                observed.contradictions.push(format!("control went from block {from} to block {to}, but the map has no edge between them"))
+            }
         }
     }
 

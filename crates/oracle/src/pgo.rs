@@ -275,17 +275,17 @@ fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &Uni
         return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));
     }
     if function.blocks.iter().any(|b| b.kind == BlockKind::Continuation) {
-        return Some("it contains a call that returns twice".into());
+        return Some("the function contains a call that returns twice".into());
     }
     if left_by_tail_call {
-        return Some("it ended with a tail call that did not return".into());
+        return Some("the function ended with a tail call that did not return".into());
     }
     let name = function.name.as_str();
     if read.rejected.contains(name) {
-        return Some("LLVM rejects its own profile of it".into());
+        return Some("LLVM rejects the profile that it made of the function".into());
     }
     if read.dumps.contains_key(name) || read.profiled.contains(name) {
         return None;
     }
-    Some("LLVM does not profile it".into())
+    Some("LLVM does not profile the function".into())
 }

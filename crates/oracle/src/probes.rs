@@ -151,7 +151,7 @@ impl FunctionProber<'_, '_> {
         for (i, block) in self.map.blocks.iter().enumerate() {
             match block.kind {
                 BlockKind::Code => nodes.push(vec![i as u32]),
-                BlockKind::Continuation => nodes.last_mut().ok_or("its first block continues another")?.push(i as u32),
+                BlockKind::Continuation => nodes.last_mut().ok_or("the first block continues a different block")?.push(i as u32),
                 BlockKind::Landing | BlockKind::Dispatch => {}
             }
         }

@@ -77,7 +77,7 @@ impl Stream {
         self.frame(FrameKind::ThreadBegins, thread, &[]);
     }
 
-    /// Ends a thread. Its buffer is kept until the thread number is reused.
+    /// Ends a thread. Its buffer stays allocated until the thread number is reused.
     pub fn end_thread(&self, thread: u32) {
         self.flush(thread);
         self.frame(FrameKind::ThreadEnds, thread, &[]);

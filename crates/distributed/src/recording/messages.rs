@@ -83,7 +83,7 @@ pub(super) fn list_opaque(model: &Model) {
     );
 }
 
-/// Describes a contradiction, with the names of the places.
+/// Describes a contradiction, with the names of the code positions.
 pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
     let at = |w| describe_witness(model, code, w);
     match error {

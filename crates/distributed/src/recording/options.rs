@@ -23,7 +23,7 @@ pub struct RecordOptions {
     pub opaque: Vec<String>,
     /// Maximum number of concurrent runs; by default one per core.
     pub jobs: Option<usize>,
-    /// A folder in which the partial traces are kept; by default they are removed.
+    /// A folder for the partial traces; by default, they are removed.
     pub keep: Option<PathBuf>,
     /// Whether to plan only, without running the program.
     pub plan_only: bool,

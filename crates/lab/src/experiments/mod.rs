@@ -33,7 +33,7 @@ pub enum Experiment {
     Delta(delta::DeltaOptions),
     /// Count corpus programs with copies, and compare with one program that counts everything.
     Copies(copies::CopiesOptions),
-    /// Measure the overhead of collecting whole traces of two Debian programs, by strategy, and compare with other tools.
+    /// Measure the overhead of collecting complete traces of two Debian programs, by strategy, and compare with other tools.
     Traces(traces::TracesOptions),
     /// Measure the cost of recording and analysing waits, and compare with Python's reader of OTF2.
     Waits(waits::WaitsOptions),

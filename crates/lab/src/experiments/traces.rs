@@ -1,4 +1,4 @@
-//! `trodden-lab experiment traces`: the cost of collecting the whole trace of an unmodified program, by number of runs, strategy and
+//! `trodden-lab experiment traces`: the cost of collecting the complete trace of an unmodified program, by number of runs, strategy and
 //! weights, compared in one session with the program alone and with other tools.
 //!
 //! Each run is assigned to a separate machine, and the slowest machine determines the collection time. The runs are executed one after the

@@ -28,7 +28,7 @@ pub struct Bench<'a> {
     pub oracle: Option<PathBuf>,
     /// Input of the run whose instructions are counted.
     pub counted: Input,
-    /// Whether to rebuild what is already built.
+    /// Whether to rebuild variants that are already built.
     pub rebuild: bool,
     /// Cache of figures that do not vary between runs.
     pub cache: FigureCache,
