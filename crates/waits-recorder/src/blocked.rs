@@ -25,12 +25,12 @@ macro_rules! blocking {
 
 /// The result of a blocking call, convertible to the 64 bits that are recorded.
 trait BlockedResult {
-    fn to_word(self) -> u64;
+    fn into_word(self) -> u64;
 }
 macro_rules! results {
     ($($type:ty)*) => { $(
         impl BlockedResult for $type {
-            fn to_word(self) -> u64 {
+            fn into_word(self) -> u64 {
                 self as u64
             }
         }
@@ -46,7 +46,7 @@ fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl Fn
     let result = call();
     // SAFETY: errno is the thread's own. The record must not change it.
     let error = unsafe { *libc::__errno_location() };
-    open.record().object = result.to_word();
+    open.record().object = result.into_word();
     finish(thread, open);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
