@@ -1,10 +1,11 @@
 //! Builds the runtime as a relocatable object, `trodden_rt.o`, with rustc, GNU ld and objcopy, and the entry point of programs without
 //! libc, `trodden_start.o`.
 //!
-//! Build scripts and tests of crates beside `crates/runtime` include this file by `#[path]`. rustc compiles `trodden-wire` and the runtime
-//! as a static library (`--cfg trodden_object`); `ld -r --gc-sections` links what is reachable from the entry symbols, next to nothing of
-//! Rust's core; objcopy makes all other symbols local and strips them, so that nothing clashes with the subject, even in Rust programs.
-//! Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of them weak.
+//! Build scripts and tests of crates beside `crates/runtime` include this file with `#[path]`. rustc compiles `trodden-wire` and the
+//! runtime as a static library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only the code reachable from the entry symbols, which
+//! includes almost nothing of Rust's core library. objcopy makes all other symbols local and strips them, so that none clashes with the
+//! subject, even in Rust programs. Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of which are
+//! weak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,7 @@ const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_stream_enter",
 ];
 
-/// Symbols that the object may refer to: bounds that linkers define, definitions of units, and functions of libc if there is one.
+/// Symbols that the object may refer to: bounds that linkers define, definitions in units, and functions of libc, if present.
 pub const MAY_BE_UNDEFINED: [&str; 21] = [
     "__start_trodden_units",
     "__stop_trodden_units",
@@ -47,7 +48,8 @@ pub const MAY_BE_UNDEFINED: [&str; 21] = [
 
 const BINUTILS: &str = "GNU binutils (Debian: apt install binutils)";
 
-/// Builds the object at `out`; intermediate files beside it have other extensions. Errors name the failed step and what to install.
+/// Builds the object at `out`. Intermediate files are written beside it, with other extensions. Errors name the failed step and the package
+/// to install.
 pub fn build(out: &Path) -> Result<(), String> {
     let crates = crates_folder();
     let stem = |extension: &str| out.with_extension(extension);
@@ -83,7 +85,7 @@ pub fn sources() -> Vec<PathBuf> {
 }
 
 fn crates_folder() -> PathBuf {
-    // The variable at run time, because build folders may be moved after compilation.
+    // The variable is read at run time, because build folders may be moved after compilation.
     let own = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()));
     // `crates/driver` and `crates/oracle` have links to the sources, so that their published crates contain them.
     if own.join("runtime/src").exists() { own } else { own.join("..") }
@@ -114,9 +116,9 @@ fn check_undefined(object: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn run(command: &mut Command, remedy: &str) -> Result<String, String> {
+fn run(command: &mut Command, package: &str) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{program}: {error}; install {remedy}"))?;
+    let output = command.output().map_err(|error| format!("{program}: {error}; install {package}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!("{program} failed while building the runtime:\n{}", String::from_utf8_lossy(&output.stderr))),

@@ -1,7 +1,7 @@
 //! `cargo xtask compile`: compares the processor time of `trodden cc` with that of clang, on a generated unit of many small functions and
 //! on given sources.
 //!
-//! The compilers take turns, so that a slowdown of the machine affects both. The shortest time of each is reported.
+//! The compilers run alternately, so that a slowdown of the machine affects both. The shortest time of each is reported.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -15,7 +15,7 @@ use trodden_corpus::steps::{self, build_trodden};
 /// `cargo xtask compile`
 #[derive(Debug, Args)]
 pub struct CompileOptions {
-    /// C sources to compile besides the generated unit.
+    /// C sources to compile in addition to the generated unit.
     sources: Vec<PathBuf>,
     /// Number of functions in the generated unit.
     #[arg(long, default_value_t = 6000)]

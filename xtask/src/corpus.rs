@@ -16,13 +16,13 @@ Examples:
   cargo xtask corpus run gzip --variant trodden --input ref
   cargo xtask corpus run all --variant trodden          run the whole corpus and compare the output with plain builds")]
 pub struct CorpusOptions {
-    /// Step to carry out, after the steps that it needs.
+    /// Step to execute, after the steps that it depends on.
     #[arg(value_enum)]
     step: Step,
     /// Names of programs, or `all`.
     #[arg(default_value = "all")]
     programs: Vec<String>,
-    /// Way to build the programs.
+    /// Variant to build the programs as.
     #[arg(long, value_parser = Variant::parse, default_value = "trodden")]
     variant: Variant,
     /// Input to run them on.
@@ -45,7 +45,7 @@ enum Step {
     Run,
 }
 
-/// Carries out a step for the named programs.
+/// Executes a step for the named programs.
 ///
 /// # Errors
 /// A program is unknown, or a step failed.
@@ -81,7 +81,7 @@ fn run_and_compare(corpus: &Corpus, program: &str, options: &CorpusOptions) -> R
     let (plain, other) = (checksum(&Variant::plain())?, checksum(&options.variant)?);
     if plain != other {
         bail!(
-            "{program}: the output of the {} build differs from that of the plain build: compare the files in {}",
+            "{program}: the {} build and the plain build have different outputs. Compare the files in {}",
             options.variant.name(),
             corpus.folder().join("out").display()
         );

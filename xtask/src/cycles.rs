@@ -1,14 +1,14 @@
-//! Finds cyclic dependencies between the files of a crate, since such files cannot be understood one at a time.
+//! Finds cyclic dependencies between the files of a crate, since files in a cycle cannot be understood one at a time.
 //!
-//! A file depends on another if it names one of its items, in a `use` or in an expression, directly or through a re-export. A module and
-//! its submodules may depend on each other. Unit tests at the end of a file do not count. The cycles are the strongly connected components.
+//! A file depends on a file whose items it names, in a `use` or in an expression, directly or through a re-export. A module and its
+//! submodules may depend on each other. Unit tests at the end of a file do not count. The cycles are the strongly connected components.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_corpus::steps;
 
-/// A file, by the path of its module. The path of the crate's root is empty.
+/// A file, identified by the path of its module. The path of the crate's root is empty.
 type Module = Vec<String>;
 
 /// Returns a finding for each cycle in each crate.
@@ -50,7 +50,7 @@ fn sources(folder: &Path) -> Result<BTreeMap<Module, String>> {
     Ok(found)
 }
 
-/// Removes comments, string and character literals, and the unit tests at the end.
+/// Removes comments, string and character literals, and the unit tests at the end of the file.
 fn without_comments_and_literals(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let mut out = String::with_capacity(code.len());

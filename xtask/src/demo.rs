@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh machine to the path profile of a real program, with the commands that a user would type.
+//! `cargo xtask demo`: sets up a fresh machine and profiles the paths of a real program, with the commands that a user would type.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -9,7 +9,7 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The source package to profile, which is built by its own Makefile.
+/// The source package to profile, which is built with its original Makefile.
 const PACKAGE: &str = "bzip2";
 /// Files of the source package that bzip2 compresses.
 const FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
@@ -65,13 +65,13 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     Ok(())
 }
 
-/// Photographs the page of the run that the README shows.
+/// Takes the README's screenshot of the report page.
 fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &Path) -> Result<()> {
     let page = folder.join("picture.html");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force", "sample3.ref"]))?;
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    // The picture must not show where this machine has the sources.
+    // The picture must not show the path of the sources on this machine.
     let text = text.replace(&*sources.to_string_lossy(), "bzip2-1.0.8");
     std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
     let mut browser = Command::new("chromium");
@@ -87,7 +87,7 @@ fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<
         let unpacked =
             in_sources("./bzip2").args(["--decompress", "--stdout", &format!("{name}.bz2")]).output().context("cannot run bzip2")?;
         let original = std::fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))?;
-        anyhow::ensure!(unpacked.stdout == original, "{name}.bz2 does not decompress to {name}: the instrumented bzip2 is broken");
+        anyhow::ensure!(unpacked.stdout == original, "the instrumented bzip2 is broken: {name}.bz2 does not decompress to {name}");
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     Ok(list)
 }
 
-/// The packed version.
+/// The version of the packed programs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The time of all files in package and archive, in seconds since 1970.

@@ -20,7 +20,7 @@ pub struct FuzzOptions {
 /// Builds and runs the fuzz targets.
 ///
 /// # Errors
-/// An input made a reader panic or use too much time or memory. The fuzzer's message says where the input is saved.
+/// An input makes a reader panic or use too much time or memory. The fuzzer's message says where this input is saved.
 pub fn run(options: &FuzzOptions) -> Result<()> {
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     targets(options.target.as_deref(), options.seconds, options.seed)

@@ -45,7 +45,7 @@ enum Task {
     Demo(demo::DemoOptions),
     /// Run all tests and checks, installing what they need.
     Test(suite::SuiteOptions),
-    /// Run all checks before a release: `test`, slow sessions, the whole corpus, the oracles, the packages. Takes hours.
+    /// Run all checks before a release: `test`, slow sessions, the complete corpus, the oracles, the packages. Takes hours.
     ReleaseCheck,
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,

@@ -1,7 +1,7 @@
 //! `cargo xtask oracle`: checks path profiles against independent oracles (`crates/oracle`).
 //!
-//! Programs of the corpus are rebuilt from their bitcode with a counter in every block, and with LLVM's edge counters, and the counts of
-//! all blocks and edges are compared. Random programs are also compared with a log of every step.
+//! Programs of the corpus are rebuilt from their bitcode, once with a counter in every block and once with LLVM's edge counters, and all
+//! block and edge counts are compared. Random programs are also checked against a log of every step.
 
 mod interesting;
 
@@ -50,7 +50,7 @@ pub struct OracleOptions {
 /// Checks the programs and prints the results.
 ///
 /// # Errors
-/// A tool is missing or failed, or something differs.
+/// A tool is missing or fails, or there are differences.
 pub fn run(options: &OracleOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
@@ -81,7 +81,7 @@ pub fn run(options: &OracleOptions) -> Result<()> {
     }
     match different.is_empty() {
         true => Ok(()),
-        false => bail!("counts differ in {}: see the differences above", different.join(", ")),
+        false => bail!("counts differ in {}, see the differences above", different.join(", ")),
     }
 }
 

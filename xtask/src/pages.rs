@@ -42,8 +42,8 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the built command, in a
-/// folder with `trodden-lab`.
+/// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the path of the built
+/// command; `trodden-lab` must be in the same folder.
 pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut help: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -75,7 +75,7 @@ fn help_of(trodden: &Path, verb: &str) -> Option<String> {
     steps::output(Command::new(trodden).args(verb.split(' ')).arg("--help")).ok()
 }
 
-/// All Markdown files: path and text.
+/// Reads all Markdown files and returns their paths and texts.
 fn read_pages() -> Result<Vec<(String, String)>> {
     let mut pages = Vec::new();
     for file in tidy::files()?.into_iter().filter(|f| f.ends_with(".md")) {
@@ -131,7 +131,7 @@ fn link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String
         return Some(format!("broken link {link}: {target} does not exist"));
     }
     let is_missing = anchor.is_some_and(|anchor| anchors.get(target.as_str()).is_some_and(|known| !known.contains(anchor)));
-    is_missing.then(|| format!("broken link {link}: {target} has no such heading"))
+    is_missing.then(|| format!("broken link {link}: {target} does not have this heading"))
 }
 
 fn resolve(folder: &Path, link: &str) -> String {
@@ -154,11 +154,12 @@ fn check_size(pages: &[(String, String)]) -> Vec<String> {
     let (count, words) = (guide().count(), guide().map(|(_, text)| text.split_whitespace().count()).sum::<usize>());
     let mut findings = Vec::new();
     if count > MAX_GUIDE_PAGES {
-        findings.push(format!("{GUIDE}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}: merge some"));
+        findings.push(format!("{GUIDE}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}. Merge some"));
     }
     if words > MAX_GUIDE_WORDS {
-        findings
-            .push(format!("{GUIDE}: the guide has {words} words, more than {MAX_GUIDE_WORDS}: move what users do not need to {HANDBOOK}"));
+        findings.push(format!(
+            "{GUIDE}: the guide has {words} words, more than {MAX_GUIDE_WORDS}. Move text that users do not need to {HANDBOOK}"
+        ));
     }
     findings
 }

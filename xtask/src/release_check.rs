@@ -20,7 +20,7 @@ const TASKS: &[&[&str]] = &[
 /// Runs all tasks, even after one has failed.
 ///
 /// # Errors
-/// A task failed; the message names all that did.
+/// A task failed; the message names all failed tasks.
 pub fn run() -> Result<()> {
     let this = std::env::current_exe().context("cannot find the executable of xtask")?;
     let mut failed = Vec::new();

@@ -39,8 +39,8 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
         steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
     steps::headline("Build");
-    // Build the whole workspace, since cargo does not know that tests need the plugin. Build all targets, since without tests the
-    // dependencies have other features and would be compiled a second time.
+    // Build the complete workspace, since cargo does not know that tests need the plugin. Build all targets, since without tests the
+    // dependencies have different features and would be compiled again.
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     steps::headline("Commands in the documentation");
     report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
@@ -85,8 +85,8 @@ fn report(findings: &[String]) -> Result<()> {
     }
     match findings.len() {
         0 => Ok(()),
-        1 => bail!("1 problem found: see above"),
-        n => bail!("{n} problems found: see above"),
+        1 => bail!("1 problem found, see above"),
+        n => bail!("{n} problems found, see above"),
     }
 }
 

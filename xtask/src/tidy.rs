@@ -1,4 +1,4 @@
-//! Checks of sources that the compiler does not make: heads of files, lengths, unfinished work, purity of the core, and dependencies
+//! Checks of sources that the compiler does not make: module comments, lengths, unfinished work, purity of the core, and dependencies
 //! between crates.
 //!
 //! The map in ARCHITECTURE.md lists the crates by rooms. A crate may depend only on crates of its own room and of rooms above it.
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Maximum lines of a file that does not state a reason for its length, in a line of its head that starts with [`REASON`].
+/// Maximum lines of a file whose leading comments do not state a reason for its length, in a line that starts with [`REASON`].
 const MAX_FILE_WITHOUT_REASON: usize = 500;
 /// Maximum lines of a file.
 const MAX_FILE: usize = 700;
@@ -31,7 +31,7 @@ const MAX_PROSE_COLUMNS: usize = 160;
 const FIRST_READ: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 /// Maximum lines of such a document.
 const MAX_FIRST_READ: usize = 110;
-/// Signs of unfinished work, written in two parts so that this file does not contain them.
+/// Marks of unfinished work, written in two parts so that this file does not contain them.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -112,8 +112,8 @@ const OWN_OUTPUT: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs",
 /// Crates that may print and read the environment: programs, code inside the subject or the compiler, and maintenance tools.
 const OUTER: &[&str] =
     &["console", "corpus", "fuzz", "instrument", "lab", "oracle", "qemu-plugin", "runtime", "testkit", "trodden", "waits-recorder"];
-/// What other crates must not use. They return values, write to writers that they are given, report through `log`, and get what they need
-/// from the environment as arguments.
+/// Functions and macros that other crates must not use. They return values, write to given writers, report through `log`, and get the
+/// values of environment variables as arguments.
 const OUTER_ONLY: &[&str] =
     &["println!", " print!(", "io::stdout()", "io::stderr()", "env::var", "env::temp_dir", "env::current_dir", "env::args"];
 /// Library files that are still allowed to read the temporary folder or `PATH` from the environment.
@@ -124,7 +124,7 @@ const ENVIRONMENT_READERS: &[&str] = &[
     "crates/analysis/src/field/aggregate.rs",
 ];
 
-/// Crates that work in temporary folders, where `create_dir_all` could create a removed one again.
+/// Crates that work in temporary folders, where `create_dir_all` could create a removed folder again.
 const USING_TEMPORARY_FOLDERS: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
 
 /// Folders of the command's sources, each with the modules that it must not use.
@@ -157,7 +157,7 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     }
     let length = text.lines().count();
     if FIRST_READ.contains(&file) && length > MAX_FIRST_READ {
-        findings.push(format!("{file}: {length} lines, more than {MAX_FIRST_READ}: shorten it to two screens"));
+        findings.push(format!("{file}: {length} lines, more than {MAX_FIRST_READ}. Shorten the file to two screens"));
     }
     if file.ends_with(".md") && !FIRST_READ.contains(&file) && !file.starts_with("docs/benchmarks/") {
         findings.extend(wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {MAX_PROSE_COLUMNS} columns")));
@@ -181,18 +181,18 @@ fn wide_prose(text: &str) -> Vec<usize> {
 fn check_rust(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     if !text.starts_with("//!") {
-        findings.push(format!("{file}: no `//!` head: start the file with one that says what it is for"));
+        findings.push(format!("{file}: missing `//!` comment. Start the file with a comment that says what the file is for"));
     }
     let length = text.lines().count();
     let has_reason = text.lines().take_while(|line| line.starts_with("//") || line.is_empty()).any(|line| line.starts_with(REASON));
     if length > if has_reason { MAX_FILE } else { MAX_FILE_WITHOUT_REASON } {
-        findings.push(format!("{file}: {length} lines, more than {MAX_FILE_WITHOUT_REASON}: split it by meaning"));
+        findings.push(format!("{file}: {length} lines, more than {MAX_FILE_WITHOUT_REASON}. Split the file by meaning"));
     }
     let long =
         functions::lengths(text).into_iter().filter(|f| f.code > if f.has_reason { MAX_FUNCTION } else { MAX_FUNCTION_WITHOUT_REASON });
     findings.extend(long.map(|f| {
         let (line, name, code) = (f.line, f.name, f.code);
-        format!("{file}:{line}: `{name}` has {code} lines, more than {MAX_FUNCTION_WITHOUT_REASON}: extract functions for its steps")
+        format!("{file}:{line}: `{name}` has {code} lines, more than {MAX_FUNCTION_WITHOUT_REASON}. Extract functions for its steps")
     }));
     if PURE.iter().any(|folder| file.starts_with(folder)) {
         let impure = IMPURE.iter().filter(|word| text.contains(**word));
@@ -265,7 +265,7 @@ fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usiz
     let normal = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["kind"].is_null());
     for dependency in normal.filter_map(|d| d["name"].as_str()) {
         if dependency == "anyhow" && !ANYHOW.contains(&name) {
-            findings.push(format!("{name}: uses anyhow: define error types, as libraries do"));
+            findings.push(format!("{name}: uses anyhow. Define error types, as libraries do"));
         }
         if !dependency.starts_with("trodden") {
             continue;

@@ -1,9 +1,9 @@
-//! The compiler's map of basic blocks: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
+//! Parser of the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
 //!
 //! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies are added by `-mllvm
-//! -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map does not affect the code, so it may come from a side build with the same
-//! code. Blocks are LLVM's machine blocks, which may be empty and may begin where no branch leads. Format: LLVM, "Extensions",
-//! "`SHT_LLVM_BB_ADDR_MAP` Section (basic block address map)"; numbers are ULEB128.
+//! -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map does not affect code generation, so it may come from a side build: a second
+//! build of the same sources. Blocks are LLVM's machine blocks, which may be empty and need not start at a branch target. Format: LLVM,
+//! "Extensions", "`SHT_LLVM_BB_ADDR_MAP` Section (basic block address map)"; numbers are ULEB128.
 
 use crate::elf::{Binary, parsed};
 use crate::error::BinaryError;
@@ -16,7 +16,7 @@ const SECTION_TYPE: u32 = 0x6fff_4c0a;
 const SECTION: &str = ".llvm_bb_addr_map";
 const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
-/// Properties of a block.
+/// A block's flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapProperties {
     /// Whether it ends with a return.
@@ -25,7 +25,7 @@ pub struct MapProperties {
     pub tail_call: bool,
     /// Whether it is a landing pad.
     pub landing_pad: bool,
-    /// Whether control may run on into the next block.
+    /// Whether control may fall through to the next block.
     pub falls_through: bool,
     /// Whether it ends with an indirect jump.
     pub indirect_jump: bool,
@@ -34,7 +34,7 @@ pub struct MapProperties {
 /// A successor of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapSuccessor {
-    /// The block's id.
+    /// The successor's ID within its function.
     pub id: u32,
     /// Probability, in units of 2^-31.
     pub probability: u32,
@@ -45,15 +45,15 @@ pub struct MapSuccessor {
 /// A block of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapBlock {
-    /// Id within its function.
+    /// ID within its function.
     pub id: u32,
     /// Address of its first byte.
     pub address: u64,
     /// Size in bytes; 0 if the block is empty.
     pub size: u64,
-    /// Properties of its end.
+    /// How the block ends, and whether it is a landing pad.
     pub properties: MapProperties,
-    /// Return addresses of its calls, if the map has them (version 3).
+    /// Return addresses of its calls; empty before version 3.
     pub call_ends: Vec<u64>,
     /// Hash of its instructions, if the map has one (version 4).
     pub hash: Option<u64>,
@@ -89,7 +89,7 @@ impl AddressMap {
     /// Reads the map of a file. `None` if it has none.
     ///
     /// # Errors
-    /// The map is damaged or of an unsupported version.
+    /// The map is corrupt or has an unsupported version.
     pub fn read(binary: &Binary) -> Result<Option<AddressMap>, BinaryError> {
         let file = parsed(binary.path(), binary.data())?;
         let endian = file.endian();
@@ -123,26 +123,26 @@ impl AddressMap {
             .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
     }
 
-    /// Parses the content of the section.
+    /// Parses the section's content.
     ///
     /// # Errors
-    /// The content is damaged; the text names the byte and the problem.
+    /// The content is corrupt; the text names the byte offset and the problem.
     pub fn parse(data: &[u8]) -> Result<AddressMap, String> {
         let mut reader = AddressMapReader { data, at: 0 };
         let mut functions = Vec::new();
         while reader.at < data.len() {
-            functions.push(function(&mut reader)?);
+            functions.push(parse_function(&mut reader)?);
         }
         Ok(AddressMap { functions })
     }
 
-    /// The function with this entry address.
+    /// The function whose entry address is `address`.
     pub fn function_at(&self, address: u64) -> Option<&MapFunction> {
         self.functions.binary_search_by_key(&address, |f| f.address).ok().map(|at| &self.functions[at])
     }
 }
 
-/// The first address at which the code of two files differs.
+/// The lowest address at which the code of two files differs; `None` if their code is identical.
 fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     let code = |binary: &Binary| -> Vec<(u64, Vec<u8>)> {
         let segments = binary.segments().iter().filter(|s| s.executable);
@@ -164,7 +164,7 @@ fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     rest.map(|(at, _)| *at)
 }
 
-/// Flags for the optional parts of an entry.
+/// A bit set of an entry's optional parts.
 #[derive(Clone, Copy)]
 struct Features(u16);
 
@@ -184,7 +184,7 @@ impl Features {
     }
 }
 
-fn function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
+fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
     let start = reader.at;
     let version = reader.byte()?;
     if !SUPPORTED_VERSIONS.contains(&version) {
@@ -197,7 +197,7 @@ fn function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
     }
     let ranges = if features.has(Features::RANGES) { reader.number()? } else { 1 };
     if ranges == 0 {
-        return Err(format!("byte {}: a function without code", reader.at));
+        return Err(format!("byte {}: a function has no code ranges", reader.at));
     }
     let mut function = MapFunction { version, address: 0, entry_count: None, blocks: Vec::new() };
     for range in 0..ranges {
@@ -207,14 +207,20 @@ fn function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
         }
         let count = reader.number()?;
         if !features.has(Features::NO_BLOCKS) {
-            blocks(reader, features, address, count, &mut function.blocks)?;
+            parse_blocks(reader, features, address, count, &mut function.blocks)?;
         }
     }
-    pgo_analysis(reader, features, &mut function)?;
+    parse_pgo_analysis(reader, features, &mut function)?;
     Ok(function)
 }
 
-fn blocks(reader: &mut AddressMapReader, features: Features, address: u64, count: u64, into: &mut Vec<MapBlock>) -> Result<(), String> {
+fn parse_blocks(
+    reader: &mut AddressMapReader,
+    features: Features,
+    address: u64,
+    count: u64,
+    into: &mut Vec<MapBlock>,
+) -> Result<(), String> {
     let mut end = address;
     for _ in 0..count {
         let id = reader.id()?;
@@ -242,7 +248,7 @@ fn blocks(reader: &mut AddressMapReader, features: Features, address: u64, count
     Ok(())
 }
 
-fn pgo_analysis(reader: &mut AddressMapReader, features: Features, function: &mut MapFunction) -> Result<(), String> {
+fn parse_pgo_analysis(reader: &mut AddressMapReader, features: Features, function: &mut MapFunction) -> Result<(), String> {
     if features.has(Features::ENTRY_COUNT) {
         function.entry_count = Some(reader.number()?);
     }
@@ -272,7 +278,7 @@ struct AddressMapReader<'a> {
 }
 
 impl AddressMapReader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
+    fn read_bytes<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let bytes = self.data.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
         let bytes = bytes.ok_or_else(|| format!("byte {}: the section ends in the middle of an entry", self.at))?;
         self.at += N;
@@ -280,7 +286,7 @@ impl AddressMapReader<'_> {
     }
 
     fn byte(&mut self) -> Result<u8, String> {
-        self.take::<1>().map(|[byte]| byte)
+        self.read_bytes::<1>().map(|[byte]| byte)
     }
 
     fn number(&mut self) -> Result<u64, String> {
@@ -297,12 +303,12 @@ impl AddressMapReader<'_> {
                 return Ok(value);
             }
         }
-        Err(format!("byte {start}: a number of more than 64 bits"))
+        Err(format!("byte {start}: a number exceeds 64 bits"))
     }
 
     fn id(&mut self) -> Result<u32, String> {
         let start = self.at;
-        u32::try_from(self.number()?).map_err(|_| format!("byte {start}: a number of more than 32 bits"))
+        u32::try_from(self.number()?).map_err(|_| format!("byte {start}: a number exceeds 32 bits"))
     }
 }
 
@@ -320,8 +326,8 @@ mod tests {
     fn version_2_with_all_features_is_read() {
         let map = AddressMap::parse(&SAMPLE).unwrap();
         let [function] = &map.functions[..] else { panic!("one function") };
-        let places: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
-        assert_eq!(places, [(0, 0x1000, 4), (1, 0x1006, 6), (2, 0x2000, 3)]);
+        let extents: Vec<(u32, u64, u64)> = function.blocks.iter().map(|b| (b.id, b.address, b.size)).collect();
+        assert_eq!(extents, [(0, 0x1000, 4), (1, 0x1006, 6), (2, 0x2000, 3)]);
         assert_eq!(function.entry_count, Some(100));
         assert!(
             function.blocks[0].properties.falls_through
@@ -334,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_reported_without_panic() {
+    fn corrupt_map_is_rejected_without_panic() {
         assert!(AddressMap::parse(&[1, 0]).unwrap_err().contains("version 1"));
         assert!(AddressMap::parse(&[2, 0x20, 0]).unwrap_err().contains("features 0x20"));
         assert!(AddressMap::parse(&[5, 0, 1]).unwrap_err().contains("features 0x100"));

@@ -1,4 +1,4 @@
-//! Translation of process addresses to files and addresses in them.
+//! Translation of a process's addresses to a file and an address within it.
 
 use crate::elf::Binary;
 use crate::error::BinaryError;
@@ -28,7 +28,7 @@ pub trait Loadable {
     fn path(&self) -> &Path;
     /// The build ID in hexadecimal.
     fn build_id(&self) -> Option<&str>;
-    /// Whether it is loaded at its own addresses.
+    /// Whether the file is always loaded at the addresses that it was linked for.
     fn is_fixed(&self) -> bool;
     /// See [`Binary::load_bias`].
     fn load_bias(&self, start: u64, offset: u64) -> Option<u64>;
@@ -56,17 +56,17 @@ impl Loadable for Binary {
 struct Mapped {
     start: u64,
     end: u64,
-    /// The number of the file; `None` for unknown files.
+    /// Index into [`AddressSpace::files`]; `None` for a file that is not among them.
     file: Option<usize>,
     bias: u64,
 }
 
-/// The mappings of all processes, restricted to certain files.
+/// The mappings of all processes, as far as they concern a given set of files.
 #[derive(Debug)]
 pub struct AddressSpace<'a, F> {
     files: &'a [F],
     by_process: HashMap<u32, Vec<Mapped>>,
-    /// Mappings for processes that have none of their own.
+    /// Mappings consulted for processes without recorded mappings.
     any_process: Vec<Mapped>,
 }
 
@@ -74,14 +74,14 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
     /// Creates an address space. Files with fixed addresses are visible from the start; others need a mapping.
     pub fn new(files: &'a [F]) -> AddressSpace<'a, F> {
         let fixed = files.iter().enumerate().filter(|(_, file)| file.is_fixed());
-        let whole = |(number, _): (usize, &F)| Mapped { start: 0, end: u64::MAX, file: Some(number), bias: 0 };
-        AddressSpace { files, by_process: HashMap::new(), any_process: fixed.map(whole).collect() }
+        let map_everywhere = |(number, _): (usize, &F)| Mapped { start: 0, end: u64::MAX, file: Some(number), bias: 0 };
+        AddressSpace { files, by_process: HashMap::new(), any_process: fixed.map(map_everywhere).collect() }
     }
 
     /// Adds a mapping. Its file is recognised by build ID, or else by file name.
     ///
     /// # Errors
-    /// A file of this name is of another build.
+    /// The mapped file has the name of one of the files but a different build ID.
     pub fn map(&mut self, mapping: &MappedFile) -> Result<(), BinaryError> {
         let name = mapping.path.rsplit('/').next().unwrap_or_default();
         let end = mapping.start.saturating_add(mapping.length);
@@ -91,10 +91,13 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
             if !is_build && file.path().file_name().is_none_or(|n| n != name) {
                 continue;
             }
-            if let (Some(ran), Some(here)) = (mapping.build_id.as_deref(), file.build_id())
-                && ran != here
+            if let (Some(mapped_build), Some(file_build)) = (mapping.build_id.as_deref(), file.build_id())
+                && mapped_build != file_build
             {
-                let what = format!("it is build {here}, but build {ran} ran ({}): pass the file that ran", mapping.path);
+                let what = format!(
+                    "its build ID is {file_build}, but the file that ran, {}, had {mapped_build}. Pass the file that ran",
+                    mapping.path
+                );
                 return Err(BinaryError::NoBlockAddresses { image: file.path().to_owned(), what });
             }
             let bias = if file.is_fixed() { Some(0) } else { file.load_bias(mapping.start, mapping.offset) };
@@ -114,8 +117,9 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
         }
     }
 
-    /// The files that may lie at an address of a process, best first: the index of the file, and the address in it. If the process's
-    /// mappings are known, this is the latest one; otherwise it is any mapping of any process, latest first.
+    /// Candidates for the file mapped at a process's address, best first: the file's index, and the address within the file. If the
+    /// process's mappings are known, the only candidate is its latest mapping of the address; otherwise the mappings of all processes are
+    /// candidates, latest first.
     pub fn resolve(&self, process: u32, address: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
         let own = self.by_process.get(&process);
         let max_count = if own.is_some() { 1 } else { usize::MAX };

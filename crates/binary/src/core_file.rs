@@ -16,7 +16,7 @@ const INSTRUCTION_POINTER_OFFSET: usize = 112 + 16 * 8;
 /// A core file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreFile {
-    /// Threads; the one that the signal killed is first.
+    /// Threads; the one that received the fatal signal is first.
     pub threads: Vec<CoreThread>,
     /// Files mapped into the process.
     pub files: Vec<FileInMemory>,
@@ -31,7 +31,7 @@ pub struct CoreThread {
     pub address: u64,
 }
 
-/// A mapped part of a file.
+/// A range of a file that was mapped into the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInMemory {
     /// First address.
@@ -48,7 +48,7 @@ impl CoreFile {
     /// Reads a core file.
     ///
     /// # Errors
-    /// It cannot be read, or is not a core file of a 64-bit process.
+    /// The file cannot be read, or is not the core file of a 64-bit process.
     pub fn read(path: &Path) -> Result<CoreFile, BinaryError> {
         let data = std::fs::read(path).map_err(|source| BinaryError::Read { path: path.to_owned(), source })?;
         CoreFile::parse(&data).map_err(|what| BinaryError::Core { path: path.to_owned(), what })
@@ -60,19 +60,19 @@ impl CoreFile {
     }
 
     fn parse(data: &[u8]) -> Result<CoreFile, String> {
-        let damaged = |what: object::Error| what.to_string();
-        let header = FileHeader64::<Endianness>::parse(data).map_err(damaged)?;
-        let endian = header.endian().map_err(damaged)?;
+        let to_text = |error: object::Error| error.to_string();
+        let header = FileHeader64::<Endianness>::parse(data).map_err(to_text)?;
+        let endian = header.endian().map_err(to_text)?;
         if header.e_type(endian) != ET_CORE {
             return Err("not a core file".into());
         }
         let mut core = CoreFile::default();
-        for segment in header.program_headers(endian, data).map_err(damaged)? {
-            let Some(mut notes) = segment.notes(endian, data).map_err(damaged)? else { continue };
-            while let Some(note) = notes.next().map_err(damaged)? {
+        for segment in header.program_headers(endian, data).map_err(to_text)? {
+            let Some(mut notes) = segment.notes(endian, data).map_err(to_text)? else { continue };
+            while let Some(note) = notes.next().map_err(to_text)? {
                 match (note.name(), note.n_type(endian)) {
-                    (b"CORE", NT_PRSTATUS) => core.threads.extend(thread(note.desc())),
-                    (b"CORE", NT_FILE) => core.files = files(note.desc()).ok_or("the list of mapped files is damaged")?,
+                    (b"CORE", NT_PRSTATUS) => core.threads.extend(parse_thread(note.desc())),
+                    (b"CORE", NT_FILE) => core.files = parse_mapped_files(note.desc()).ok_or("the list of mapped files is corrupt")?,
                     _ => {}
                 }
             }
@@ -84,13 +84,13 @@ impl CoreFile {
     }
 }
 
-fn thread(status: &[u8]) -> Option<CoreThread> {
+fn parse_thread(status: &[u8]) -> Option<CoreThread> {
     let thread = status.get(THREAD_ID_OFFSET..THREAD_ID_OFFSET + 4)?;
     Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: u64_at(status, INSTRUCTION_POINTER_OFFSET)? })
 }
 
 /// Parses `NT_FILE`: a count, the page size, for each file its addresses and its offset in pages, and then the file names.
-fn files(note: &[u8]) -> Option<Vec<FileInMemory>> {
+fn parse_mapped_files(note: &[u8]) -> Option<Vec<FileInMemory>> {
     let (count, page) = (usize::try_from(u64_at(note, 0)?).ok()?, u64_at(note, 8)?);
     let names = note.get(16usize.checked_add(count.checked_mul(24)?)?..)?;
     let mut names = names.split(|byte| *byte == 0);
@@ -113,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damaged_list_of_files_is_rejected() {
+    fn corrupt_file_list_is_rejected() {
         let words: Vec<u8> = [2u64, 4096, 0x1000, 0x3000, 0, 0x3000, 0x4000, 2].iter().flat_map(|w| w.to_le_bytes()).collect();
         let note = [&words[..], b"/bin/a\0/lib/b\0"].concat();
-        let found = files(&note).unwrap();
+        let found = parse_mapped_files(&note).unwrap();
         assert_eq!((found[1].start, found[1].end, found[1].offset, found[1].path.as_path()), (0x3000, 0x4000, 8192, Path::new("/lib/b")));
-        assert_eq!(files(&note[..60]), None);
-        assert_eq!(files(&[0xff; 16]), None);
+        assert_eq!(parse_mapped_files(&note[..60]), None);
+        assert_eq!(parse_mapped_files(&[0xff; 16]), None);
     }
 
     #[test]

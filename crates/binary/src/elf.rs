@@ -61,10 +61,10 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Reads a file.
+    /// Reads an ELF file.
     ///
     /// # Errors
-    /// It cannot be read, is not an x86-64 ELF executable or shared library, or is damaged.
+    /// The file cannot be read, is not an x86-64 executable or shared library, or is corrupt.
     pub fn read(path: &Path) -> Result<Binary, BinaryError> {
         let data = std::fs::read(path).map_err(BinaryError::read(path))?;
         Binary::parse(path, data.into())
@@ -73,7 +73,7 @@ impl Binary {
     /// Parses the content of a file. `path` is used in messages.
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
-        let data = crate::headerless::with_sections(&data).map_or(data, Arc::from);
+        let data = crate::headerless::add_section_headers(&data).map_or(data, Arc::from);
         let file = parsed(path, &data)?;
         if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
             return Err(BinaryError::Foreign { path: path.to_owned(), what: "an object file or core dump".into() });
@@ -110,7 +110,7 @@ impl Binary {
         self.entry
     }
 
-    /// Whether it can be loaded at any address (PIE or shared library).
+    /// Whether the file can be loaded at any address (PIE or shared library).
     pub fn is_position_independent(&self) -> bool {
         self.position_independent
     }
@@ -120,12 +120,14 @@ impl Binary {
         &self.segments
     }
 
-    /// Function symbols in order of address. Of several at one address, those of the full table and global ones come first.
+    /// Function symbols in order of address. At equal addresses, symbols of the full table precede dynamic ones, and global symbols precede
+    /// local ones.
     pub fn functions(&self) -> &[FunctionSymbol] {
         &self.functions
     }
 
-    /// The function symbol that covers an address: the closest one at or before it whose size is sufficient or unknown.
+    /// The function symbol that covers an address: among those at the closest preceding symbol address, the first that extends beyond
+    /// `address` or has no size.
     pub fn function_at(&self, address: u64) -> Option<&FunctionSymbol> {
         let after = self.functions.partition_point(|f| f.address <= address);
         let start = self.functions[..after].last()?.address;
@@ -146,12 +148,12 @@ impl Binary {
         self.is_code(address).then(|| self.bytes_at(address)).flatten()
     }
 
-    /// Whether an address lies in an executable segment.
+    /// Whether an address is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| s.executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
-    /// Addresses and content of a section. `None` if there is no such section or it cannot be read.
+    /// Address range and content of a section. `None` if the file has no section of this name or the content is outside the file.
     pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
         let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
         let section = file.section_by_name(name)?;
@@ -243,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn own_functions_are_found() {
+    fn functions_of_test_program_are_found() {
         let binary = own();
-        let symbol = binary.functions().iter().find(|f| f.name.contains("own_functions_are_found") && f.size > 0).unwrap();
+        let symbol = binary.functions().iter().find(|f| f.name.contains("functions_of_test_program_are_found") && f.size > 0).unwrap();
         assert_eq!(binary.function_at(symbol.address + symbol.size - 1).unwrap().address, symbol.address);
         assert!(binary.is_code(symbol.address) && binary.code_at(symbol.address).is_some());
         assert!(binary.is_position_independent() && binary.is_code(binary.entry()));
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_files_are_described() {
+    fn foreign_files_are_rejected_with_their_kind() {
         let parse = |bytes: &[u8]| Binary::parse(Path::new("f"), bytes.to_vec().into()).unwrap_err().to_string();
         assert!(parse(b"#!/bin/sh\n").contains("a script"));
         assert!(parse(b"").contains("not an ELF file"));
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_file_does_not_panic() {
+    fn corrupt_file_does_not_panic() {
         let whole = own();
         let head = whole.data().len().min(4096);
         for at in 0..head.min(1024) {

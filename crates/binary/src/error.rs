@@ -1,4 +1,4 @@
-//! Errors about binaries. Each message names the file and the remedy.
+//! Errors about binaries. Each message names the file, the problem, and what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub enum BinaryError {
         source: io::Error,
     },
     /// The file is not an executable or shared library of this platform.
-    #[error("{path}: {what}; pass an x86-64 ELF executable or shared library")]
+    #[error("{path} is {what}. Pass an x86-64 ELF executable or shared library")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -23,23 +23,23 @@ pub enum BinaryError {
         what: String,
     },
     /// The file is not a core file.
-    #[error("{path}: {what}; pass the core file of an x86-64 process (`ulimit -c unlimited`, or `coredumpctl dump`)")]
+    #[error("cannot read core file {path}: {what}. Pass the core file of an x86-64 process (`ulimit -c unlimited`, or `coredumpctl dump`)")]
     Core {
         /// The file.
         path: PathBuf,
-        /// What it is instead, or what is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// The file is not a usable side build of another one.
-    #[error("{path}: {what}; build the same sources with the same options, and add -fbasic-block-address-map")]
+    /// The file is not a usable side build of a given binary.
+    #[error("cannot use side build {path}: {what}. Build the same sources with the same options, and add -fbasic-block-address-map")]
     SideBuild {
         /// The side build.
         path: PathBuf,
         /// The reason.
         what: String,
     },
-    /// A part of the file is damaged.
-    #[error("{path}: damaged: {what}; install or build the file again")]
+    /// A part of the file is corrupt.
+    #[error("{path} is corrupt: {what}. Rebuild or reinstall it")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum BinaryError {
     NoBlockAddresses {
         /// The file.
         image: PathBuf,
-        /// The reason and the remedy.
+        /// The reason, and what to do.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Control-flow graphs of machine code: functions, blocks, edges, calls, and doubts about them.
+//! Control-flow graphs of machine code: functions, blocks, edges, calls, and uncertainties about them.
 //!
 //! A block starts at a function's entry, a branch target, a landing pad, or after a branch or return, but not after a call. It ends where
 //! another block starts or control does not continue. Blocks overlap only if code jumps into an instruction (past a `lock` prefix, say).
@@ -75,7 +75,7 @@ impl BlockEnd {
     }
 }
 
-/// A sequence of instructions that is entered at its first one.
+/// A basic block: instructions that are contiguous in memory and entered only at the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeBlock {
     /// Address of the first instruction.
@@ -84,7 +84,7 @@ pub struct CodeBlock {
     pub size: u64,
     /// Address of the last instruction.
     pub last: u64,
-    /// How control leaves it.
+    /// How control leaves the block.
     pub end: BlockEnd,
 }
 
@@ -94,7 +94,7 @@ impl CodeBlock {
         self.start + self.size
     }
 
-    /// Whether an address lies in the block.
+    /// Whether an address is in the block.
     pub fn contains(&self, address: u64) -> bool {
         address.checked_sub(self.start).is_some_and(|at| at < self.size)
     }
@@ -103,7 +103,7 @@ impl CodeBlock {
 /// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeEdgeKind {
-    /// Control runs on to the next instruction in memory.
+    /// Control falls through to the next instruction in memory.
     FallThrough,
     /// A jump to a fixed address.
     Jump,
@@ -115,7 +115,7 @@ pub enum CodeEdgeKind {
     Indirect,
     /// An exception thrown by a call in the block reaches a landing pad. The edge may leave the block in its middle.
     Unwind,
-    /// A transfer that was observed although the graph did not contain it.
+    /// A transfer that a run showed and static analysis had missed.
     Observed,
 }
 
@@ -163,7 +163,7 @@ pub enum CodeCallee {
 pub enum CallKind {
     /// A call, to which the callee returns.
     Call,
-    /// A jump at the end of a function, so that the callee returns to this function's caller.
+    /// A jump to the callee, which then returns to this function's caller.
     TailCall,
     /// A tail call by a conditional jump.
     ConditionalTailCall,
@@ -174,7 +174,7 @@ pub enum CallKind {
 pub enum Returns {
     /// Possibly.
     Maybe,
-    /// Never, as far as can be seen from the code.
+    /// Never, as far as static analysis can tell.
     Never,
     /// Possibly more than once, like `setjmp`.
     Twice,
@@ -193,11 +193,11 @@ pub struct CallSite {
     pub callee: CodeCallee,
     /// How the callee is entered.
     pub kind: CallKind,
-    /// Whether it returns.
+    /// Whether the call returns.
     pub returns: Returns,
     /// The landing pad for exceptions thrown by the callee.
     pub landing_pad: Option<u64>,
-    /// Whether no exception bypasses the landing pad, since it is a cleanup or catches everything. `longjmp` does bypass it.
+    /// Whether every exception reaches the landing pad, since the pad is a cleanup or catches everything. `longjmp` bypasses it anyway.
     pub always_lands: bool,
 }
 
@@ -206,7 +206,7 @@ pub struct CallSite {
 pub enum Doubt {
     /// The targets of an indirect jump are unknown.
     UnresolvedJump,
-    /// The number of entries of a jump table was guessed from the content of memory, for want of a check in the code.
+    /// The code has no bounds check for a jump table, so the table's size was guessed from its content.
     JumpTableWithoutBound {
         /// Address of the table.
         table: u64,
@@ -219,14 +219,14 @@ pub enum Doubt {
     AssumedTailCall,
     /// Instructions overlap in memory.
     Overlap,
-    /// Bytes that do not decode are reached.
+    /// Control reaches bytes that are not a valid instruction.
     Undecodable,
     /// A branch leads outside the code.
     OutsideCode {
         /// The target.
         target: u64,
     },
-    /// The function has bytes that nothing is known to reach and that are not padding.
+    /// The function contains bytes that are not padding and to which no control flow was found.
     Unreached {
         /// Number of bytes.
         size: u64,
@@ -258,7 +258,7 @@ impl Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::UnresolvedJump => f.write_str("the targets of the indirect jump are not known"),
+            Doubt::UnresolvedJump => f.write_str("the targets of the indirect jump are unknown"),
             Doubt::JumpTableWithoutBound { table, entries } => {
                 write!(f, "the jump table at {table:#x} has no bounds check: {entries} entries assumed")
             }
@@ -267,8 +267,8 @@ impl fmt::Display for Doubt {
             Doubt::Overlap => f.write_str("instructions overlap"),
             Doubt::Undecodable => f.write_str("the bytes are not an instruction"),
             Doubt::OutsideCode { target } => write!(f, "a branch leads to {target:#x}, which is outside the code"),
-            Doubt::Unreached { size: 1 } => f.write_str("1 byte is not known to be reached"),
-            Doubt::Unreached { size } => write!(f, "{size} bytes are not known to be reached"),
+            Doubt::Unreached { size: 1 } => f.write_str("no control flow to 1 byte was found"),
+            Doubt::Unreached { size } => write!(f, "no control flow to {size} bytes was found"),
             Doubt::AddedEdge { target } => write!(f, "a run went to {target:#x}, which was not in the graph"),
         }
     }
@@ -286,11 +286,11 @@ pub struct Uncertainty {
 /// Frequencies from the compiler, estimated or from a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frequencies {
-    /// Number of entries of the function, if a profile was used.
+    /// How often the function was entered, if the compiler used a profile.
     pub entry_count: Option<u64>,
     /// Frequency of each block relative to the others of the function; empty if unknown.
     pub blocks: Vec<u64>,
-    /// For each edge, the probability that its source block leaves by it; empty if unknown.
+    /// Probability of each edge, given that its source block executes; empty if unknown.
     pub edges: Vec<f64>,
 }
 
@@ -303,9 +303,9 @@ pub struct FunctionGraph {
     pub has_symbol: bool,
     /// Address of the first instruction executed.
     pub entry: u64,
-    /// Additional entry addresses, as in hand-written assembly.
+    /// Additional entry addresses, which occur in hand-written assembly.
     pub other_entries: Vec<u64>,
-    /// Address ranges of its code, ascending; several if cold code was split off.
+    /// Address ranges of the function's code, ascending; more than one if cold code was split off.
     pub ranges: Vec<Range<u64>>,
     /// Its blocks, in order of address.
     pub blocks: Vec<CodeBlock>,
@@ -317,11 +317,11 @@ pub struct FunctionGraph {
     pub landing_pads: Vec<u64>,
     /// The origin of the graph.
     pub source: GraphSource,
-    /// Doubts, in order of address.
+    /// Uncertainties, in order of address.
     pub uncertain: Vec<Uncertainty>,
-    /// Whether its address is taken, so that indirect calls may reach it.
+    /// Whether the function's address is taken, so that indirect calls may reach it.
     pub address_taken: bool,
-    /// Whether it may return to its caller.
+    /// Whether the function may return to its caller.
     pub returns: bool,
     /// Frequencies, if the compiler's map has any.
     pub frequencies: Option<Frequencies>,
@@ -334,7 +334,7 @@ impl FunctionGraph {
         Some(BlockIndex(at as u32))
     }
 
-    /// The block that contains an address; with overlapping blocks, the one that starts last.
+    /// The block that contains an address. If several overlapping blocks do, the one with the highest start address.
     pub fn block_containing(&self, address: u64) -> Option<BlockIndex> {
         let after = self.blocks.partition_point(|b| b.start <= address);
         // Overlapping blocks are rare and close together.
@@ -345,7 +345,7 @@ impl FunctionGraph {
     /// The block with an index.
     ///
     /// # Panics
-    /// Panics if the index belongs to another function.
+    /// Panics if the index belongs to a different function.
     pub fn block(&self, index: BlockIndex) -> &CodeBlock {
         &self.blocks[index.0 as usize]
     }
@@ -366,7 +366,7 @@ impl FunctionGraph {
         self.calls[first..end].iter().filter(move |c| c.block == block)
     }
 
-    /// Whether an address lies in the function's code.
+    /// Whether an address is in the function's code.
     pub fn contains(&self, address: u64) -> bool {
         self.ranges.iter().any(|r| r.contains(&address))
     }
@@ -379,7 +379,7 @@ pub struct Stub {
     pub address: u64,
     /// The imported function; `None` for a stub that calls the dynamic linker.
     pub import: Option<String>,
-    /// For a function of this file that is selected at startup (`IFUNC`), the function that selects it.
+    /// For an indirect function (`IFUNC`) of this file, the resolver that selects its implementation at startup.
     pub resolver: Option<u64>,
 }
 
@@ -394,24 +394,24 @@ pub struct ProgramGraph {
     pub stub_ranges: Vec<Range<u64>>,
     /// Address ranges of the other code sections, ascending.
     pub code_ranges: Vec<Range<u64>>,
-    /// Parts of the code sections that nothing is known to reach, that no unwind entry describes, and that are not padding, ascending.
-    /// Targets of indirect calls may lie there.
+    /// Ascending parts of the code sections that are not padding, that no unwind entry describes, and to which no control flow was found.
+    /// They may contain targets of indirect calls.
     pub unknown_ranges: Vec<Range<u64>>,
-    /// Observed transfers of control that the file alone does not show.
+    /// Observed control transfers that static analysis alone had missed.
     pub observations: Vec<GraphObservation>,
 }
 
 /// An observed transfer of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GraphObservation {
-    /// Address of the instruction that control left.
+    /// Address of the instruction executed before the transfer.
     pub from: u64,
-    /// Address of the instruction that followed.
+    /// Address of the instruction executed next.
     pub to: u64,
 }
 
 impl ProgramGraph {
-    /// The function with this entry address.
+    /// The function that is entered at `address`, by its main entry or an additional one.
     pub fn function_entered_at(&self, address: u64) -> Option<FunctionIndex> {
         if let Ok(at) = self.functions.binary_search_by_key(&address, |f| f.entry) {
             return Some(FunctionIndex(at as u32));
@@ -429,7 +429,7 @@ impl ProgramGraph {
     /// The function with an index.
     ///
     /// # Panics
-    /// Panics if the index belongs to another program.
+    /// Panics if the index belongs to a different program.
     pub fn function(&self, index: FunctionIndex) -> &FunctionGraph {
         &self.functions[index.0 as usize]
     }
@@ -439,7 +439,7 @@ impl ProgramGraph {
         self.functions.iter().filter(move |f| f.name == name)
     }
 
-    /// Whether an address lies in a stub.
+    /// Whether an address is in a stub.
     pub fn is_stub(&self, address: u64) -> bool {
         self.stub_ranges.iter().any(|r| r.contains(&address))
     }

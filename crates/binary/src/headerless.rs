@@ -1,15 +1,18 @@
-//! Reconstruction of section headers from program headers, for files without them.
+//! Reconstruction of section headers from program headers, for files that have lost them.
 //!
-//! `sstrip` and some packers remove the section headers, which the loader does not need. Its own tables locate everything that recovery
-//! needs: `PT_INTERP` the loader, `PT_DYNAMIC` symbols, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind tables. Stubs are
-//! jumps through words that relocations fill. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception Frames".
+//! `sstrip` and some packers remove the section headers, which the loader does not need. The loader's own tables locate everything that
+//! graph recovery needs: `PT_INTERP` names the loader, `PT_DYNAMIC` leads to symbols, relocations and constructor arrays, and
+//! `PT_GNU_EH_FRAME` to the unwind tables. Stubs are recognised as jumps through words that relocations fill. Sources: generic ABI,
+//! chapters 4 and 5; Linux Standard Base, "Exception Frames".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+/// Sizes in bytes of the file header, a program header and a section header of 64-bit ELF files.
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
+/// Program header types: `PT_LOAD`, `PT_DYNAMIC`, `PT_INTERP`, `PT_GNU_EH_FRAME`.
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERPRETER: u32 = 3;
@@ -18,7 +21,7 @@ const EH_FRAME: u32 = 0x6474_e550;
 const START_CODE: u64 = 32;
 /// `jmp` through rip-relative memory.
 const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
-/// What linkers emit after the jump of a stub: a `push` of a relocation index, or padding.
+/// The first bytes that linkers emit after a stub's jump: a `push` of a relocation index, or padding.
 const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
@@ -44,8 +47,8 @@ struct HeaderlessImage<'a> {
     segments: Vec<Segment>,
 }
 
-/// Appends section headers to a file. `None` if the file already has some or is damaged.
-pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
+/// Returns a copy of a file with section headers appended. `None` if the file already has section headers or is corrupt.
+pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
     if u16_at(data, 60)? != 0 && u64_at(data, 40)? != 0 {
         return None;
     }
@@ -67,7 +70,7 @@ pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
         sections.push(Section { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
     }
     image.code(&tags, &mut sections);
-    Some(image.with_headers(&sections))
+    Some(image.append_headers(&sections))
 }
 
 /// Type, offset, address, file size and flags of each program header.
@@ -112,7 +115,7 @@ impl HeaderlessImage<'_> {
         add(".fini_array", 15, WRITABLE, tag(26), tag(28), "", 8);
     }
 
-    /// The number of dynamic symbols, which only the hash tables reveal.
+    /// The number of dynamic symbols. No tag gives it, so it is computed from a hash table.
     fn symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
         const HASH: u64 = 4;
         const GNU_HASH: u64 = 0x6fff_fef5;
@@ -124,7 +127,7 @@ impl HeaderlessImage<'_> {
         let start = 16 + 8 * filter;
         let last = (0..buckets).filter_map(|b| u32_at(table, start + 4 * b)).max().unwrap_or(0);
         if last < first {
-            // The file has only imports, which are in no bucket; take those that relocations use.
+            // The file has only imports, which are in no bucket. Count up to the last one that a relocation refers to.
             return Some(u64::from(first).max(self.max_relocated_symbol(tags) + 1));
         }
         let chains = start + 4 * buckets;
@@ -135,7 +138,7 @@ impl HeaderlessImage<'_> {
         Some(u64::from(at) + 1)
     }
 
-    /// For each relocation, the address that it fills and its symbol.
+    /// Each relocation's target address and symbol index.
     fn relocations(&self, tags: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         for (start, size) in [(7, 8), (23, 2)] {
@@ -150,7 +153,7 @@ impl HeaderlessImage<'_> {
         self.relocations(tags).into_iter().map(|(_, symbol)| symbol).max().unwrap_or(0)
     }
 
-    /// The unwind tables that their header points to. They extend to a terminator or the end of the segment.
+    /// The unwind tables that `.eh_frame_hdr` points to. They extend to a terminator or the end of the segment.
     fn frames(&self, header: u64) -> Option<Range<u64>> {
         const RELATIVE_SIGNED_4: u8 = 0x1b;
         let bytes = self.bytes(header)?;
@@ -217,7 +220,7 @@ impl HeaderlessImage<'_> {
         runs
     }
 
-    fn with_headers(&self, sections: &[Section]) -> Vec<u8> {
+    fn append_headers(&self, sections: &[Section]) -> Vec<u8> {
         let mut names = vec![0];
         let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);
         let mut headers = vec![0; SECTION_HEADER];

@@ -1,28 +1,28 @@
-//! Linking the graphs of a program and of some of its shared libraries into one.
+//! Linking the graphs of a program and some of its shared libraries into one graph.
 //!
-//! Each file gets its own part of the address space: the address of the `n`-th library (from 1) has `n` above its low 48 bits, which are
-//! the address in the file. The program (number 0) keeps its addresses. User addresses are below 2^47 and files far smaller, so the parts
-//! do not overlap.
+//! Each file gets its own range of linked addresses: the low 48 bits are the address in the file, and the bits above them are the file's
+//! number. The program is number 0 and keeps its addresses; libraries are numbered from 1. File addresses are below 2^47, so the ranges do
+//! not overlap.
 
 use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
-/// Size of the address range of a file.
+/// Size of a file's range of linked addresses.
 const FILE: u64 = 1 << 48;
 
-/// The offset of a file's addresses; 0 for the program itself.
+/// The first linked address of the file with a number; 0 for the program (number 0).
 pub fn base_address(file: usize) -> u64 {
     file as u64 * FILE
 }
 
-/// Splits a linked address into the number of its file and the address in that file.
+/// Splits a linked address into its file's number and the address in that file.
 pub fn split_address(address: u64) -> (usize, u64) {
     ((address / FILE) as usize, address % FILE)
 }
 
 impl ProgramGraph {
-    /// Links the graphs of a program and its libraries, in order of their numbers. `exports` maps the names that other files can call to
-    /// functions; calls of such a name become calls of that function.
+    /// Links the graphs of a program and its libraries, which are in order of file number. `exports` maps exported names to linked
+    /// addresses; calls of an import with such a name become calls of that function.
     pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {
@@ -101,13 +101,13 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn addresses_name_their_file() {
+    fn linked_address_splits_into_file_and_address() {
         assert_eq!(split_address(base_address(3) + 0x1234), (3, 0x1234));
         assert_eq!(split_address(0x40_1000), (0, 0x40_1000));
     }
 
     #[test]
-    fn all_addresses_of_library_are_moved() {
+    fn every_address_of_library_is_shifted() {
         let binary = Binary::read(Path::new("/bin/true")).unwrap();
         let own = ProgramGraph::from_binary(&binary).unwrap();
         assert!(!own.functions.is_empty());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_linked_to_exports() {
+    fn calls_of_imports_become_calls_of_exports() {
         let call = crate::graph::CallSite {
             block: crate::graph::BlockIndex(0),
             address: 16,

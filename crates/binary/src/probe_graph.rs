@@ -1,8 +1,8 @@
-//! Control flow between the probes of a function: which edges lead from one block with an address to another, and what they do to the
-//! path number.
+//! Control flow between a function's probes: the edges between two blocks that have addresses, and the effect of these edges on the path
+//! number.
 //!
-//! Blocks without code have no probe. Between two consecutive probes, control passed only through such blocks, usually along a unique
-//! sequence of edges.
+//! Blocks without code have no probe. Between two consecutively executed probes, control passed only through such blocks, usually along a
+//! unique sequence of edges.
 
 use crate::probed_image::{ProbedFunction, ProbedImage};
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ pub enum NumberStep {
 /// The paths between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// There is exactly one.
+    /// Exactly one path connects them.
     Unique(Rc<[Edge]>),
-    /// There is exactly one short path if blocks may be passed whose probes are missing here.
+    /// Exactly one short path connects them, assuming that the probes of the blocks in between were not recorded.
     Inferred(Rc<[Edge]>),
-    /// There are several.
+    /// Several paths connect them.
     Ambiguous,
-    /// There is none.
+    /// No path connects them.
     None,
 }
 
@@ -51,10 +51,10 @@ pub struct ProbeGraph {
     /// For each block, the value of its `Reach` edge, unless that edge has its own probe.
     reach: Vec<Option<i64>>,
     marked_reach: Vec<Option<i64>>,
-    /// For each block, the edge by which paths end before the block does, unless that edge has its own probe.
+    /// For each block, the edge to the exit by which a path ends within the block, unless that edge has its own probe.
     end: Vec<Option<Edge>>,
     marked_end: Vec<Option<Edge>>,
-    /// For each block, the number with which a path starts after a cut edge to it.
+    /// For the target block of each cut edge, the initial path number of the path that starts there.
     enter: HashMap<u32, i64>,
     continuations: Vec<bool>,
     connections: HashMap<(u32, u32), Connection>,
@@ -64,11 +64,11 @@ pub struct ProbeGraph {
 const MAX_EDGES: usize = 24;
 /// Maximum number of paths tried between two blocks.
 const MAX_PATHS: usize = 64;
-/// Maximum number of blocks passed without the probe that they have elsewhere.
+/// Maximum number of blocks on a path whose probes were not recorded.
 const MAX_INFERRED_BLOCKS: usize = 2;
 
 impl ProbeGraph {
-    /// Builds the graph of a function of an image.
+    /// Builds the graph of one of an image's functions.
     pub fn new(image: &ProbedImage, function: ProbedFunction) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
         let (graph, dag) = (map.graph()?, map.dag()?);
@@ -137,40 +137,42 @@ impl ProbeGraph {
         }
     }
 
-    /// The effect of an edge.
+    /// An edge's effect on the path number.
     pub fn step(&self, edge: Edge) -> NumberStep {
         self.steps[edge.index()]
     }
 
-    /// The value of the block's `Reach` edge: the one with its own probe if `marked`, or else the one reached together with the block.
+    /// The value of the block's `Reach` edge: of the edge with its own probe if `marked`, or else of the edge without.
     pub fn reach(&self, block: u32, marked: bool) -> Option<i64> {
         if marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
     }
 
-    /// The edge by which a path ends before its block does; `marked` as in [`Self::reach`].
+    /// The edge to the exit by which a path ends within a block; `marked` as in [`Self::reach`].
     pub fn end(&self, block: u32, marked: bool) -> Option<Edge> {
         if marked { self.marked_end[block as usize] } else { self.end[block as usize] }
     }
 
-    /// The number with which a path starts in a block where a call returned a second time. `None` for other blocks.
+    /// The initial path number in a block that continues after the second return of a call. `None` for other blocks.
     pub fn restart_number(&self, block: u32) -> Option<i64> {
         self.continuations[block as usize].then(|| self.enter.get(&block).copied().unwrap_or(0))
     }
 
-    /// The continuation of a call that returned a second time. It is `next`, or `next` is the first block with an address after it, since
-    /// code generation may put its probe before the call. `None` if there are several candidates.
+    /// The block that continues after the second return of a call, given the block `next` whose probe executed next. This is `next` itself,
+    /// or a block that leads to `next`, since code generation may move the continuation's probe before the call. `None` if several blocks
+    /// qualify.
     pub fn continuation_of_second_return(&mut self, next: Option<u32>) -> Option<u32> {
         if let Some(block) = next.filter(|block| self.restart_number(*block).is_some()) {
             return Some(block);
         }
-        let all: Vec<u32> = (0..).zip(&self.continuations).filter(|(_, is_one)| **is_one).map(|(block, _)| block).collect();
+        let continuations = (0..).zip(&self.continuations).filter(|(_, is_continuation)| **is_continuation).map(|(block, _)| block);
+        let continuations: Vec<u32> = continuations.collect();
         let leads = |block: &u32| matches!(self.connect(*block, next), Connection::Unique(_) | Connection::Inferred(_));
-        let leading: Vec<u32> = all.into_iter().filter(leads).collect();
+        let leading: Vec<u32> = continuations.into_iter().filter(leads).collect();
         if let [one] = leading[..] { Some(one) } else { None }
     }
 
-    /// The paths from a block to the exit when a conditional jump led to another function. The block that only made the call was folded
-    /// into the jump, so the path passes a block without an address.
+    /// The paths from a block to the exit after a conditional tail call. Code generation folded the block that contained only the call into
+    /// the conditional jump, so the path passes through a block without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MAX_INFERRED_BLOCKS {
             let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, folded: true };
@@ -184,8 +186,8 @@ impl ProbeGraph {
         Connection::None
     }
 
-    /// The number with which a path starts at `to` if all paths from `from` to it end with the same cut edge, so that it does not matter
-    /// which one was taken.
+    /// The initial path number at `to` if all paths from `from` to `to` end with the same cut edge, which makes the choice among them
+    /// irrelevant. `None` otherwise.
     pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MAX_INFERRED_BLOCKS {
             let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, folded: false };
@@ -237,14 +239,14 @@ struct ProbeSearch<'a> {
     found: Vec<Vec<Edge>>,
     /// Number of paths after which the search stops.
     max_found: usize,
-    /// Maximum number of blocks with addresses that may be passed.
+    /// Maximum number of blocks with addresses on a path.
     budget: usize,
-    /// Whether at least one block without an address must be passed.
+    /// Whether a path must contain at least one block without an address.
     folded: bool,
 }
 
 impl ProbeSearch<'_> {
-    fn search_from(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, longest: usize) {
+    fn search_from(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, max_edges: usize) {
         for &(edge, next) in &self.flow.out[at as usize] {
             if self.found.len() >= self.max_found {
                 return;
@@ -259,10 +261,10 @@ impl ProbeSearch<'_> {
                 if !self.folded || path.len() > passed + 1 {
                     self.found.push(path.clone());
                 }
-            } else if next != self.flow.exit && path.len() <= longest {
+            } else if next != self.flow.exit && path.len() <= max_edges {
                 let passed = passed + usize::from(self.flow.visible[next as usize]);
                 if passed <= self.budget {
-                    self.search_from(next, path, passed, longest);
+                    self.search_from(next, path, passed, max_edges);
                 }
             }
             path.pop();

@@ -1,7 +1,7 @@
-//! Programs built with `--addresses`: which block begins at which address.
+//! Block addresses of programs built with `--addresses`.
 //!
 //! Probes are in the section `.pseudo_probe`, as offsets from function symbols ([`crate::pseudo_probes`]); symbols delimit functions. Local
-//! functions of the same name are distinguished by the preceding source file in the symbol table, or else by link order.
+//! functions with the same name are distinguished by the source file that precedes them in the symbol table, or else by link order.
 
 use crate::address_space::Loadable;
 use crate::error::BinaryError;
@@ -23,9 +23,9 @@ pub struct ProbedFunction(pub u32);
 pub struct PlacedProbe {
     /// Address in the file.
     pub address: u64,
-    /// The function that it belongs to.
+    /// The function that contains the probe.
     pub function: ProbedFunction,
-    /// What the probe marks.
+    /// The block and the event that the probe marks.
     pub probe: PseudoProbe,
 }
 
@@ -40,7 +40,7 @@ pub struct CodeRange {
     pub function: ProbedFunction,
 }
 
-/// An image with the addresses of its blocks.
+/// An executable or shared library with its block addresses.
 #[derive(Debug)]
 pub struct ProbedImage {
     /// Path of the file.
@@ -49,19 +49,19 @@ pub struct ProbedImage {
     pub image: Image,
     /// Units in link order, with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Functions with known addresses, as indices of the unit and of the function in its map.
+    /// Functions with known addresses: indices of the unit, and of the function in the unit's map.
     pub functions: Vec<(usize, usize)>,
     /// Probes in order of address, and then in code order.
     pub probes: Vec<PlacedProbe>,
     /// Code ranges in order of address.
     pub ranges: Vec<CodeRange>,
-    /// Functions of the image without known addresses, each with the reason.
+    /// Names of functions without known addresses, each with the reason.
     pub unplaced_functions: Vec<String>,
     /// Address and content of each executable section.
     code: Vec<(u64, Vec<u8>)>,
     /// File offset, file size and address of each segment.
     segments: Vec<(u64, u64, u64)>,
-    /// Whether it is loaded at its own addresses.
+    /// Whether the image is always loaded at the addresses that it was linked for.
     fixed: bool,
 }
 
@@ -73,32 +73,32 @@ struct Symbol {
 }
 
 impl ProbedImage {
-    /// Reads an image. Maps that it does not contain are taken from the unit cache `store`.
+    /// Reads an image. Maps that the image does not contain are read from the unit cache `store`.
     ///
     /// # Errors
     /// The file cannot be read, was not built with `--addresses`, or lacks symbols or maps.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
-        let wrong = |what: String| BinaryError::NoBlockAddresses { image: path.to_owned(), what };
+        let error_of = |what: String| BinaryError::NoBlockAddresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
-        let image = Image::read(&bytes).map_err(|e| wrong(e.to_string()))?;
-        let units = maps(&image, store).map_err(wrong)?;
+        let image = Image::read(&bytes).map_err(|e| error_of(e.to_string()))?;
+        let units = maps(&image, store).map_err(error_of)?;
         if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
-            return Err(wrong(
-                "its blocks have no addresses: build it with `trodden build --addresses`, or create such a variant with \
+            return Err(error_of(
+                "its blocks have no addresses. Build it with `trodden build --addresses`, or create such a variant with \
                 `trodden instrument --addresses`"
                     .into(),
             ));
         }
-        let file = object::File::parse(&*bytes).map_err(|e| wrong(e.to_string()))?;
+        let file = object::File::parse(&*bytes).map_err(|e| error_of(e.to_string()))?;
         let symbols = symbols(&file);
         if symbols.is_empty() {
-            return Err(wrong("it has no symbols: pass the file as it was before it was stripped".into()));
+            return Err(error_of("it has no symbols. Pass the unstripped file".into()));
         }
         let bodies = match file.section_by_name(".pseudo_probe") {
-            Some(section) => pseudo_probes::read(&section.uncompressed_data().map_err(|e| wrong(e.to_string()))?).map_err(wrong)?,
-            None => return Err(wrong("it has no section .pseudo_probe: pass the file as it was before it was stripped".into())),
+            Some(section) => pseudo_probes::read(&section.uncompressed_data().map_err(|e| error_of(e.to_string()))?).map_err(error_of)?,
+            None => return Err(error_of("it has no section .pseudo_probe. Pass the unstripped file".into())),
         };
-        let mut made = ProbedImage {
+        let mut probed = ProbedImage {
             path: path.to_owned(),
             image,
             units,
@@ -110,14 +110,14 @@ impl ProbedImage {
             segments: segments(&file),
             fixed: file.kind() == ObjectKind::Executable,
         };
-        made.place(bodies, &symbols);
-        Ok(made)
+        probed.locate_functions(bodies, &symbols);
+        Ok(probed)
     }
 
-    /// The map of a function.
+    /// A function's map, from its unit.
     pub fn map(&self, function: ProbedFunction) -> &FunctionMap {
-        let (unit, place) = self.functions[function.0 as usize];
-        &self.units[unit].1.functions[place]
+        let (unit, index) = self.functions[function.0 as usize];
+        &self.units[unit].1.functions[index]
     }
 
     /// The index in [`ProbedImage::ranges`] of the code that contains an address.
@@ -126,7 +126,7 @@ impl ProbedImage {
         after.checked_sub(1).filter(|at| address < self.ranges[*at].end)
     }
 
-    /// The probes in an address range; both ends are inclusive.
+    /// The probes at addresses `from` to `to`, both inclusive.
     pub fn probes_between(&self, from: u64, to: u64) -> &[PlacedProbe] {
         let first = self.probes.partition_point(|m| m.address < from);
         let end = self.probes.partition_point(|m| m.address <= to);
@@ -139,7 +139,7 @@ impl ProbedImage {
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
     }
 
-    fn place(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[Symbol]) {
+    fn locate_functions(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[Symbol]) {
         let mut known: HashMap<u64, (usize, usize)> = HashMap::new();
         for (u, (unit, map)) in self.units.iter().enumerate() {
             known.extend((0..map.functions.len()).map(|f| (probe_function(*unit, f as u32), (u, f))));
@@ -152,14 +152,16 @@ impl ProbedImage {
         }
         let mut present: Vec<(usize, usize)> = found.keys().copied().collect();
         present.sort();
-        let places = self.symbols_of(&present, symbols);
+        let starts = self.start_addresses(&present, symbols);
         let mut ends: HashMap<u64, u64> = HashMap::new();
         symbols.iter().for_each(|s| _ = ends.entry(s.address).and_modify(|e| *e = s.size.max(*e)).or_insert(s.size));
-        for (at, start) in present.into_iter().zip(places) {
+        for (at, start) in present.into_iter().zip(starts) {
             let name = self.units[at.0].1.functions[at.1].plain_name().to_owned();
             match (start, &found[&at][..]) {
-                (None, _) => self.unplaced_functions.push(format!("`{name}`: several functions of that name cannot be distinguished")),
-                (Some(start), [body]) => self.add(at, start, ends[&start], body),
+                (None, _) => {
+                    self.unplaced_functions.push(format!("`{name}`: several functions have this name and cannot be distinguished"))
+                }
+                (Some(start), [body]) => self.add_function(at, start, ends[&start], body),
                 (Some(_), _) => self.unplaced_functions.push(format!("`{name}`: its code is split into several parts")),
             }
         }
@@ -168,7 +170,7 @@ impl ProbedImage {
         self.ranges.dedup_by_key(|r| r.start);
     }
 
-    fn add(&mut self, at: (usize, usize), start: u64, size: u64, body: &pseudo_probes::ProbedBody) {
+    fn add_function(&mut self, at: (usize, usize), start: u64, size: u64, body: &pseudo_probes::ProbedBody) {
         let function = ProbedFunction(self.functions.len() as u32);
         let blocks = self.units[at.0].1.functions[at.1].blocks.len() as u32;
         self.functions.push(at);
@@ -178,28 +180,28 @@ impl ProbedImage {
         self.probes.extend(inside.map(|(address, probe)| PlacedProbe { address, function, probe }));
     }
 
-    /// The start of each of the functions, which are given in link order. `None` if it cannot be determined.
-    fn symbols_of(&self, functions: &[(usize, usize)], symbols: &[Symbol]) -> Vec<Option<u64>> {
+    /// The start addresses of functions, which are in link order. `None` where several symbols match.
+    fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[Symbol]) -> Vec<Option<u64>> {
         let mut by_name: HashMap<&str, Vec<&Symbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));
         let name_of = |&(u, f): &(usize, usize)| self.units[u].1.functions[f].plain_name();
         let mut same: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
         functions.iter().for_each(|at| same.entry(name_of(at)).or_default().push(*at));
-        let place = |at: &(usize, usize)| {
+        let start_of = |at: &(usize, usize)| {
             let candidates = by_name.get(name_of(at))?;
             if let [one] = candidates[..] {
                 return Some(one.address);
             }
             let source = Path::new(&self.units[at.0].1.source).file_name()?.to_string_lossy().into_owned();
-            let here: Vec<&&Symbol> = candidates.iter().filter(|s| s.file == source).collect();
-            if let [one] = here[..] {
+            let same_file: Vec<&&Symbol> = candidates.iter().filter(|s| s.file == source).collect();
+            if let [one] = same_file[..] {
                 return Some(one.address);
             }
             let namesakes = &same[name_of(at)];
             let number = namesakes.iter().position(|n| n == at)?;
             (namesakes.len() == candidates.len()).then(|| candidates[number].address)
         };
-        functions.iter().map(place).collect()
+        functions.iter().map(start_of).collect()
     }
 }
 
@@ -229,9 +231,7 @@ fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<U
         let unit = placed.unit;
         let frame = image.frame(unit, store).map_err(|e| format!("unit {unit}: {e}"))?;
         let frame = frame.ok_or_else(|| {
-            format!(
-                "the map of unit {unit} is neither in the file nor in the unit cache: set TRODDEN_CACHE to the cache that it was built with"
-            )
+            format!("the map of unit {unit} is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of its build")
         })?;
         let map = frame.map().map_err(|e| e.to_string())?;
         map.check().map_err(|e| format!("unit {unit}: {e}"))?;
@@ -266,8 +266,8 @@ fn code(file: &object::File) -> Vec<(u64, Vec<u8>)> {
     sections.filter_map(|s| Some((s.address(), s.data().ok()?.to_vec()))).collect()
 }
 
-/// Executable segments, followed by the others. Executable ones come first because the offset of a mapping may lie both in the last page
-/// of one segment and in the first page of the next; others are needed because emulators map code together with preceding data.
+/// Executable segments, followed by the others. The order matters because the last page of one segment may also be the first page of the
+/// next, so a mapping's offset may match both. Other segments are needed because emulators map code together with preceding data.
 fn segments(file: &object::File) -> Vec<(u64, u64, u64)> {
     let executable = |s: &object::Segment| matches!(s.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
     let (first, others): (Vec<_>, Vec<_>) = file.segments().partition(executable);

@@ -1,5 +1,6 @@
-//! The section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins with a
-//! sentinel probe, whose eight bytes are the hash of the symbol that deltas start from. The symbol is known otherwise.
+//! Parser of the section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins
+//! with a sentinel probe, whose eight bytes are the hash of the symbol that deltas start from. The hash is skipped, since the function's ID
+//! identifies the symbol.
 //! ```text
 //! body     function u64 | number of probes | number of inlined bodies | probes | inlined bodies, each after its call's probe number
 //! probe    number | byte: type 4 bits, attribute 3 bits, delta flag 1 bit | address | discriminator, if the attribute says so
@@ -12,10 +13,10 @@ use gimli::{EndianSlice, LittleEndian, Reader};
 const SENTINEL: u8 = 2;
 /// Attribute of a probe with a discriminator.
 const DISCRIMINATOR: u8 = 4;
-/// Maximum nesting depth of inlined bodies; deeper nesting is taken for damage.
+/// Maximum nesting depth of inlined bodies; a section with deeper nesting counts as corrupt.
 const MAX_INLINE_DEPTH: u32 = 4096;
 
-/// A function that is not inlined, with its own probes.
+/// The body of a function that is not inlined, with its own probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedBody {
     /// The function's ID.
@@ -24,22 +25,22 @@ pub struct ProbedBody {
     pub probes: Vec<(u64, u64)>,
 }
 
-/// Parses a section. Inlined bodies are skipped.
+/// Parses the section's content. Inlined bodies are skipped.
 ///
 /// # Errors
-/// The section is damaged; the text names the byte.
+/// The section is corrupt; the text names the byte offset.
 pub fn read(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
     let mut reader = EndianSlice::new(bytes, LittleEndian);
     let mut bodies = Vec::new();
     while !reader.is_empty() {
         let start = bytes.len() - reader.len();
-        let body = body(&mut reader, &mut 0, 0);
-        bodies.push(body.ok_or_else(|| format!("the section .pseudo_probe is damaged after byte {start}"))?);
+        let body = parse_body(&mut reader, &mut 0, 0);
+        bodies.push(body.ok_or_else(|| format!("the section .pseudo_probe is corrupt after byte {start}"))?);
     }
     Ok(bodies)
 }
 
-fn body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -> Option<ProbedBody> {
+fn parse_body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -> Option<ProbedBody> {
     let function = reader.read_u64().ok()?;
     let (count, inlined) = (reader.read_uleb128().ok()?, reader.read_uleb128().ok()?);
     let mut probes = Vec::new();
@@ -63,7 +64,7 @@ fn body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -
     for _ in 0..inlined {
         reader.read_uleb128().ok()?;
         (depth < MAX_INLINE_DEPTH).then_some(())?;
-        body(reader, address, depth + 1)?;
+        parse_body(reader, address, depth + 1)?;
     }
     Some(ProbedBody { function, probes })
 }
@@ -72,7 +73,7 @@ fn body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -
 mod tests {
     use super::*;
 
-    /// As written by LLVM 22 for a function with three probes at 3, 8 and 13, and one with a probe at 2.
+    /// Output of LLVM 22 for two functions: one with a probe at offset 2, and one with probes at offsets 3, 8 and 13.
     const SECTION: [u8; 52] = [
         0x2a, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x20, 0x25, 0x10, 0xc3, 0x90, 0x11, 0xc5, 0xbe, 0x70, 1, 0x80, 2, //
         0xcb, 4, 0xfb, 0x71, 0x1f, 1, 0, 0, 4, 0, 0, 0x20, 0x8f, 0xa1, 0x4c, 0xdd, 0x75, 0x4f, 0x91, 0xcc, 1, 0x80, 3, 2, 0x80, 5, 3, 0x80,
@@ -80,7 +81,7 @@ mod tests {
     ];
 
     #[test]
-    fn bodies_are_read() {
+    fn bodies_of_llvm_22_are_read() {
         let expected = [
             ProbedBody { function: 0x2a, probes: vec![(2, 1)] },
             ProbedBody { function: 1234567890123, probes: vec![(3, 1), (8, 2), (13, 3)] },
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_does_not_panic() {
+    fn corrupt_section_does_not_panic() {
         for end in 1..SECTION.len() {
             let read = read(&SECTION[..end]);
             assert!(end == 23 || read.is_err(), "{end}");

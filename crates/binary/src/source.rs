@@ -1,7 +1,7 @@
 //! Source locations of addresses, from DWARF.
 //!
-//! The debug information is in the file itself or in a separate debug file, which is found by build ID below the system's debug folder or
-//! by the name in the section `.gnu_debuglink`. Addresses are those of the file.
+//! The debug information is in the file itself or in a separate debug file, which is located by build ID below the system's debug folder or
+//! by the name in the section `.gnu_debuglink`. Addresses are ELF virtual addresses.
 
 use crate::elf::{Binary, hex};
 use crate::error::BinaryError;
@@ -37,7 +37,7 @@ pub struct SourceFrame {
 /// The source locations of a binary.
 pub struct SourceLocations {
     context: Context<Slice>,
-    /// Code ranges. Lines of code that the linker dropped remain at address 0 and must be ignored.
+    /// Code ranges. Line entries outside them are ignored: those of code that the linker dropped remain at address 0.
     code: Vec<Range<u64>>,
     /// The file that the debug information was read from.
     pub file: PathBuf,
@@ -53,7 +53,7 @@ impl SourceLocations {
     /// Reads the debug information of a binary. `None` if neither the binary nor a debug file has any.
     ///
     /// # Errors
-    /// The debug information is damaged.
+    /// The debug information is corrupt.
     pub fn read(binary: &Binary) -> Result<Option<SourceLocations>, BinaryError> {
         if has_lines(binary.data()) {
             return context(binary, binary.path(), binary.data()).map(Some);
@@ -76,7 +76,7 @@ impl SourceLocations {
             return frames;
         }
         let Ok(mut chain) = self.context.find_frames(address).skip_all_loads() else { return frames };
-        // Damage in an outer frame ends the chain.
+        // An error in an outer frame ends the chain.
         while let Ok(Some(frame)) = chain.next() {
             let language = frame.function.as_ref().and_then(|f| f.language);
             let symbol = frame.function.and_then(|f| f.raw_name().ok().map(|n| n.into_owned()));
@@ -140,12 +140,12 @@ fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String
         CompressionFormat::Zstandard => Box::new(zstd::Decoder::new(stored.data).map_err(|e| e.to_string())?),
         other => return Err(format!("compression {other:?} is not supported")),
     };
-    // The claimed size is not trusted for an allocation, and bounds what is read.
+    // The claimed size limits the read but is not trusted for an allocation.
     let mut content = Vec::new();
     decoder.take(size.saturating_add(1)).read_to_end(&mut content).map_err(|e| e.to_string())?;
     match content.len() as u64 == size {
         true => Ok(content),
-        false => Err(format!("its decompressed size is not the {size} bytes that it claims")),
+        false => Err(format!("its decompressed size differs from the {size} bytes in its header")),
     }
 }
 
@@ -168,14 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_lines_are_found() {
+    fn lines_of_test_program_are_found() {
         let binary = Binary::read(&std::env::current_exe().unwrap()).unwrap();
         let lines = SourceLocations::read(&binary).unwrap().expect("tests are built with lines");
-        let symbol = binary.functions().iter().find(|f| f.name.contains("own_lines_are_found") && f.size > 0).unwrap();
+        let symbol = binary.functions().iter().find(|f| f.name.contains("lines_of_test_program_are_found") && f.size > 0).unwrap();
         let frames = lines.frames(symbol.address);
         let outer = frames.last().unwrap();
         assert!(outer.file.as_ref().unwrap().ends_with("source.rs") && outer.line.is_some(), "{outer:?}");
-        assert!(outer.function.as_ref().unwrap().contains("own_lines_are_found"), "{outer:?}");
+        assert!(outer.function.as_ref().unwrap().contains("lines_of_test_program_are_found"), "{outer:?}");
         assert!(lines.line(symbol.address).is_some());
         assert_eq!(lines.frames(0), []);
     }

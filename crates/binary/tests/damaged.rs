@@ -1,4 +1,4 @@
-//! Damaged files yield an error or a valid graph, never a panic.
+//! Corrupt files yield an error or a valid graph, never a panic.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn damaged_bytes_never_panic() {
     for trial in 0..1500 {
         let mut bytes = if trial % 4 == 0 { with_map.clone() } else { good.clone() };
         for _ in 0..=random.below(8) {
-            // Headers matter most, so half of the damage goes there.
+            // Headers matter most, so half of the changes are made there.
             let header = random.below(2) == 0;
             let length = bytes.len();
             let at = match (header, random.below(2)) {

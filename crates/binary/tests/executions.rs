@@ -1,5 +1,5 @@
 //! Graphs compared with executions: every executed transfer of control within the image is an edge, a call, a return, or marked as
-//! uncertain. QEMU executes programs of the system (stripped, built by GCC) and our own one instruction at a time and logs addresses.
+//! uncertain. QEMU runs system programs (stripped, built by GCC) and test programs one instruction at a time, and logs the addresses.
 
 mod common;
 
@@ -12,10 +12,10 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, CodeCallee, CodeEdge
 use trodden_binary::instruction::decode;
 use trodden_binary::{Binary, recover};
 
-/// A transfer of control to an instruction of the image, from another one or from outside.
+/// A control transfer to an instruction in the image: source and target. The source is `None` if it is outside the image.
 type Transfer = (Option<u64>, u64);
 
-/// Executes a program. Returns the distinct transfers into its image, and the number of instructions executed there.
+/// Runs a program. Returns the distinct transfers into its image, and the number of instructions executed in the image.
 fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Transfer>, u64) {
     let help = Command::new("qemu-x86_64").arg("--help").output().expect("qemu-x86_64 (package qemu-user)").stdout;
     let by_step = if String::from_utf8_lossy(&help).contains("one-insn-per-tb") { "-one-insn-per-tb" } else { "-singlestep" };
@@ -45,7 +45,7 @@ fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Trans
         let Some(address) = text.strip_prefix("Trace").and_then(|rest| u64::from_str_radix(rest.split('/').nth(1)?, 16).ok()) else {
             continue;
         };
-        let address = address.wrapping_sub(bias.expect("the log says where the program lies"));
+        let address = address.wrapping_sub(bias.expect("the log contains the program's load address"));
         let inside = code.iter().any(|c| (c.0..c.1).contains(&address));
         if inside {
             executed += 1;
@@ -105,7 +105,7 @@ impl<'a> Allowed<'a> {
         let from = match from {
             _ if !self.blocks.contains_key(&to) => return false,
             None => return self.entries.contains(&to) || self.returned_to.contains(&to),
-            // A repeated string instruction.
+            // A string instruction with a `rep` prefix is logged once per iteration.
             Some(from) if from == to => return true,
             Some(from) => from,
         };
@@ -144,7 +144,7 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
         marked.len(),
         wrong.len()
     );
-    assert!(executed > 300, "{} was hardly executed", program.display());
+    assert!(executed > 300, "{}: too few instructions executed", program.display());
     assert!(wrong.is_empty(), "{}: {wrong:x?}", program.display());
     // Adding the uncertain transfers that were executed must make them known.
     let mut amended = graph.clone();
@@ -157,7 +157,7 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
         from.is_some_and(|from| amended.observations.contains(&GraphObservation { from, to }))
             && amended.functions.iter().any(|function| function.blocks.iter().any(|block| block.start == to))
     };
-    assert!(transfers.iter().all(|t| allowed.allows(*t) || lands(*t)), "amended, and still not known");
+    assert!(transfers.iter().all(|t| allowed.allows(*t) || lands(*t)), "the graph lacks an observed transfer that was added to it");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn main_is_found_in_stripped_programs() {
         let graph = ProgramGraph::from_binary(&common::read(&common::stripped(&program))).unwrap();
         let main = graph.functions_named("main").next().expect("main");
         assert_eq!((main.entry, main.has_symbol), (expected, false));
-        // This is judged by names of imports, of which a static program has none.
+        // Recovery knows these functions by their import names, and a static program has no imports.
         let is_known = !main.returns && main.calls.iter().any(|c| c.returns == Returns::Twice);
         assert!(is_known || options.contains(&"-static"), "main ends with exit, and calls setjmp");
         let by_name: BTreeMap<&str, usize> = BTreeMap::from([("_start", 1), ("main", 1)]);

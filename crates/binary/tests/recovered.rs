@@ -1,8 +1,8 @@
 //! Graphs recovered from stripped programs, compared with the compiler's map of the same code.
 //!
-//! The map has LLVM's machine blocks, which exclude padding, may end in two branches, and may begin where no branch leads. So two things
-//! are compared: edges from map blocks that end in a branch to the first instruction after padding at the target, and block starts, each of
-//! which must be a start in the map or follow a branch or a call that never returns.
+//! The map describes LLVM's machine blocks, which exclude padding, may end in two branches, and need not start at a branch target. So two
+//! things are compared. Edges from map blocks that end in a branch must lead to the first instruction after padding at the target. Each
+//! block start must be a start in the map, or follow a branch or a call that never returns.
 
 mod common;
 
@@ -216,7 +216,7 @@ fn graphs_do_not_depend_on_section_headers() {
     }
 }
 
-/// The number of calls with landing pads that no exception bypasses, and of those with others.
+/// The numbers of calls whose landing pad no exception bypasses, and of calls with other landing pads.
 fn pads(compiler: &str, source: &str) -> (usize, usize) {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, compiler, source, &["-O"]);

@@ -16,17 +16,17 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The working folder inside cargo's target folder.
+    /// The default working folder, in cargo's target folder.
     pub fn in_target() -> Corpus {
         Corpus { folder: steps::target().join("corpus") }
     }
 
-    /// A working folder at any other place.
+    /// A working folder at a given path.
     pub fn at(folder: &Path) -> Corpus {
         Corpus { folder: folder.to_owned() }
     }
 
-    /// Resolves the named programs, or the default ones if none is named, and installs the packages that their builds need.
+    /// Resolves the named programs, or the default programs if none is named, and installs the packages that their builds need.
     ///
     /// # Errors
     /// A program is unknown, or a package cannot be installed.
@@ -37,7 +37,7 @@ impl Corpus {
         Ok(programs)
     }
 
-    /// Resolves names of programs; `all` stands for the whole corpus.
+    /// Resolves names of programs; `all` means the complete corpus.
     ///
     /// # Errors
     /// A program is unknown; the message lists all programs.
@@ -47,12 +47,12 @@ impl Corpus {
             return Ok(all);
         }
         match named.iter().find(|n| !all.contains(n)) {
-            Some(unknown) => bail!("the corpus has no program {unknown}: choose from {}", all.join(", ")),
+            Some(unknown) => bail!("the corpus has no program {unknown}. Choose from {}", all.join(", ")),
             None => Ok(named.to_vec()),
         }
     }
 
-    /// One line of description for each program.
+    /// Describes each program in one line.
     pub fn about(&self) -> Result<String> {
         steps::output(self.recipe("about", "all").env("BUILD", "plain"))
     }
@@ -70,18 +70,18 @@ impl Corpus {
 
     /// Fetches any Debian source package and returns the folder of its sources.
     pub fn source(&self, package: &str) -> Result<PathBuf> {
-        self.step(&mut self.recipe("source", package))?;
+        self.run_step(&mut self.recipe("source", package))?;
         Ok(self.folder.join("src").join(package))
     }
 
     /// Fetches a program's sources unless they are present.
     pub fn fetch(&self, program: &str) -> Result<()> {
-        self.step(&mut self.recipe("fetch", program))
+        self.run_step(&mut self.recipe("fetch", program))
     }
 
     /// Creates a program's input files unless they exist.
     pub fn inputs(&self, program: &str) -> Result<()> {
-        self.step(&mut self.recipe("inputs", program))
+        self.run_step(&mut self.recipe("inputs", program))
     }
 
     /// Builds a variant of a program.
@@ -98,7 +98,7 @@ impl Corpus {
             options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), percent_encoded(&file))));
         }
         command.envs(variables).env("BUILD", variant.folder());
-        self.step(&mut command)
+        self.run_step(&mut command)
     }
 
     /// Re-instruments trodden's build to count only the paths of the short run, numbered by a scheme.
@@ -115,14 +115,14 @@ impl Corpus {
         steps::output(instrument.arg("--interesting").arg(&stored)).map(drop)
     }
 
-    /// Exports what a variant needs to know about earlier runs of the program, and returns the file.
+    /// Exports the paths of earlier runs for a variant's build, and returns the exported file.
     fn export_known_paths(&self, program: &str, trained: TrainingRuns) -> Result<PathBuf> {
         let stored = match trained {
             TrainingRuns::TrainAndSuite if self.suite_runs(program)? == 0 => {
-                bail!("{program} has no test suite: add one to corpus/programs/{program}.sh, or omit this variant")
+                bail!("{program} has no test suite. Add one to corpus/programs/{program}.sh, or omit this variant")
             }
-            TrainingRuns::TrainAndSuite => self.profile_of(program, &[Input::Train, Input::Suite], trained.runs())?,
-            TrainingRuns::Train => self.profile_of(program, &[Input::Train], trained.runs())?,
+            TrainingRuns::TrainAndSuite => self.profile_runs(program, &[Input::Train, Input::Suite], trained.runs())?,
+            TrainingRuns::Train => self.profile_runs(program, &[Input::Train], trained.runs())?,
         };
         let file = stored.with_extension(trained.name());
         let mut export = Command::new(steps::target().join("release/trodden"));
@@ -135,18 +135,18 @@ impl Corpus {
     /// # Errors
     /// The program cannot be built or run, or nothing was counted.
     pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
-        self.profile_of(program, &[input], input.name())
+        self.profile_runs(program, &[input], input.name())
     }
 
-    /// Like [`Corpus::full_profile`], for several runs together.
-    fn profile_of(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
+    /// Like [`Corpus::full_profile`], for a profile of several runs.
+    fn profile_runs(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
         let trodden = Variant::trodden();
         self.inputs(program)?;
         self.build_once(program, &trodden)?;
         for input in inputs {
             self.run(program, &trodden, *input, "")?;
         }
-        let stored = self.stored(program, name);
+        let stored = self.profile_file(program, name);
         if let Some(folder) = stored.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
@@ -156,12 +156,12 @@ impl Corpus {
         std::path::absolute(&stored).context("cannot determine the current folder")
     }
 
-    /// The file of the stored profile of a program's runs.
-    fn stored(&self, program: &str, runs: &str) -> PathBuf {
+    /// The file for the profile of a program's runs.
+    fn profile_file(&self, program: &str, runs: &str) -> PathBuf {
         self.folder.join("profiles").join(format!("{program}.{runs}.trodden"))
     }
 
-    /// Builds a variant unless its program exists and is newer than the tools that build it.
+    /// Builds a variant unless its executable is newer than the tools that build it.
     pub fn build_once(&self, program: &str, variant: &Variant) -> Result<()> {
         let changed = |path: PathBuf| std::fs::metadata(path).and_then(|m| m.modified()).ok();
         let tools = variant.tools().into_iter().filter_map(changed).max();
@@ -187,14 +187,14 @@ impl Corpus {
 
     fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let counts = self.counts(program, variant, input);
-        // A run adds to the counts that it finds.
+        // Remove the counts of earlier runs, since a run adds to them.
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
         let mut command = self.recipe(input.name(), program);
         if variant.is_sampled() {
-            command = under_recorder(&command, &self.sampled_profile(program, variant, input));
+            command = wrap_in_recorder(&command, &self.sampled_profile(program, variant, input));
         }
         command.envs(variant.run_environment(&counts)).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
@@ -205,7 +205,7 @@ impl Corpus {
         self.folder.join("counts").join(variant.folder()).join(format!("{program}.{}", input.name()))
     }
 
-    /// The profile of the last run of a sampled variant, over all its processes.
+    /// The profile of a sampled variant's last run, which covers all processes of the run.
     pub fn sampled_profile(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
         self.counts(program, variant, input).join("sampled.trodden")
     }
@@ -213,7 +213,7 @@ impl Corpus {
     /// Builds a program under the build name `build`, with these environment variables.
     pub fn build_as(&self, build: &str, program: &str, variables: &[(&str, OsString)]) -> Result<()> {
         log::info!("building {program}, {build}");
-        self.step(self.recipe("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
+        self.run_step(self.recipe("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
     }
 
     /// Runs a program built by [`Corpus::build_as`] and returns a checksum of its output.
@@ -249,7 +249,7 @@ impl Corpus {
         self.folder.join("build").join(variant.folder()).join(format!("{program}.log"))
     }
 
-    /// Duration of a variant's build in seconds, or `None` if it was not under_recorder.
+    /// Duration of a variant's build in seconds; `None` if it was not measured.
     pub fn build_seconds(&self, program: &str, variant: &Variant) -> Option<f64> {
         let file = self.folder.join("build").join(variant.folder()).join(format!("{program}.seconds"));
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
@@ -261,30 +261,30 @@ impl Corpus {
         recipe
     }
 
-    /// Runs a recipe, which itself reports what it does and what went wrong.
-    fn step(&self, command: &mut Command) -> Result<()> {
+    /// Runs a recipe, which prints its progress and errors.
+    fn run_step(&self, command: &mut Command) -> Result<()> {
         let status = command.stdin(std::process::Stdio::null()).status().context("cannot run bash")?;
         if !status.success() {
-            bail!("the recipe in {} failed: see its message above", script().display());
+            bail!("the recipe in {} failed, see its message above", script().display());
         }
         Ok(())
     }
 }
 
-/// Wraps a command in `trodden record`, which samples the programs that the command runs.
-fn under_recorder(command: &Command, profile: &Path) -> Command {
+/// Runs a command under `trodden record`, which samples the programs that the command runs.
+fn wrap_in_recorder(command: &Command, profile: &Path) -> Command {
     let mut recorder = Command::new(steps::target().join("release/trodden"));
     recorder.args(["record", "--burst", "500us", "--no-store", "-o"]).arg(profile).arg("--");
     recorder.arg(command.get_program()).args(command.get_args());
     recorder
 }
 
-/// The script that carries out the recipes.
+/// The script that executes the recipes.
 pub fn script() -> PathBuf {
     steps::root().join("corpus/recipe.sh")
 }
 
-/// A file's name, percent-percent_encoded for use as the value of a setting.
+/// Percent-encodes a path for use as the value of a setting.
 fn percent_encoded(file: &Path) -> percent_encoding::PercentEncode<'_> {
     percent_encoding::percent_encode(file.as_os_str().as_encoded_bytes(), percent_encoding::NON_ALPHANUMERIC)
 }

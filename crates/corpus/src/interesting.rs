@@ -1,4 +1,4 @@
-//! Builds of a corpus program that count interesting paths only, and the build that counts all paths.
+//! Builds of a corpus program: one that counts all paths, and others that count interesting paths only.
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub struct InterestingBuilds {
     program: String,
     input: Input,
-    /// The file of its profile.
+    /// The profile of the program that counts all paths.
     pub full: PathBuf,
     folder: PathBuf,
 }

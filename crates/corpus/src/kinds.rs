@@ -27,11 +27,11 @@ pub struct Kind {
     pub callbacks: Option<&'static str>,
     /// Environment variables for builds.
     pub build: &'static [(&'static str, &'static str)],
-    /// Environment variables for runs; each value is a file name inside the folder of a run's counts, or empty for the folder.
+    /// Environment variables for runs. Each value is the name of a file in the folder for the run's counts, or empty for the folder itself.
     pub counts: &'static [(&'static str, &'static str)],
     /// Name of the variant whose build is run, for variants without a build of their own.
     pub build_of: Option<&'static str>,
-    /// Simulator under which the program runs, once, on the short input.
+    /// Command line of the simulator under which the program runs once, on the short input.
     pub simulator: Option<&'static str>,
     /// True if `trodden record` samples the runs.
     pub sampled: bool,
@@ -39,7 +39,7 @@ pub struct Kind {
     pub packages: &'static [&'static str],
 }
 
-/// Earlier runs whose paths a build knows.
+/// Earlier runs whose paths are known to a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingRuns {
     /// The short run.
@@ -49,14 +49,14 @@ pub enum TrainingRuns {
 }
 
 impl TrainingRuns {
-    /// The name of the export format, and of the setting that takes the exported file.
+    /// The name of the export format, which is also the name of the setting for the exported file.
     pub fn name(self) -> &'static str {
         match self {
             TrainingRuns::Train | TrainingRuns::TrainAndSuite => "known",
         }
     }
 
-    /// The part of the profile's file name that tells which runs it covers.
+    /// The part of the profile's file name that identifies the runs.
     pub fn runs(self) -> &'static str {
         match self {
             TrainingRuns::Train => Input::Train.name(),
@@ -111,7 +111,7 @@ const PLAIN: Kind = Kind {
     packages: &[],
 };
 
-/// Base of other profilers' entries: not for Rust, and compared with the plain build by clang.
+/// Base for other profilers' entries: without Rust support, and compared with the plain build by clang.
 const OTHER_PROFILER: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
 
 const TRODDEN: Kind = Kind {

@@ -6,7 +6,7 @@
 //! | `variant.rs`, `kinds.rs` | ways to build them |
 //! | `oracle.rs`, `interesting.rs` | checking them against the oracles; builds that count interesting paths |
 //! | `packages.rs` | the Debian packages that they need |
-//! | `steps.rs` | running and logging commands |
+//! | `steps.rs` | running and logging commands, locating the repository |
 #![forbid(unsafe_code)]
 
 mod corpus;

@@ -7,7 +7,7 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Builds trodden and the oracles, and returns the executable of the oracles.
+/// Builds trodden and the oracles, and returns the path of `trodden-oracle`.
 pub fn build_oracle() -> Result<PathBuf> {
     let release = build_trodden()?;
     steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
@@ -19,7 +19,8 @@ pub fn trodden() -> std::process::Command {
     std::process::Command::new(steps::target().join("release/trodden"))
 }
 
-/// Runs a program built by trodden under the oracles and returns their report: one line for each oracle and process, with details below.
+/// Checks a run of a program built by trodden with the oracles and returns their report: a line for each oracle and process, with details
+/// below.
 ///
 /// # Errors
 /// The run or an oracle failed, and the report has no difference that would explain the failure.

@@ -1,14 +1,14 @@
-//! The Debian packages needed besides Rust, and installing them.
+//! The Debian packages that the project needs besides Rust, and their installation.
 //!
-//! A package counts as installed if a program or file that it provides exists. The package manager is therefore called only if something is
-//! missing, and other distributions work if the same programs are installed by hand.
+//! A package counts as installed if a program or file that it provides exists. Therefore, the package manager is called only if a package
+//! is missing, and other distributions work if the same programs are installed manually.
 
 use crate::steps;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A Debian package and something that it provides: the name of a program, or the absolute path of a file.
+/// A Debian package, and the name of a program or the absolute path of a file that the package provides.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     package: &'static str,
@@ -122,14 +122,14 @@ pub fn ensure(purpose: PackagePurpose) -> Result<()> {
     install(&missing)
 }
 
-/// Installs those of the Debian packages that are not installed yet. On other systems, only logs their names.
+/// Installs Debian packages that are not installed yet. On other systems, only logs their names.
 ///
 /// # Errors
 /// A package cannot be installed; the message names all missing packages.
 pub fn ensure_packages(packages: &[String]) -> Result<()> {
     if !steps::on_path("dpkg-query") {
         log::info!(
-            "This is not a Debian system. Programs of the corpus may need what these Debian packages provide: {}",
+            "This is not a Debian system. Programs of the corpus may need the programs and libraries in these Debian packages: {}",
             packages.join(" ")
         );
         return Ok(());
@@ -141,7 +141,7 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
     install(&missing)
 }
 
-/// Returns true if the system's package lists contain all of these packages, and there is at least one.
+/// Returns true if `packages` is not empty and the system's package lists offer all of them.
 pub fn are_offered(packages: &[String]) -> bool {
     let offers = |package: &String| {
         let shown = Command::new("apt-cache").args(["policy", package]).output();
@@ -168,10 +168,10 @@ fn install(packages: &[&str]) -> Result<()> {
     }
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root && !steps::on_path("sudo") {
-        bail!("these packages are missing: {list}. Run `apt-get install {list}` as root, then repeat this command");
+        bail!("these packages are missing: {list}. Run `apt-get install {list}` as root, then run this command again");
     }
     steps::headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
-    // Update the package lists only if installing with the present ones fails.
+    // Update the package lists only if installation with the present lists fails.
     if steps::run(apt(is_root, "install").args(packages)).is_err() {
         steps::run(&mut apt(is_root, "update"))?;
         if let Err(error) = steps::run(apt(is_root, "install").args(packages)) {

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of any checkout it is that
-/// folder itself; see [`require_checkout`].
+/// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of a checkout, that folder itself;
+/// see [`require_checkout`].
 pub fn root() -> PathBuf {
     let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     start.ancestors().find(|folder| is_checkout(folder)).map_or_else(|| start.clone(), Path::to_path_buf)
@@ -19,11 +19,11 @@ fn is_checkout(folder: &Path) -> bool {
 
 /// Fails unless [`root`] is a checkout of the sources.
 pub fn require_checkout() -> Result<()> {
-    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources: run this command inside one");
+    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources. Run this command in a checkout");
     Ok(())
 }
 
-/// Removes the path of this checkout from a text, for files that others read.
+/// Removes the path of this checkout from a text that is published.
 pub fn strip_root(text: &str) -> String {
     text.replace(&format!("{}/", root().display()), "")
 }
@@ -69,7 +69,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.0)
 }
 
-/// Like [`output`], but returns standard error.
+/// Like [`output`], but returns the standard error output.
 ///
 /// # Errors
 /// The command cannot be started or fails; the message contains the last line of its standard error.
@@ -92,10 +92,10 @@ fn run_captured(command: &mut Command) -> Result<(String, String)> {
 pub fn path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
-    std::env::join_paths(all).context("a folder for the search path has a colon in its name")
+    std::env::join_paths(all).context("cannot extend the search path: a folder's name contains a colon")
 }
 
-/// Returns true if the search path has a file of that name.
+/// Returns true if a folder in the search path contains a file with this name.
 pub fn on_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
@@ -105,7 +105,7 @@ pub fn on_path(name: &str) -> bool {
 fn command_line(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {
-        // The search path would only add noise.
+        // The search path is long and not informative.
         if let Some(value) = value.filter(|_| name != "PATH") {
             let _ = write!(line, "{}={} ", name.display(), shell_quoted(value));
         }
@@ -125,7 +125,7 @@ fn shell_quoted(word: &OsStr) -> String {
 /// Environment variable with laboratory options for `trodden`, in the syntax of `trodden-lab with`.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
-/// Makes a release build of the command and the plugin, with links for the command's other names, and returns their folder.
+/// Makes a release build of the command and the plugin, creates links for the command's other names, and returns their folder.
 pub fn build_trodden() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?;
     let programs = target().join("release");

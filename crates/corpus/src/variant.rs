@@ -33,14 +33,14 @@ impl Variant {
     /// Parses the name of a table entry, or `NAME:OPTIONS` for an entry that trodden builds, with options joined by `+`.
     ///
     /// # Errors
-    /// The name is unknown (the message lists all names), or the variant takes no options.
+    /// The name is unknown (the message lists all names), or the variant does not accept options.
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
-            bail!("unknown variant {name}: choose from {}, trodden:OPTIONS", Variant::names().join(", "));
+            bail!("unknown variant {name}. Choose from {}, trodden:OPTIONS", Variant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
-            bail!("variant {name} takes no options: use trodden:{options}");
+            bail!("variant {name} does not accept options. Use trodden:{options}");
         }
         Ok(Variant { kind, options: options.replace('+', " ") })
     }
@@ -65,12 +65,13 @@ impl Variant {
         if self.options.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.options.replace(' ', "+")) }
     }
 
-    /// A description for people.
+    /// A description for tables.
     pub fn about(&self) -> String {
         if self.options.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.options) }
     }
 
-    /// The name of the build's folder, without characters that confuse build systems. Variants that differ only in how they run share it.
+    /// The name of the build's folder, without characters that confuse build systems. Variants that differ only in how they run share a
+    /// folder.
     pub fn folder(&self) -> String {
         let builder = self.kind.build_of.and_then(|name| KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
         let built = Variant { kind: builder, options: self.options.clone() };
@@ -144,7 +145,7 @@ impl Variant {
         }
     }
 
-    /// The program that has to be installed for this variant.
+    /// The program that must be installed for this variant, if any.
     fn tool(&self) -> Option<&'static str> {
         match (self.kind.simulator, self.kind.compiler) {
             (Some(under), _) => under.split(' ').next(),
@@ -154,7 +155,7 @@ impl Variant {
         }
     }
 
-    /// The project's own build products that take part in the build.
+    /// Programs and libraries of this project that the build uses.
     pub fn tools(&self) -> Vec<PathBuf> {
         let release = steps::target().join("release");
         if self.is_trodden() { vec![release.join("trodden"), release.join("libtrodden_instrument.so")] } else { Vec::new() }

@@ -1,4 +1,4 @@
-//! The calls of a thread in order, without ignored functions, for exports.
+//! A thread's calls in execution order, without ignored functions, for exports.
 //!
 //! Time is measured in executed blocks of the thread. Ignoring a function also ignores all functions that it calls, but their blocks
 //! still count. Memory is bounded by the call depth.
@@ -49,15 +49,15 @@ pub enum CallStep {
     Close,
 }
 
-/// Calls `see` with each step of a thread and the number of the thread's blocks before it. Calls that are still open at the end are
-/// closed there.
+/// Calls `see` with each step of a thread and the number of the thread's blocks before the step. Calls that are still open at the end of
+/// the trace are closed there.
 pub fn walk_calls(
     trace: &TraceFile,
     thread: ThreadNumber,
     left_out: &TraceFilter,
     mut see: impl FnMut(CallStep, u64) -> Result<()>,
 ) -> Result<()> {
-    // Whether each open call is shown; `None` if it has not reached its first block yet.
+    // Whether each open call is shown; `None` until the call reaches its first block.
     let mut open: Vec<Option<bool>> = Vec::new();
     let mut number = 0;
     for event in trace.stream(thread) {

@@ -1,4 +1,4 @@
-//! The code of an image in the terms of a trace: functions and blocks by address, with source lines.
+//! An image's code as a trace describes it: functions and blocks by address, with source lines.
 
 use crate::files::Files;
 use anyhow::Result;
@@ -17,7 +17,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Collects the blocks of the functions that are traced inside.
+    /// Collects the blocks of all functions for which `is_traced`, given the function's index in the graphs, returns true.
     pub fn new(graphs: ProgramGraph, is_traced: impl Fn(usize) -> bool) -> Self {
         let names = graphs.functions.iter().map(|f| demangle(&f.name)).collect();
         let mut blocks = Vec::new();
@@ -29,8 +29,8 @@ impl Code {
         Self { graphs, names, blocks }
     }
 
-    /// The same with those blocks alone that start at some addresses.
-    pub fn with_blocks(mut self, is_kept: impl Fn(u64) -> bool) -> Self {
+    /// Keeps only the blocks for whose start address `is_kept` returns true.
+    pub fn retain_blocks(mut self, is_kept: impl Fn(u64) -> bool) -> Self {
         self.blocks.retain(|(address, ..)| is_kept(*address));
         self
     }
@@ -40,7 +40,7 @@ impl Code {
         &self.names[function]
     }
 
-    /// The entry of the traced function with this name.
+    /// The entry of the traced function with a name; `None` if no traced function has this name.
     pub fn entry_of(&self, name: &str) -> Option<u64> {
         let named = |number: usize| self.names[number] == name || self.graphs.functions[number].name == name;
         let entry = |number: usize| self.graphs.functions[number].entry;
@@ -78,7 +78,7 @@ impl Code {
         self.blocks[block.0 as usize].1
     }
 
-    /// All functions, for the trace. Names that several traced files have are followed by the file's name: `NAME@FILE`.
+    /// Descriptions of all functions, for the trace. If several traced files use the same name, the file's name is appended: `NAME@FILE`.
     pub fn functions_about(&self, traced: &Files) -> Vec<FunctionInfo> {
         let functions = || self.graphs.functions.iter().zip(&self.names);
         let mut file_of: HashMap<&str, usize> = HashMap::new();
@@ -90,13 +90,13 @@ impl Code {
             }
         }
         let shown = |f: &FunctionGraph, name: &String| match ambiguous.contains(name.as_str()) {
-            true => format!("{name}@{}", traced.at(f.entry).0.path().file_name().unwrap_or_default().display()),
+            true => format!("{name}@{}", traced.locate(f.entry).0.path().file_name().unwrap_or_default().display()),
             false => name.clone(),
         };
         functions().map(|(f, name)| FunctionInfo { name: shown(f, name), address: f.entry }).collect()
     }
 
-    /// All blocks, for the trace, and the source files that their lines refer to.
+    /// Descriptions of all blocks, for the trace, and the source files that their lines refer to.
     pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockInfo>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
@@ -105,7 +105,7 @@ impl Code {
         for (address, function, place) in &self.blocks {
             let size = self.graphs.functions[*function].blocks[*place as usize].size;
             let mut lines: Vec<(u32, u32)> = Vec::new();
-            let (binary, at) = traced.at(*address);
+            let (binary, at) = traced.locate(*address);
             for (file, line) in sources[split_address(*address).0].iter().flat_map(|s| lines_of(s, binary, at, size)) {
                 let next = names.len() as u32;
                 let number = *files.entry(file.clone()).or_insert(next);

@@ -1,8 +1,8 @@
-//! Finds where two executions diverge, and what each did next.
+//! Search for the points at which two executions diverge, and for the behaviour of each after these points.
 //!
 //! The traces are compared step by step. Where they diverge, both have the same open frames, and the first difference is a different block,
-//! call or return in the innermost one. Each trace is followed to the end of that frame, and the comparison resumes after it. Traces are
-//! thus aligned by their call structure. One pass over each trace; memory is bounded by the call depth.
+//! call or return in the innermost frame. Each trace is followed to the end of that frame, where the comparison resumes. Traces are thus
+//! aligned by their call structure. The comparison takes one pass over each trace; memory is bounded by the call depth.
 //! Blocks of the same build are equal if their addresses are. Blocks of different builds are compared by function name and source line, or,
 //! without lines, by their position in the function.
 
@@ -42,9 +42,9 @@ enum AlignmentStep {
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// Functions to ignore with all that they call, by name or by source file.
+    /// Functions to ignore, along with all their callees: names of functions or source files.
     pub ignore: Vec<String>,
-    /// The only thread to compare; by default all.
+    /// The thread to compare; `None` means all.
     pub thread: Option<u32>,
     /// Maximum number of differences; 0 means all.
     pub top: usize,
@@ -53,28 +53,28 @@ pub struct DiffOptions {
 /// The differences between two traces.
 #[derive(Debug, Serialize)]
 pub struct TraceDifferences {
-    /// Whether both traces are of the same files.
+    /// Whether both traces were recorded from the same files.
     pub same_build: bool,
     /// The differences, in order within each thread.
     pub differences: Vec<TraceDifference>,
 }
 
-/// A place at which two traces diverge.
+/// A point at which two traces diverge.
 #[derive(Debug, Serialize)]
 pub struct TraceDifference {
     /// The thread.
     pub thread: u32,
     /// Names of the open functions, outermost first.
     pub calls: Vec<String>,
-    /// The last block that both executed.
+    /// The last block that both executed; `None` if the traces differ from the start.
     pub last_common_block: Option<String>,
-    /// What the first trace did next.
+    /// The next steps in the first trace.
     pub left: AfterDifference,
-    /// What the second trace did next.
+    /// The next steps in the second trace.
     pub right: AfterDifference,
 }
 
-/// What one trace did after a difference, until the end of the frame.
+/// The steps of one trace from a difference to the end of the frame.
 #[derive(Debug, Serialize)]
 pub struct AfterDifference {
     /// Number of the thread's blocks before the difference.
@@ -117,7 +117,7 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -
     Ok(TraceDifferences { same_build, differences })
 }
 
-/// Advances both traces to the next difference, and then to the end of the frame in which it is.
+/// Advances both traces to the next difference, and then to the end of the frame that contains the difference.
 fn next_difference(a: &mut Cursor, b: &mut Cursor, thread: u32) -> Result<Option<TraceDifference>> {
     loop {
         let (calls, behind) = (a.frames.clone(), a.last);
@@ -169,7 +169,7 @@ impl<'a> Cursor<'a> {
                 self.last = Some(block);
                 return Ok(Some((event, AlignmentStep::Block(self.keys[block.0 as usize]))));
             }
-            // A call is compared by its first block, so that calls of ignored functions are not steps.
+            // A call becomes a step only at its first block, so that calls of ignored functions are not steps.
             if was_ignored || matches!(event, TraceEvent::Call { .. }) {
                 continue;
             }
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
         !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(f))
     }
 
-    /// Follows the trace to the end of the frame at `depth` (the number of open frames). `first` is a step that was already taken.
+    /// Follows the trace to the end of the frame at `depth` (the number of open frames). `first` is a step that was already consumed.
     fn follow_to_end_of(&mut self, depth: usize, first: Option<(TraceEvent, AlignmentStep)>, block_number: u64) -> Result<AfterDifference> {
         let described = match first.map(|f| f.0) {
             None => "the trace ends".to_owned(),
@@ -231,7 +231,7 @@ fn addresses(trace: &TraceFile) -> Vec<BlockKey> {
     trace.description().blocks.iter().map(|b| b.address).collect()
 }
 
-/// A function's name, a source line, and the block's number among the function's blocks of that line.
+/// Identifies a block across builds: the function's name, a source line, and the block's number among the function's blocks of that line.
 type NamedPlace = (String, Option<(String, u32)>, u32);
 
 /// Keys for the blocks of two builds: one number for each [`NamedPlace`].

@@ -1,5 +1,5 @@
-//! Finds the step of an execution that the model lacks. The blocks of a run that watched all of them are followed through the
-//! automaton, with all its choices possible at once; merging alone can only report that something is wrong.
+//! Search for the step of an execution that the model lacks. The blocks of a run that watched every block are followed through the model's
+//! pushdown automaton, with all of its choices considered at the same time. Merging alone can only report that something is wrong.
 
 use crate::model::Model;
 use std::collections::HashSet;
@@ -25,11 +25,12 @@ pub struct MissingStep {
     pub position: u64,
     /// The previous block; `None` at the beginning.
     pub from: Option<u64>,
-    /// The block that configurations_entering.
+    /// The block that the execution entered.
     pub to: u64,
 }
 
-/// The first step that the model lacks in an execution, given by the addresses of its blocks; `None` if it has all.
+/// The first step of an execution that the model lacks; `None` if the model has all steps. `addresses` are the addresses of the executed
+/// blocks.
 pub fn first_missing_step(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
     let mut possible: Vec<(AutomatonState, Stack)> = vec![(pushdown.root(), None)];
@@ -54,7 +55,7 @@ fn configurations_entering(
     let mut work: Vec<(AutomatonState, Stack)> = Vec::new();
     let mut seen: HashSet<(AutomatonState, usize)> = HashSet::new();
     possible.iter().for_each(|(state, stack)| push_successors(pushdown, *state, stack, &mut work));
-    // Stacks are compared by address, so none may be freed before the end.
+    // Stacks are compared by address, so no stack may be freed before the end.
     let mut kept: Vec<Stack> = Vec::new();
     let mut found = Vec::new();
     while let Some((state, stack)) = work.pop() {

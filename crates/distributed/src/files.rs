@@ -1,4 +1,4 @@
-//! The traced files: the program and the shared libraries that were named.
+//! The traced files: the program and the selected shared libraries.
 
 use crate::imports::ImportingImage;
 use anyhow::Result;
@@ -19,7 +19,7 @@ struct File {
 }
 
 impl Files {
-    /// Reads the files of a trace again.
+    /// Reads the files that a trace was recorded from.
     pub fn from_trace(trace: &TraceFile) -> Result<Files> {
         let about = trace.description();
         Files::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
@@ -39,7 +39,7 @@ impl Files {
     pub fn graphs(&self, image: &ImportingImage, observed: &[GraphObservation]) -> Result<ProgramGraph> {
         let mut graphs = Vec::new();
         for (number, file) in self.0.iter().enumerate() {
-            // A jump out of a file says nothing about the file.
+            // A jump to another file adds nothing to this file's graph.
             let own = observed.iter().filter(|o| split_address(o.from).0 == number && split_address(o.to).0 == number);
             let own: Vec<GraphObservation> =
                 own.map(|o| GraphObservation { from: split_address(o.from).1, to: split_address(o.to).1 }).collect();
@@ -74,7 +74,7 @@ impl Files {
         Ok(all)
     }
 
-    /// A hash of all of them.
+    /// A hash of all files.
     pub fn hash(&self) -> u64 {
         let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash(f.binary.data())).collect();
         match hashes.as_slice() {
@@ -88,20 +88,20 @@ impl Files {
         self.0.iter().map(|file| Ok(SourceLocations::read(&file.binary)?)).collect()
     }
 
-    /// Whether the traced code includes code that looks for the vDSO: the C library, or a static program.
-    pub fn look_for_vdso(&self) -> bool {
+    /// Whether the traced code includes code that uses the vDSO: the C library, or a static program.
+    pub fn use_vdso(&self) -> bool {
         let is_static = self.0.first().is_some_and(|program| program.binary.section(".interp").is_none());
         let names = self.0.iter().skip(1).filter_map(|file| file.binary.path().file_name()?.to_str());
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
     }
 
-    /// Return addresses of byte sequences that look like a call of the next instruction. Position-independent code learns its own address
-    /// by such a call, which never returns and so is a jump.
+    /// Addresses after all byte sequences that look like a call of the next instruction. Position-independent code obtains its own address
+    /// with such a call, which never returns and is therefore a jump.
     pub fn return_addresses_of_calls_to_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
         const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();
         for block in graphs.functions.iter().flat_map(|f| &f.blocks) {
-            let (binary, at) = self.at(block.start);
+            let (binary, at) = self.locate(block.start);
             let bytes = binary.code_at(at).and_then(|bytes| bytes.get(..block.size as usize)).unwrap_or_default();
             let places = (block.start..).zip(bytes.windows(CALL_OF_NEXT.len())).filter(|(_, bytes)| *bytes == CALL_OF_NEXT);
             found.extend(places.map(|(place, _)| place + CALL_OF_NEXT.len() as u64));
@@ -111,12 +111,12 @@ impl Files {
 
     /// The address of the instruction after the one at `address`.
     pub fn next_instruction(&self, address: u64) -> Option<u64> {
-        let (binary, at) = self.at(address);
+        let (binary, at) = self.locate(address);
         Some(address + decode(binary.code_at(at)?, at)?.len() as u64)
     }
 
     /// The file that contains a linked address, and the address within it.
-    pub fn at(&self, address: u64) -> (&Binary, u64) {
+    pub fn locate(&self, address: u64) -> (&Binary, u64) {
         let (file, at) = split_address(address);
         (&self.0[file].binary, at)
     }

@@ -1,14 +1,14 @@
-//! The behaviour of functions in other files, judged by their names: whether they call back, throw, or end the program.
+//! The assumed behaviour of functions in other files, based on their names: whether they call back, throw, or end the program.
 //!
-//! Almost all of them simply return, and watching the place after each call would be expensive. The usual behaviour is therefore assumed
-//! first. If an execution contradicts that, every function is assumed to do anything, and the runs are repeated.
+//! Almost all of them simply return, and watching the code after each call would be expensive. So the usual behaviour is assumed first. If
+//! an execution contradicts this assumption, weaker assumptions are made, and the runs are repeated.
 
 use anyhow::Result;
 use std::collections::BTreeMap;
 use trodden_binary::Binary;
 use trodden_witness::Opaque;
 
-/// An assumption about the functions of other files.
+/// An assumption about functions in other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// Functions behave as their names suggest.
@@ -112,7 +112,7 @@ const THROW: &[&str] = &[
     "__cxa_throw_bad_array_new_length",
 ];
 
-/// Functions that leave frames by other means than exceptions.
+/// Functions that leave frames in ways other than exceptions.
 const JUMP: &[&str] = &[
     "longjmp",
     "_longjmp",
@@ -126,7 +126,7 @@ const JUMP: &[&str] = &[
     "swapcontext",
 ];
 
-/// Functions that end the program, whatever else they may do.
+/// Functions that may end the program.
 const END: &[&str] = &[
     "exit",
     "_exit",
@@ -165,12 +165,12 @@ const ALLOCATE: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "
 /// How an image interacts with other files.
 #[derive(Clone, Debug, Default)]
 pub struct ImportingImage {
-    /// Where outside code enters the image: its entry point, `.init` and `.fini`.
+    /// Addresses at which outside code enters the image: the entry point, `.init` and `.fini`.
     pub starts: Vec<u64>,
     /// Functions that other files can call by name.
     pub exports: BTreeMap<String, u64>,
-    /// Whether the image raises exceptions through the unwinder itself, as language runtimes do. The personality function that the unwinder
-    /// then calls belongs to the image.
+    /// Whether the image itself raises exceptions through the unwinder, as language runtimes do. The unwinder then calls the image's
+    /// personality function.
     pub raises: bool,
     /// Whether the image may leave frames and bypass landing pads or handlers, by `longjmp` or by ending a thread.
     pub jumps: bool,
@@ -210,8 +210,8 @@ pub fn leaves_frames(name: &str) -> bool {
     JUMP.contains(&unversioned(name)) || opaque(name, Assumption::Usual).unwinds
 }
 
-/// Whether a function of another file may switch to another stack, as coroutine libraries do. Functions of the C and C++ runtimes are
-/// recognised by their symbol versions; among these, only the context functions do so.
+/// Whether a function in another file may switch to a different stack, as coroutine libraries do. Functions of the C and C++ runtimes are
+/// recognised by their symbol versions; among them, only the context functions switch stacks.
 pub fn import_switches_stacks(name: &str) -> bool {
     const RUNTIME_VERSIONS: &[&str] = &["@GLIBC_", "@GLIBCXX_", "@CXXABI_", "@GCC_"];
     matches!(unversioned(name), "swapcontext" | "setcontext") || !RUNTIME_VERSIONS.iter().any(|version| name.contains(version))
@@ -222,7 +222,7 @@ pub fn unversioned(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// The assumed behaviour of a function. An empty name stands for an unknown function.
+/// The assumed behaviour of a function. An empty name means an unknown function.
 pub fn opaque(name: &str, assumption: Assumption) -> Opaque {
     let name = unversioned(name);
     let is = |list: &[&str]| list.contains(&name);

@@ -1,4 +1,4 @@
-//! Indirect jumps whose targets are uncertain, and the places where instrumentation may replace code in spite of them.
+//! Indirect jumps with uncertain targets, and the code that trampolines may nevertheless replace.
 
 use crate::code::Code;
 use crate::files::Files;
@@ -18,7 +18,8 @@ pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     )
 }
 
-/// Indirect jumps with uncertain targets, and indirect calls in files with code that nothing is known to reach, in ascending order.
+/// Addresses of indirect jumps with uncertain targets, and of indirect calls in files with code that appears unreachable, in ascending
+/// order.
 pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls).filter(|c| c.kind == CallKind::Call && c.callee == CodeCallee::Indirect);
     let unknown: HashSet<usize> = graphs.unknown_ranges.iter().map(|range| split_address(range.start).0).collect();
@@ -31,8 +32,8 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 }
 
 /// The blocks in which trampolines may replace code, in ascending order; a block includes its `pieces`, which start after its calls. The
-/// second result has the starts of blocks in which only one byte may be replaced, because an indirect jump of their function may lead into
-/// the middle of a block (`leads_elsewhere`), or because unreached bytes of it could be such a jump.
+/// second result contains the starts of blocks in which only one byte may be replaced, because an indirect jump in the same function may
+/// lead to the middle of a block (`leads_elsewhere`), or because unreached bytes of the function could be such a jump.
 pub fn replaceable(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
@@ -59,7 +60,7 @@ pub fn replaceable(
     (blocks, guarded)
 }
 
-/// Blocks that load the stack pointer from memory or from an argument to switch stacks, as coroutines, goroutines and `longjmp` do.
+/// Blocks that switch stacks by loading the stack pointer from memory or an argument, as coroutines, goroutines and `longjmp` do.
 pub fn switching(code: &Code, files: &Files) -> HashSet<TraceBlock> {
     code.blocks().filter(|block| has_stack_switch(code, files, *block)).collect()
 }
@@ -68,15 +69,15 @@ fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {
     let (graph, index) = code.graph_of(block);
     let block = graph.block(index);
     let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
-    let (binary, start) = files.at(block.start);
+    let (binary, start) = files.locate(block.start);
     let next = |at: &Instruction| Some(at.next_ip()).filter(|next| *next < start + block.size);
     let at = |at: u64| binary.code_at(at).and_then(|bytes| decode(bytes, at));
     switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
-/// Functions that may call, directly or through others, code that switches stacks. After such a switch the callers' frames are unknown, so
-/// later blocks cannot show that a call of one of these functions has returned. Functions are identified by their index in the graphs;
-/// `switching` has the blocks that load the stack pointer.
+/// Indices in the graphs of functions that may call, directly or indirectly, code that switches stacks. After a switch, the callers' frames
+/// are unknown, so later blocks cannot show that a call of one of these functions has returned. `switching` contains the blocks that load
+/// the stack pointer.
 pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &Code, switching: &HashSet<TraceBlock>) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
     // Functions whose address is taken, and functions that may call any of these.
@@ -118,7 +119,7 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     all.into_iter().collect()
 }
 
-/// Whether the graphs contain a jump's edge to a target: a block of the same function, another function or file (by a tail call), or the
+/// Whether the graphs allow a jump to reach a target: a block in the same function, a different function or file (by a tail call), or the
 /// instruction after a call (by `longjmp`).
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
@@ -133,7 +134,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }
 
-/// Whether an address lies in a code section other than the procedure linkage table.
+/// Whether an address is in a code section other than the procedure linkage table.
 fn is_code(graphs: &ProgramGraph, address: u64) -> bool {
     graphs.code_ranges.iter().any(|range| range.contains(&address))
 }

@@ -1,5 +1,6 @@
-//! Distributed program tracing: machine code as a witness program, plans of which run watches which blocks, and exact traces merged from
-//! what the runs saw. After the paper on distributed program tracing; [`trodden_witness`] has the theory, `trodden-trace` the collectors.
+//! Distributed program tracing: a witness program built from machine code, plans that assign watched blocks to runs, and exact traces
+//! merged from the partial traces of all runs. A *witness* is a block whose executions a run records. [`trodden_witness`] contains the
+//! theory and cites the paper; `trodden-trace` contains the collectors.
 //!
 //! `model`, `plan` and `merge` are the pipeline for several runs and `recording` drives it; `replay` handles a single run that watches all
 //! blocks; `place`, `calls`, `occurrences`, `differences` and `path_profile` answer questions about a trace.

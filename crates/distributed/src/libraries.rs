@@ -1,4 +1,4 @@
-//! Lookup of shared libraries by name, among those that a program's loader would load or that a process has mapped.
+//! Lookup of shared libraries by name, among the libraries that a program's loader would load or that a process has mapped.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
                 Some(process) => format!("process {process} has not mapped a library `{name}`"),
                 None => format!("{} does not load a library `{name}` at startup", program.display()),
             };
-            bail!("{lacks}: pass the path of a library that it loads later. It loads {has}")
+            bail!("{lacks} (libraries: {has}). Pass the path of a library that is loaded later")
         }
     }
 }
@@ -53,12 +53,12 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
 fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let binary = Binary::read(program)?;
     let (_, loader) = binary.section(".interp").with_context(|| {
-        format!("{} names no loader, so its libraries cannot be looked up: pass the path of the library", program.display())
+        format!("{} specifies no dynamic loader, so libraries cannot be found by name. Pass the path of the library", program.display())
     })?;
     let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
     let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("cannot execute {loader}"))?;
     let failed = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{loader} --list {} failed: {}", program.display(), failed.trim());
+    ensure!(output.status.success(), "cannot list libraries with `{loader} --list {}`: {}", program.display(), failed.trim());
     let text = String::from_utf8_lossy(&output.stdout);
     // NAME => FILE (ADDRESS)
     let library = |line: &str| {

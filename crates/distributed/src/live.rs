@@ -1,6 +1,7 @@
-//! Hits are passed on during a recording, so that the trace is nearly complete when the recording ends.
+//! A sink that passes on hits during a recording, so that the trace is nearly complete when the recording ends.
 //!
-//! Invariant: the recording blocks when it is a bounded number of hits ahead, so the work left at its end does not grow with its length.
+//! Invariant: the recording is at most a fixed number of hits ahead of the receiver and then blocks, so the work left at its end does not
+//! grow with its length.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,7 +16,7 @@ pub type LiveHits = Receiver<(ThreadNumber, Vec<u64>)>;
 
 /// A sink that stores hits in another sink and sends them to a receiver.
 pub struct LiveSink<S> {
-    /// The sink that stores them.
+    /// The sink that stores the hits.
     pub sink: S,
     sender: SyncSender<(ThreadNumber, Vec<u64>)>,
     chunks_by_thread: Vec<Vec<u64>>,
@@ -47,7 +48,7 @@ impl<S: Sink> LiveSink<S> {
 
     fn send_chunk(&mut self, thread: usize) -> io::Result<()> {
         let chunk = std::mem::take(&mut self.chunks_by_thread[thread]);
-        // The receiver's own error says more.
+        // The receiver's own error is more specific.
         self.sender.send((ThreadNumber(thread as u32), chunk)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
@@ -105,7 +106,7 @@ mod tests {
             let sites: Vec<u32> = (0..CHUNK_SIZE as u32).collect();
             for recorded in (1..).map(|n| n * CHUNK_SIZE).take_while(|recorded| *recorded <= ALL) {
                 sink.record_sites(ThreadNumber(0), &sites).unwrap();
-                // One more chunk is in the receiver's hands.
+                // The receiver holds one more chunk.
                 assert!(recorded - taken.load(Ordering::SeqCst) <= (MAX_QUEUED_CHUNKS + 1) * CHUNK_SIZE);
             }
             sink.record(ThreadNumber(0), 7).unwrap();

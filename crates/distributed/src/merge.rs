@@ -1,4 +1,4 @@
-//! From partial traces to a trace: reconstruction from several runs, or replay of a single run that watched every block.
+//! Conversion of partial traces to a complete trace: reconstruction from several runs, or replay of a single run that watched every block.
 
 use crate::code::Code;
 use crate::live::LiveHits;
@@ -40,20 +40,20 @@ pub struct Merged {
 impl Merged {
     /// Describes how the trace ended; `None` if the program exited.
     pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
-        // The place of the last certain step, which may be long before the end.
+        // The function of the last certain step, which may be long before the end.
         let place = self.open.last().map(|f| format!(", in {f}")).unwrap_or_default();
         match ending {
             FollowEnding::Exited(_) => None,
             FollowEnding::Killed(signal) => {
-                Some(format!("signal {signal} ended the program: the trace is exact up to the last witness before that{place}"))
+                Some(format!("signal {signal} ended the program; the trace is exact up to the last witness before that{place}"))
             }
-            FollowEnding::Executed => Some(format!("the program executed another one: the trace ends there{place}")),
+            FollowEnding::Executed => Some(format!("the program executed another program, where the trace ends{place}")),
             FollowEnding::Detached => Some("a limit or a request ended the trace; the program continued to run".to_owned()),
         }
     }
 }
 
-/// Merges the runs of a distribution. `sites` has the addresses that each run watched.
+/// Merges the runs of a distribution. `sites` contains the addresses that each run watched.
 pub fn merge(
     model: &Model,
     code: &Code,
@@ -63,7 +63,7 @@ pub fn merge(
     writer: &mut TraceWriter,
 ) -> Result<Merged, MergeError> {
     let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
-    // A program that executes another one does so by a call that is known to end the run.
+    // If the program executes another program, it does so with a call that is known to end the run.
     let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
     let ending = if whole { TraceEnding::Complete } else { TraceEnding::Truncated };
@@ -86,7 +86,7 @@ pub fn merge(
     Ok(Merged { truncated: !whole, open })
 }
 
-/// The witnesses that a run recorded. A read error ends the iterator and goes to `read_error`.
+/// The witnesses that a run recorded. A read error ends the iterator and is stored in `read_error`.
 fn recorded_witnesses<'a>(
     trace: &'a PartialTrace,
     sites: &'a [u64],
@@ -102,7 +102,7 @@ fn recorded_witnesses<'a>(
     })
 }
 
-/// Translates events of the model into events of the trace, without the dispatcher.
+/// Converts the model's events to trace events, leaving out the dispatcher.
 struct MergedEvents<'a> {
     model: &'a Model,
     code: &'a Code,
@@ -151,22 +151,22 @@ pub struct RunHits<'a> {
     pub code: &'a ReplayedCode<'a>,
     /// The sites of the run.
     pub sites: &'a [u64],
-    /// Those of the sites that are jumps, ascending; the hit of a jump is followed by its target.
+    /// The sites that are jumps, ascending. The hit of a jump is followed by the jump's target.
     pub jumps: &'a [u64],
     /// Whether the run recorded addresses of instructions instead of sites.
     pub steps: bool,
 }
 
-/// What a replay found out besides the trace.
+/// The results of a replay besides the trace.
 pub struct Replayed {
-    /// Jumps and the targets they took.
+    /// Pairs of a jump and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
-    /// How often threads continued on another stack.
+    /// How often threads switched to a different stack.
     pub switches: u64,
 }
 
 impl<'a> RunHits<'a> {
-    /// Writes the trace. `stacks` has the call stacks of threads when they ended, as far as they are known.
+    /// Writes the trace. `stacks` contains the call stacks of threads when they ended, as far as known.
     pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
@@ -204,7 +204,7 @@ struct SiteState {
     is_jump: bool,
     /// The most recent target of the jump.
     last_target: u64,
-    /// The block at that target, if it is an unwatched piece after a call: only the target shows that it was entered.
+    /// The block at `last_target` if it is an unwatched piece after a call. Only the jump's target shows that such a block was entered.
     target_block: Option<TraceBlock>,
 }
 
@@ -214,7 +214,7 @@ pub struct HitReplay<'a> {
     addresses: &'a [u64],
     steps: bool,
     sites: Vec<SiteState>,
-    /// For each thread its call stack, and the jump whose target comes next.
+    /// For each thread, its call stack, and the jump whose target is the next hit.
     threads: Vec<(Replay<'a>, Option<usize>)>,
     targets: BTreeSet<(u64, u64)>,
 }
@@ -249,7 +249,7 @@ impl HitReplay<'_> {
         block.into_iter().chain(target_block).try_for_each(|block| replay.see_block(block, &mut |event| writer.push(thread, event)))
     }
 
-    /// Writes how the threads ended, and returns what the replay found out.
+    /// Writes the ends of all threads, and returns the replay's results.
     pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut switches = 0;
         for (number, (mut replay, jump)) in (0..).zip(self.threads) {

@@ -1,10 +1,12 @@
-//! Machine code as a program of [`trodden_witness`]: which places can be watched, and what may follow what.
+//! Construction of a [`trodden_witness`] program from machine code: its nodes are the blocks that can be watched, and its edges the
+//! possible steps between them.
 //!
-//! Each block is a node. After a call with several possible outcomes (it may call back, unwind, or enter one of several functions) a
-//! continuation node begins, unless a block starts there anyway. A conditional tail call gets a virtual node of its own.
+//! Each block is a node. After a call with several possible outcomes (it may call back, unwind, or enter one of several functions), a
+//! continuation node begins, unless a block starts there anyway. A conditional tail call gets a separate virtual node.
 //!
 //! Indirect calls go to one artificial function, the *dispatcher*, which calls every function whose address is taken, so that the callees
-//! are listed once instead of at each call. Its frames do not appear in the trace. Opaque functions: [`imports`](crate::imports).
+//! are listed once instead of at each call. Its frames do not appear in the trace. A function that is not traced inside is *opaque*; see
+//! [`imports`](crate::imports).
 
 mod callees;
 
@@ -25,32 +27,33 @@ pub struct Model {
     pub program: WitnessProgram,
     /// For each function of the program, its index in the graphs; `None` for the dispatcher.
     pub functions: Vec<Option<usize>>,
-    /// For each node of the program, numbered as witnesses are, its address; `None` for virtual nodes.
+    /// The address of each of the program's nodes, indexed by witness number; `None` for virtual nodes.
     pub addresses: Vec<Option<u64>>,
     /// The node at an address.
     pub witnesses: HashMap<u64, Witness>,
     /// Names of the functions that are not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
-    /// The model of which this one has calls and returns only, if it has.
+    /// For a model that was reduced to calls and returns, the original model and the reduction.
     pub reduced_from: Option<Box<(Model, CallProgram)>>,
 }
 
-/// What an earlier run of the same execution has shown.
+/// Facts about the execution that an earlier run has shown.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedCalls {
     /// Pairs of an uncertain jump or indirect tail call and a target it took.
     pub targets: BTreeSet<(u64, u64)>,
     /// Executed calls of functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Places where unwinding landed.
+    /// Addresses at which unwinding landed.
     pub landed: BTreeSet<u64>,
     /// Return address of the innermost traced frame when the run ended.
     pub ended_before: Option<u64>,
-    /// The only place where unwinding landed, if that is a `setjmp` in a function that was entered once: no other frame can be the target.
+    /// The only address at which unwinding landed, if it follows a `setjmp` in a function that was entered once, so that no other frame can
+    /// be the target.
     pub only_landing: Option<u64>,
 }
 
-/// Sites whose executions show where unwinding starts and where it lands.
+/// Sites that are watched to observe where unwinding starts and lands.
 #[derive(Clone, Debug, Default)]
 pub struct Unwinding {
     /// Landing pads.
@@ -84,8 +87,8 @@ impl Unwinding {
     }
 }
 
-/// Builds the model. The functions named in `excluded` are not traced inside. Uncertain jumps and tail calls that are not in `observed`
-/// are taken to be never executed.
+/// Builds the model. The functions named in `excluded` are not traced inside. Uncertain jumps and tail calls that are not in `observed` are
+/// assumed never to execute.
 ///
 /// # Errors
 /// A function named in `excluded` does not exist, or the program has no function.
@@ -156,7 +159,7 @@ impl Model {
         })
     }
 
-    /// The places to watch so that no entry from outside goes unnoticed: entries of functions that outside code may call or that have no
+    /// The nodes to watch so that every entry from outside code is noticed: entries of functions that outside code may call or that have no
     /// known caller, and blocks without a known predecessor.
     pub fn entries(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
@@ -230,8 +233,8 @@ fn external(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Entries of functions that may end in a tail call, direct or through another such function, of outside code that calls back. Whether
-/// the tail-called code or the caller calls back is indistinguishable, so the model puts these callbacks after the function's return.
+/// Entries of functions that may end, directly or through other such functions, in a tail call of outside code that calls back. A callback
+/// from the tail-called code cannot be distinguished from one by the caller, so the model places it after the function's return.
 fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
@@ -275,7 +278,7 @@ struct ModelBuilder<'a> {
     /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
     observed: Option<&'a ObservedCalls>,
-    /// Entries of functions that may end in a tail call with several outcomes, direct or through another such function.
+    /// Entries of functions that may end, directly or through other such functions, in a tail call with several outcomes.
     branching: HashSet<u64>,
     /// Whether the program may throw exceptions or call `longjmp`.
     unwinds: bool,
@@ -304,7 +307,7 @@ impl FunctionParts {
 }
 
 impl ModelBuilder<'_> {
-    /// Translates a function; also returns the address of each node.
+    /// Converts a function. Also returns the address of each node.
     fn function(&self, graph: &FunctionGraph) -> Result<(WitnessFunction, Vec<Option<u64>>)> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
@@ -314,7 +317,7 @@ impl ModelBuilder<'_> {
         for block in 0..graph.blocks.len() {
             self.block(graph, block as u32, &mut parts);
         }
-        // `longjmp` leads from any call of the function to each `setjmp` in it.
+        // `longjmp` may lead from any call in the function to each `setjmp` in the function.
         for (from, to) in parts.unwinding.iter().flat_map(|f| parts.second_returns.iter().map(move |t| (*f, *t))) {
             let place = parts.nodes[to.index()].1;
             let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);

@@ -11,9 +11,9 @@ use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
 pub struct Occurrence {
     /// The thread.
     pub thread: u32,
-    /// Number of the thread's blocks before it.
+    /// Number of the thread's blocks before this execution.
     pub block: u64,
-    /// Its number among the executions of the place, from 1.
+    /// Number of this execution among all executions of the place, from 1.
     pub nth: u64,
     /// The executed block.
     pub place: String,
@@ -30,7 +30,7 @@ pub struct Occurrences {
     pub found: Vec<Occurrence>,
 }
 
-/// Finds the executions of a place in one thread or in all, and describes up to `top` of them.
+/// Finds the executions of a place in one thread or in all threads, and describes the first `top` of them.
 pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<Occurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
@@ -41,7 +41,7 @@ pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>
     Ok(Occurrences { seen, found })
 }
 
-/// Searches those pieces of a thread that contain a function of the place.
+/// Searches the pieces of a thread's trace that contain a function of the place.
 fn in_thread(
     trace: &TraceFile,
     thread: ThreadNumber,

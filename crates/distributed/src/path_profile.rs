@@ -1,8 +1,8 @@
-//! The acyclic paths of a trace as an ordinary path profile, for reports, comparisons and residual builds.
+//! Conversion of a trace's acyclic paths to an ordinary path profile, for reports, comparisons and residual builds.
 //!
-//! A unit map, as a build would keep, is made of the graphs in the trace: one unit per traced file, and each function with its blocks
-//! (entry first), edges and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs
-//! lack; a second pass counts every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
+//! The graphs in the trace are converted to unit maps like those of a build: one unit per traced file, and for each function its blocks
+//! (entry first), edges and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs lack.
+//! A second pass counts every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
 
 use crate::place::{check_blocks, name_in_file};
 use anyhow::{Context, Result, ensure};
@@ -21,10 +21,10 @@ use trodden_unit::{
     graph_hash,
 };
 
-/// Functions with more paths are cut.
+/// Maximum number of paths in a function; functions with more paths are cut.
 const MAX_PATHS: u64 = 1 << 24;
 
-/// Makes the profile of a trace. `run` has the other metadata of its run.
+/// Creates the path profile of a trace. `run` contains the metadata of the traced run.
 ///
 /// # Errors
 /// The trace cannot be read, or has no complete path.
@@ -133,10 +133,10 @@ impl TraceFlow {
 
 struct NumberedGraph {
     map: FunctionMap,
-    /// Index of its file; counters are numbered per file.
+    /// Index of the function's file; counters are numbered per file.
     file: usize,
     dag: Dag,
-    /// Graph edges by their blocks; the target `None` stands for the exit.
+    /// Graph edges by their blocks; the target `None` is the exit.
     edges: HashMap<(TraceBlock, Option<TraceBlock>), Edge>,
     entry: TraceBlock,
     function: TraceFunction,
@@ -284,7 +284,7 @@ fn count(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
     Ok(counts)
 }
 
-/// Adds an edge to the path of a frame. At a cut, the path is counted and another one begins; `ends` counts the last one.
+/// Adds an edge to a frame's path. At a cut, the path is counted and a new one begins; if `ends` is true, the last path is counted as well.
 fn take_edge(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {

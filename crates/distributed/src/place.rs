@@ -14,25 +14,25 @@ pub(crate) fn of_calls(collector: &str) -> String {
     format!("{collector}{CALLS_ONLY}")
 }
 
-/// Returns true if a trace has calls and returns only.
+/// Returns true if a trace contains only calls and returns.
 pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
     trace.description().collector.ends_with(CALLS_ONLY)
 }
 
-/// Refuses a trace of calls and returns only; `what` needs all blocks.
+/// Fails if a trace contains only calls and returns. `what` is the operation that needs all blocks, for the message.
 pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
     ensure!(
         !has_calls_only(trace),
-        "the trace has calls and returns only, and {what} needs all blocks: record it without `trodden-lab with --calls`"
+        "the trace contains only calls and returns, but {what} needs all blocks. Record it without `trodden-lab with --calls`"
     );
     Ok(())
 }
 
-/// A place as users write it.
+/// A place in a trace, given by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLocation {
     what: LocationKind,
-    /// Restricts the place to its nth occurrence, counted from 1.
+    /// Number of the occurrence, from 1; `None` means all occurrences.
     pub nth: Option<u64>,
 }
 
@@ -80,13 +80,13 @@ impl TraceLocation {
         }
     }
 
-    /// The block number, if the place is one.
+    /// The block number; `None` if the place is not a block number.
     pub fn number(&self) -> Option<u64> {
         if let LocationKind::Number(number) = self.what { Some(number) } else { None }
     }
 
-    /// Whether an event of a thread is at the place, whatever `nth` is. `number` is the number of blocks before it; `is_call` says whether
-    /// the block begins a call.
+    /// Whether a thread's event is at the place, regardless of `nth`. `number` is the number of blocks before the event; `is_call` says
+    /// whether the block begins a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
         let TraceEvent::Block(block) = event else { return false };
         match &self.what {
@@ -96,7 +96,7 @@ impl TraceLocation {
         }
     }
 
-    /// The functions that contain the place; empty for a block number, which may lie in any.
+    /// The functions that contain the place; empty for a block number, which may belong to any function.
     pub fn functions(&self, trace: &TraceFile) -> Vec<TraceFunction> {
         match &self.what {
             LocationKind::Calls(functions) => functions.clone(),
@@ -106,7 +106,7 @@ impl TraceLocation {
     }
 }
 
-/// Functions with a name: an exact match, or else one without arguments, namespaces and file.
+/// Functions with a name. If no function matches exactly, arguments, namespaces and files are ignored.
 pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let all = &trace.description().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
@@ -121,7 +121,7 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     }
 }
 
-/// Functions to be ignored: for each name the functions of that name, or else all functions of a source file.
+/// Functions to be ignored: for each name, the functions with that name or else all functions in the source file with that name.
 ///
 /// # Errors
 /// The trace has neither a function nor a source file of a name.
@@ -138,7 +138,7 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
     Ok(left_out)
 }
 
-/// Functions whose entry lies in a source file, given by its whole name or by the part after a slash.
+/// Functions whose entry is in a source file, given by its full path or its last components.
 fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let about = trace.description();
     let is_entry = |block: &&BlockInfo| about.functions[block.function.0 as usize].address == block.address;
@@ -153,7 +153,7 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
     let blocks = (0..).zip(&trace.description().blocks);
     let has = |b: &BlockInfo| split_address(b.address).1 <= address && address < split_address(b.address).1 + u64::from(b.size.max(1));
     let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "the trace has no block at {address:#x}: addresses are those of the file, as `nm` prints them");
+    ensure!(!found.is_empty(), "the trace has no block at {address:#x}. Pass an address in the file, as `nm` prints it");
     Ok(found)
 }
 
@@ -170,7 +170,7 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }
 
-/// The block that falls through into `block`, typically after a call, if neither has another successor or predecessor.
+/// The block that falls through to `block`, typically after a call, if it has no other successor and `block` has no other predecessor.
 fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
     let edges = &trace.description().edges;
     let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
@@ -198,7 +198,7 @@ fn file_of(trace: &TraceFile, address: u64) -> &str {
     base_name(split_address(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
 }
 
-/// A function's name without the `@FILE` that is appended to names that several files have.
+/// A function's name without the suffix `@FILE`, which distinguishes functions with the same name in several files.
 pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionInfo) -> &'a str {
     let of_file = format!("@{}", file_of(trace, function.address));
     function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.description().libraries.is_empty()).unwrap_or(&function.name)

@@ -1,8 +1,8 @@
-//! Planning what each run watches: witnesses are placed and distributed by a strategy or by the user's file, and checked before anything
-//! runs.
+//! Planning of the witnesses that each run watches. They are placed and distributed by a strategy or according to the user's file, and
+//! checked before anything runs.
 //!
-//! A distribution that does not determine the execution is rejected. The message names a branch and two of its targets and, if a search
-//! finds them, two executions with equal partial traces.
+//! A distribution that does not determine the execution is rejected. The message names a branch with two of its targets and, if a search
+//! finds them, two executions with the same partial traces.
 
 use crate::code::Code;
 use crate::merge::describe_witness;
@@ -25,7 +25,7 @@ use trodden_witness::{
 /// Witnesses are blocks.
 pub const KIND: WitnessKind = WitnessKind::Nodes;
 const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
-/// Maximum number of pairs of runs that a search for ambiguous executions tries in total.
+/// Maximum total number of pairs of runs tried in a search for ambiguous executions.
 const MAX_SEARCHED_PAIRS: usize = 100_000;
 /// Maximum number of blocks of an ambiguous execution that a message names.
 const MAX_NAMED_BLOCKS: usize = 12;
@@ -42,12 +42,12 @@ pub struct Plan {
     pub machine_of: Vec<usize>,
     /// For each run, the predicted number of executions of its witnesses.
     pub predicted: Vec<f64>,
-    /// Number of witnesses that repair added because some branch was not distinguished without them.
+    /// Number of witnesses that the repair step added to distinguish all branches.
     pub repaired: usize,
 }
 
 impl Plan {
-    /// The runs of each machine, which follow one another. Unless machines are `shared`, each run has its own.
+    /// The runs of each machine, which are executed one after another. Unless machines are `shared`, each run gets a separate machine.
     pub fn runs_by_machine(&self, shared: bool) -> Vec<Vec<usize>> {
         if !shared {
             return (0..self.sites.len()).map(|run| vec![run]).collect();
@@ -72,14 +72,14 @@ impl Plan {
 pub struct UnrealizablePlan {
     /// The branch, its targets, and executions with equal partial traces.
     pub what: String,
-    remedy: &'static str,
-    /// Whether a run that watches every block may replace the distribution: the user neither wrote it nor set a limit.
+    advice: &'static str,
+    /// Whether a run that watches every block may replace the distribution, since the user neither wrote it nor set a limit.
     pub replaceable: bool,
 }
 
 impl fmt::Display for UnrealizablePlan {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.remedy)
+        write!(f, "{}: {}", self.what, self.advice)
     }
 }
 
@@ -99,7 +99,7 @@ struct DistributionFile {
 pub struct PlanOptions {
     /// Number of runs to distribute witnesses over.
     pub runs: usize,
-    /// Maximum number of witnesses of a run.
+    /// Maximum number of witnesses per run.
     pub limit: Option<usize>,
     /// Number of machines that share the runs; `None` if each run has its own.
     pub machines: Option<usize>,
@@ -117,7 +117,7 @@ pub struct PlanOptions {
 pub struct Planner<'a> {
     /// The planning options.
     pub options: &'a PlanOptions,
-    /// The program that witnesses are placed in.
+    /// The program in which witnesses are placed.
     pub model: &'a Model,
     /// Names of functions and blocks.
     pub code: &'a Code,
@@ -130,10 +130,11 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Makes the plan and checks it.
+    /// Creates and checks the plan.
     ///
     /// # Errors
-    /// The distribution file is invalid or of another build, a limit is too small, or the distribution does not determine the execution.
+    /// The distribution file is invalid or for a different build, a limit is too small, or the distribution does not determine the
+    /// execution.
     pub fn plan(&self) -> Result<Plan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {
@@ -153,8 +154,8 @@ impl Planner<'_> {
         [self.options.limit, self.max_sites].into_iter().flatten().min()
     }
 
-    /// Distributes witnesses by the strategy. The entries for outside code are watched as well, so that no call from there goes unnoticed.
-    /// Also returns the number of witnesses that repair added.
+    /// Distributes witnesses by the strategy. Entries from outside code are watched as well, so that every call from there is noticed. Also
+    /// returns the number of witnesses that the repair step added.
     fn distribute(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
@@ -195,10 +196,10 @@ impl Planner<'_> {
         let file: DistributionFile = serde_json::from_slice(&text)
             .with_context(|| format!("{} is not a distribution: it must be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
         let name = path.display();
-        ensure!(!file.profiles.is_empty(), "{name} has no profiles: give at least one, or leave --distribution out");
+        ensure!(!file.profiles.is_empty(), "{name} contains no profiles. Add at least one, or omit --distribution");
         let own = format!("{:#x}", self.hash);
         if let Some(hash) = file.hash.filter(|hash| *hash != own) {
-            bail!("{name} is for another build (hash {hash}, this one has {own}): create it again with `--plan=json`");
+            bail!("{name} is for a different build (hash {hash} instead of {own}). Create it again with `--plan=json`");
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.witness(w)).collect::<Result<Vec<Witness>>>();
         let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
@@ -210,14 +211,14 @@ impl Planner<'_> {
         Ok(distribution)
     }
 
-    /// The witness that a word names.
+    /// The witness that a word of a distribution file denotes.
     fn witness(&self, word: &str) -> Result<Witness> {
         let address = match word.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).with_context(|| format!("`{word}` is not an address"))?,
-            None => self.code.entry_of(word).with_context(|| format!("there is no function `{word}`, or it is not traced"))?,
+            None => self.code.entry_of(word).with_context(|| format!("there is no traced function `{word}`"))?,
         };
         let known = self.model.witnesses.get(&address).copied();
-        known.with_context(|| format!("no block of a traced function starts at {address:#x}: `--plan=json` lists the blocks"))
+        known.with_context(|| format!("no block of a traced function starts at {address:#x}. `--plan=json` lists the blocks"))
     }
 
     /// Rejects a distribution that does not determine the execution.
@@ -239,7 +240,7 @@ impl Planner<'_> {
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
                     "the paper's {theorem} condition rejects {}; the pairwise condition holds, which suffices: pass `--check pairwise`",
-                    self.pair(violation)
+                    self.describe_targets(violation)
                 );
             }
         }
@@ -248,7 +249,7 @@ impl Planner<'_> {
 
     fn refused(&self, violations: &[Violation], found: &[Option<[BlockSequence; 2]>]) -> anyhow::Error {
         let shown = found.iter().position(Option::is_some).unwrap_or(0);
-        let mut text = format!("no run distinguishes {}", self.pair(&violations[shown]));
+        let mut text = format!("no run distinguishes {}", self.describe_targets(&violations[shown]));
         if violations.len() > 1 {
             text.push_str(&format!(" ({} pairs of targets in all)", violations.len()));
         }
@@ -256,7 +257,7 @@ impl Planner<'_> {
             let (one, other) = (self.execution(one), self.execution(other));
             text.push_str(&format!("; these two executions leave the same partial traces:\n  {one}\n  {other}\nRemedy"));
         }
-        let remedy = match &self.options.distribution {
+        let advice = match &self.options.distribution {
             Some(_) => "add a block after one of the targets to a profile",
             None if self.limit().is_some() => {
                 "allow more witnesses in a run (another --collector, a greater --limit of `trodden-lab with`), or exclude the \
@@ -265,16 +266,16 @@ impl Planner<'_> {
             None => "exclude the function with `--opaque`, or pass `--runs 1`",
         };
         let replaceable = self.options.distribution.is_none() && self.limit().is_none();
-        UnrealizablePlan { what: text, remedy, replaceable }.into()
+        UnrealizablePlan { what: text, advice, replaceable }.into()
     }
 
-    fn pair(&self, violation: &Violation) -> String {
+    fn describe_targets(&self, violation: &Violation) -> String {
         let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
         format!("where {} goes: {one} or {other}", branch_in_words(self.model, self.code, violation.branch))
     }
 
     fn function(&self, f: WitnessFunctionId) -> &str {
-        // The last index stands for outside code.
+        // The last index represents outside code.
         self.model.functions.get(f.index()).map_or("code of other files", |f| f.map_or("an indirect call", |f| self.code.name(f)))
     }
 
@@ -307,7 +308,7 @@ impl Planner<'_> {
     }
 }
 
-/// Describes a branch by its place.
+/// Describes a branch by its location.
 pub fn branch_in_words(model: &Model, code: &Code, branch: BranchNode) -> String {
     let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {

@@ -1,10 +1,10 @@
-//! Reconstruction of calls and returns from the blocks of a thread, where every watched block was recorded: all that is left to find out
-//! is which step led from one block to the next.
+//! Reconstruction of calls and returns from a thread's recorded blocks. Every watched block was recorded, so only the steps between
+//! consecutive blocks must be determined.
 //!
-//! A stack of frames is kept, each with its current block and the number of that block's calls already seen. The next block is explained
-//! by the first of these that fits: a pending call; a successor; a return to a caller that continues there; unwinding to a caller that
-//! continues there; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After code that
-//! loads the stack pointer from memory, the thread continues on another stack, whose frames are unknown.
+//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. The next block is
+//! explained by the first of these steps that is possible: a pending call; a successor; a return to a caller that continues at the block;
+//! unwinding to such a caller; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After
+//! code that loads the stack pointer from memory, the thread continues on a different stack, whose frames are unknown.
 
 use crate::code::Code;
 use crate::imports::{Assumption, opaque};
@@ -16,17 +16,17 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CallSite, CodeCallee
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 
-/// The code that a replay interprets blocks against, with what is known about the run.
+/// The code of a replayed run, and facts about the run.
 pub struct ReplayedCode<'a> {
     /// The traced functions and blocks.
     pub code: &'a Code,
-    /// Blocks that are not watched: pieces after cuts.
+    /// Blocks that were not watched: pieces after cuts.
     pub unwatched: HashSet<TraceBlock>,
     /// For each block, whether it loads the stack pointer.
     pub switching: Vec<bool>,
     /// The instructions that signal handlers interrupted, in order, each with its thread.
     pub interrupted: Vec<(u32, u64)>,
-    /// Code that the program changed. Calls of it may go unseen.
+    /// Address ranges of code that the program changed. Calls of this code may be missing.
     pub changed: Vec<Range<u64>>,
 }
 
@@ -37,18 +37,18 @@ pub struct Replay<'a> {
     frames: Vec<ReplayFrame>,
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
-    /// A direct-mapped cache of steps, since programs repeat themselves.
+    /// A direct-mapped cache of steps, which usually repeat.
     known: Vec<Cell<(PackedStepKey, ReplayStep)>>,
     /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
-    /// How often the thread continued on another stack.
+    /// How often the thread switched to a different stack.
     pub switches: u64,
 }
 
 /// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
 type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
-/// The same in words that are fast to hash and compare.
+/// A [`StepKey`] packed into words, which are fast to hash and compare.
 type PackedStepKey = (u64, u64);
 
 /// Size of the step cache; a power of two.
@@ -66,7 +66,7 @@ struct ReplayFrame {
 /// The step that leads from a frame to a block.
 #[derive(Clone, Copy)]
 enum ReplayStep {
-    /// `repeats`: the call may enter several functions in turn, so it stays pending.
+    /// A call. If `repeats` is true, the call may enter several functions one after another, so it stays pending.
     Call {
         number: u32,
         repeats: bool,
@@ -75,7 +75,7 @@ enum ReplayStep {
     },
     Next,
     Return,
-    /// Control first runs on into an unwatched block.
+    /// Control first falls through to an unwatched block.
     Unwatched(TraceBlock),
     None,
 }
@@ -89,7 +89,7 @@ enum ImpliedStep {
 /// The implied steps, and then the recorded one, that lead from the current stack to a block.
 struct Route {
     before: Vec<ImpliedStep>,
-    /// The number of frames that remain, and the innermost of them.
+    /// The number of remaining frames, and the innermost of them.
     depth: usize,
     top: ReplayFrame,
     step: ReplayStep,
@@ -98,9 +98,9 @@ struct Route {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EnterableFunctions {
     Nothing,
-    /// Those that it is known to enter.
+    /// The functions that the call is known to enter.
     Usual,
-    /// All that are not ruled out.
+    /// All functions that the call may enter.
     Any,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Explains the next block, and writes it with the calls and returns before it.
+    /// Explains the next block, and writes the calls and returns before it and the block itself.
     pub fn see_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         let depth = self.frames.len();
         // Most blocks are successors.
@@ -133,7 +133,7 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
-        // Any function of another file may call back a function that no call is known to enter.
+        // Any function in another file may call back a function that no call is known to enter.
         let route = self.find_route(depth, block, EnterableFunctions::Usual);
         let route = route.or_else(|| if self.is_handler(block) { None } else { self.find_route(depth, block, EnterableFunctions::Any) });
         match route {
@@ -192,14 +192,14 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Whether a block may begin the signal handler that interrupted the thread at the next known place.
+    /// Whether a block may begin the handler of the thread's next known interruption by a signal.
     fn is_handler(&self, block: TraceBlock) -> bool {
         let (to, at) = self.code.graph_of(block);
         let is_entry = to.block(at).start == to.entry && to.address_taken;
         is_entry && self.interrupted.front().is_some_and(|place| self.implied_steps_to(contains_instruction(*place)).is_some())
     }
 
-    /// How a block is reached from the innermost `depth` frames. `None` if no step explains it.
+    /// The route to a block from the innermost `depth` frames. `None` if no step explains the block.
     fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<Route> {
         let (mut before, mut depth) = (Vec::new(), depth);
         let mut top = self.frames[..depth].last().copied()?;
@@ -286,7 +286,7 @@ impl<'a> Replay<'a> {
                 let repeats = outside || matches!(call.callee, CodeCallee::Indirect);
                 return ReplayStep::Call { number, repeats, outside, tail: call.kind != CallKind::Call };
             }
-            // A direct call of traced code must be seen before anything after it.
+            // A direct call of traced code must be seen before any step after it.
             if matches!(call.callee, CodeCallee::Function(entry) if self.is_seen(entry)) && call.kind == CallKind::Call {
                 return ReplayStep::None;
             }
@@ -321,7 +321,7 @@ impl<'a> Replay<'a> {
         self.replayed.unwatched.contains(&next).then_some(next)
     }
 
-    /// Handles a block that no step explains: a call from outside, unwinding, another stack, or an edge that the graph lacks.
+    /// Handles a block that no step explains: a call from outside, unwinding, a different stack, or an edge that the graph lacks.
     fn handle_unexplained(&mut self, block: TraceBlock, switches: bool, push: Push) -> Result<()> {
         let (to, index) = self.code.graph_of(block);
         let is_entry = to.block(index).start == to.entry;
@@ -339,7 +339,7 @@ impl<'a> Replay<'a> {
         }
         // Otherwise a signal handler begins, outside code calls, or the trace starts or resumes in the middle of a function.
         if is_entry && to.address_taken {
-            // A handler outside the traced code has left no block.
+            // A handler outside the traced code executed no traced block.
             let found =
                 (0..self.interrupted.len()).find_map(|n| Some((n, self.implied_steps_to(contains_instruction(self.interrupted[n]))?)));
             if let Some((number, route)) = found {
@@ -355,7 +355,7 @@ impl<'a> Replay<'a> {
         self.enter_from_outside(block, push)
     }
 
-    /// The implied steps by which the innermost frames return to the outside code that now enters a block: a handler, for example, returns
+    /// The implied steps by which the innermost frames return to the outside code that then enters a block. For example, a handler returns
     /// to the code that resumes the thread.
     fn implied_steps_to_outside(&self, block: TraceBlock) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
         let mut depth = self.frames.len();
@@ -403,7 +403,7 @@ impl<'a> Replay<'a> {
         Ok(true)
     }
 
-    /// Whether a frame can do nothing more but return.
+    /// Whether a return is the only possible next step of a frame.
     fn has_returned(&self, frame: ReplayFrame) -> bool {
         let mut frame = frame;
         while let Some(next) = self.unwatched_successor(frame) {
@@ -442,7 +442,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Continues on another stack. The frames of the old stack are unwound, since nothing is known of them when it is resumed.
+    /// Continues on a different stack. The frames of the old stack are unwound, since they are unknown when that stack is resumed.
     fn switch_stack(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         self.switches += 1;
         for _ in 0..self.frames.len() {

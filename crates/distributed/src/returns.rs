@@ -1,8 +1,8 @@
-//! Cutting blocks at calls. A block of machine code runs on after a call, but the call need not return: `longjmp`, an exception or the end
-//! of the program may leave it there. Traces therefore cut blocks at calls, and where a fault ended one, so that they show only what ran.
+//! Splitting of blocks at calls. A block of machine code continues after a call, but the call need not return: `longjmp`, an exception or
+//! the end of the program may leave the block at the call. So traces cut blocks at calls, and at faults, to show only executed code.
 //!
-//! The piece after a call is watched only if later blocks do not show whether it was executed: calls of traced code are seen, and functions
-//! of the C library return unless something unwinds the stack.
+//! The piece after a call is watched only if later blocks do not show whether it was executed. Usually they do: calls of traced code are
+//! seen, and functions of the C library return unless the stack is unwound.
 
 use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -12,8 +12,8 @@ use trodden_binary::graph::{
 };
 use trodden_witness::Opaque;
 
-/// Cuts the blocks of all functions after their calls and at the addresses `further`. Returns the starts of the new pieces. `next` maps an
-/// instruction's address to the next instruction's.
+/// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the starts of the new pieces. `next` maps
+/// an instruction's address to the address of the next instruction.
 pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
     let mut pieces = HashSet::new();
     for function in &mut graphs.functions {
@@ -26,7 +26,7 @@ pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn
     pieces
 }
 
-/// The start of each piece of a block but the first, with the address of the last instruction before it.
+/// The starts of all pieces of a block except the first, each with the address of the last instruction before it.
 type Cuts = BTreeMap<u64, u64>;
 
 fn cuts(
@@ -163,7 +163,7 @@ pub fn unwatched_pieces(
 
 /// Whether later blocks show that a call has returned.
 fn shows_its_return(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
-    // A call of its own return address is a jump.
+    // A call whose target is its own return address is a jump.
     let returns = |entry: &u64| call.return_address != Some(*entry) && returns(*entry);
     let shows_its_return = match &call.callee {
         CodeCallee::Function(entry) => returns(entry),
@@ -174,8 +174,8 @@ fn shows_its_return(call: &CallSite, image: &ImportingImage, unwinds: bool, retu
     shows_its_return && call.returns == Returns::Maybe
 }
 
-/// Whether a call may leave its frame for good, by `longjmp`, an exception or a switch of stacks, before a watched block of the callee is
-/// executed. Then no later block shows that the call was reached.
+/// Whether a call may permanently leave its frame, by `longjmp`, an exception or a stack switch, before a watched block of the callee is
+/// executed. If so, no later block shows that the call was reached.
 fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u64) -> bool) -> bool {
     match &call.callee {
         CodeCallee::Function(entry) => !is_seen(*entry),

@@ -1,5 +1,5 @@
-//! Execution frequencies of blocks, which determine what a witness costs: estimated from the graphs (and from the compiler's map if it has
-//! frequencies), measured at entries and loop heads by a separate run, or taken from an earlier trace.
+//! Execution frequencies of blocks, which determine the cost of witnesses. They are estimated from the graphs (and from the compiler's map
+//! if it has frequencies), measured at function entries and loop heads by a separate run, or taken from an earlier trace.
 
 use crate::calls::{CallStep, TraceFilter, walk_calls};
 use crate::model::Model;
@@ -17,20 +17,20 @@ use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     blocks: HashMap<u64, u64>,
-    /// Steps from a block to the next one in the same frame.
+    /// Steps from a block to the next block in the same frame.
     steps: HashMap<(u64, u64), u64>,
 }
 
 impl Executions {
-    /// Counts the executions in a trace of the image with this hash.
+    /// Counts the executions in a trace of the image with the given hash.
     ///
     /// # Errors
-    /// The trace cannot be read, or is of another build.
+    /// The trace cannot be read, or was recorded from a different build.
     pub fn from_trace(path: &Path, hash: u64) -> Result<Self> {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.description().hash == hash,
-            "{} is a trace of another build of {}: record one of this build, or pass `--witness-weights first-run`",
+            "{} is a trace of a different build of {}. Record one of this build, or pass `--witness-weights first-run`",
             path.display(),
             trace.description().image
         );
@@ -85,7 +85,7 @@ fn block_of(model: &Model, f: WitnessFunctionId, node: Node, function: Option<&F
     function?.block_containing(address).map(|b| function.expect("it is there").block(b).start)
 }
 
-/// Whether a node stands for the beginning of a block.
+/// Whether a node represents the beginning of a block.
 fn begins_block(model: &Model, f: WitnessFunctionId, node: Node) -> bool {
     model.program.function(f).nodes[node.index()] == trodden_witness::NodeKind::Block
 }
@@ -104,7 +104,8 @@ pub fn estimate(model: &Model, graphs: &ProgramGraph) -> Weights {
     Weights::new(&model.program, &known)
 }
 
-/// Frequencies of a function's edges in the compiler's map: per run if it counts entries, or else relative to the source node.
+/// Frequencies of a function's edges according to the compiler's map: per run if the map has entry counts, or else relative to the source
+/// node.
 fn from_compiler_map(model: &Model, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
@@ -126,7 +127,7 @@ fn from_compiler_map(model: &Model, f: WitnessFunctionId, function: &FunctionGra
     }
 }
 
-/// The entries and loop heads of a model, by ascending address, as the sites of a measuring run.
+/// The sites of a measuring run: a model's function entries and loop heads, by ascending address.
 pub fn measured_sites(model: &Model) -> Vec<(u64, Witness)> {
     let mut sites: Vec<(u64, Witness)> =
         correction_points(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();

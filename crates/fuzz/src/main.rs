@@ -1,9 +1,9 @@
 //! Feeds mutated inputs to the readers. No input may make a reader panic, abort, use more than [`MAX_MEMORY`], or take longer than
 //! [`MAX_TIME`].
 //!
-//! Each target runs in a worker process with limits. The worker writes every input to a file before reading it, so that the input that made
-//! it fail is known; the supervisor kills a worker whose input takes too long. Mutations are not guided by coverage. They start from a
-//! corpus of small valid inputs, and of inputs that once failed, for each target.
+//! Each target runs in a worker process with limits. The worker writes every input to a file before reading it, so that the input that
+//! caused a failure is known; the supervisor kills a worker whose input takes too long. Mutations are not guided by coverage. They start
+//! from each target's corpus of small valid inputs and of inputs that once failed.
 
 #![forbid(unsafe_code)]
 
@@ -83,7 +83,7 @@ fn current_input(folder: &Path) -> PathBuf {
     folder.join("current")
 }
 
-/// Reads first the unchanged inputs of the corpus, then mutations of them until the time is over.
+/// Reads the unchanged inputs of the corpus, then mutated inputs until the time is over.
 fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MAX_MEMORY, MAX_MEMORY)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
@@ -100,8 +100,8 @@ fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     };
     for input in &corpus {
         if !read(input)? {
-            // Readers would reject its mutations at once, too, and nothing would be tested.
-            return Err(io::Error::other("an input of the corpus is rejected: replace it by a valid one in the current format"));
+            // Readers would also reject its mutations at once, and nothing would be tested.
+            return Err(io::Error::other("the reader rejects an input of the corpus. Replace it by a valid input in the current format"));
         }
     }
     while started.elapsed() < Duration::from_secs(cli.seconds) {
@@ -110,7 +110,7 @@ fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     fs::write(folder.join("count"), count.to_string())
 }
 
-/// Runs a worker, and saves the input that made it fail.
+/// Runs a worker. If it fails, saves the input that caused the failure.
 fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
     let folder = tempfile::Builder::new().prefix("trodden-fuzz-").tempdir()?;
     let errors = folder.path().join("errors");
@@ -136,7 +136,7 @@ fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
     let errors = fs::read(&errors)?;
     let errors = String::from_utf8_lossy(&errors[errors.len().saturating_sub(4000)..]).into_owned();
     let what = ended.map_or_else(|| format!("took longer than {} s", MAX_TIME.as_secs()), |status| format!("ended the reader ({status})"));
-    Err(io::Error::other(format!("{}: an input {what}. It is saved in {}\n{errors}", target.name, saved.display())))
+    Err(io::Error::other(format!("{}: an input {what}. The input is saved in {}\n{errors}", target.name, saved.display())))
 }
 
 /// Waits for a worker to end. If an input takes too long, kills the worker and returns `None`.

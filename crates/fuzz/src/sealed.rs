@@ -1,7 +1,7 @@
-//! Makes the checksums of inputs valid: of container files, raw files and stream files.
+//! Makes the checksums in container files, raw files and stream files valid.
 //!
-//! In the corpus, a container file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before the
-//! file is read, it gets the right sizes and checksums, without which a reader would reject it at once.
+//! In the corpus, a container file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before a
+//! reader gets the file, its sizes and checksums are corrected; otherwise the reader would reject the file at once.
 
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD, Section, find_marker};
 use trodden_wire::RawHeader;
@@ -11,7 +11,7 @@ use trodden_wire::layout::Layout;
 const LEVEL: i32 = 1;
 
 /// Returns a file with the kind, the version and the sections of the input.
-pub fn file_of(input: &[u8]) -> Vec<u8> {
+pub fn seal_container(input: &[u8]) -> Vec<u8> {
     let mut head = [0; HEAD_BYTES];
     let (present, mut rest) = input.split_at(input.len().min(HEAD_BYTES));
     head[..present.len()].copy_from_slice(present);
@@ -28,7 +28,7 @@ pub fn file_of(input: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a raw file or a stream file whose checksums match the rest of the input.
-pub fn raw_file_of(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
+pub fn seal_raw(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
     let mut file = input.to_vec();
     if let Some(header) = RawHeader::read(input) {
         let checksum = RawHeader::checksum_of(input).unwrap_or(header.checksum);
@@ -37,7 +37,7 @@ pub fn raw_file_of(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
     file
 }
 
-/// Completes a section, given as its head, index and uncompressed content, with the right sizes and checksums.
+/// Compresses a section, given as its header, index and uncompressed content, and corrects its sizes and checksums.
 fn seal(section: &[u8]) -> Vec<u8> {
     let mut head = [0; SECTION_HEAD];
     let (present, body) = section.split_at(section.len().min(SECTION_HEAD));

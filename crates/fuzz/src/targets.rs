@@ -49,7 +49,7 @@ pub static TARGETS: [Target; 15] = [
     Target { name: "expressions", read: expressions },
 ];
 
-/// Writes the input to a file and runs commands on it. `F` stands for the file. Returns true if all commands succeed.
+/// Writes the input to a file and runs commands with `F` replaced by the file's path. Returns true if all commands succeed.
 fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join(name);
     fs::write(&file, input)?;
@@ -61,7 +61,7 @@ fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Re
     Ok(is_read)
 }
 
-/// Writes the input to a file and runs commands of the laboratory on it, each in a new process with the limits of this one.
+/// Writes the input to a file and runs commands of the laboratory on it, each in a new process with the limits of this process.
 ///
 /// # Panics
 /// If a process is killed or exits with a status above 2.
@@ -83,7 +83,7 @@ fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool
 /// Runs a command of trodden in this process. Returns false if it fails.
 ///
 /// # Panics
-/// If trodden has no such command, since nothing would read the input then.
+/// If trodden does not have the command, since nothing would then read the input.
 fn run(words: &str, file: &Path) -> bool {
     let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
     let arguments: Vec<OsString> = words.split(' ').map(word).collect();
@@ -97,7 +97,7 @@ fn run(words: &str, file: &Path) -> bool {
 fn profiles(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trodden");
     let mut is_read = false;
-    for bytes in [input, &sealed::file_of(input)] {
+    for bytes in [input, &sealed::seal_container(input)] {
         fs::write(&file, bytes)?;
         is_read = Profile::read(&file).is_ok();
         if let Ok(recovered) = Profile::recover(&file) {
@@ -112,7 +112,7 @@ fn profiles(folder: &Path, input: &[u8]) -> io::Result<bool> {
 fn raw(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.raw");
     let mut is_read = false;
-    for bytes in [input, &sealed::raw_file_of(input, FileKind::RAW_COUNTS, RAW_VERSION)] {
+    for bytes in [input, &sealed::seal_raw(input, FileKind::RAW_COUNTS, RAW_VERSION)] {
         fs::write(&file, bytes)?;
         let raw = RawProfile::read(&file);
         is_read = raw.is_ok();
@@ -123,7 +123,7 @@ fn raw(folder: &Path, input: &[u8]) -> io::Result<bool> {
 
 fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
     let mut is_read = false;
-    for bytes in [input, &sealed::file_of(input)] {
+    for bytes in [input, &sealed::seal_container(input)] {
         for frame in Frame::read_all(bytes).0 {
             is_read = [frame.map().is_ok(), frame.bitcode().is_ok()] == [true; 2];
         }
@@ -177,7 +177,7 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
 
 fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.stream");
-    fs::write(&file, sealed::raw_file_of(input, FileKind::STREAM_FILE, STREAM_VERSION))?;
+    fs::write(&file, sealed::seal_raw(input, FileKind::STREAM_FILE, STREAM_VERSION))?;
     let stream = LiveStream::open(&file, false);
     if let Ok(stream) = &stream {
         let _ = (stream.lost_threads(), stream.is_truncated(), stream.threads());
@@ -185,7 +185,7 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
             let _ = stream.read_events(&chunk, &mut Vec::new());
         }
     }
-    // This always fails, since it needs the program's map, which is not in the input.
+    // This command always fails, since it needs the program's map, which is not in the input.
     run("show F", &file);
     Ok(stream.is_ok())
 }
@@ -193,7 +193,7 @@ fn streams_live(folder: &Path, input: &[u8]) -> io::Result<bool> {
 fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.log");
     let mut is_read = false;
-    for bytes in [input, &sealed::file_of(input)] {
+    for bytes in [input, &sealed::seal_container(input)] {
         fs::write(&file, bytes)?;
         is_read = false;
         if let Ok(log) = StreamLog::open(&file) {

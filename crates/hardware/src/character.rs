@@ -1,6 +1,6 @@
-//! Characteristics of a program's paths: how few of them account for most of the execution, their lengths, the overlap of event profiles
-//! with the frequency profile, and whether the two power models rank paths alike (K. Vaswani, *Efficient Online Path Profiling*, figures
-//! 5.2 and 5.3, sections 5.3 and 5.5.2).
+//! Characteristics of a program's paths: the share of execution on the hottest ones, their lengths, the overlap of event profiles with the
+//! frequency profile, and whether the two power models rank paths alike (K. Vaswani, *Efficient Online Path Profiling*, figures 5.2 and
+//! 5.3, sections 5.3 and 5.5.2).
 
 use crate::processor::ProcessorEvent;
 use crate::profile::{PathProfile, overlap};
@@ -44,9 +44,9 @@ pub struct SkewPoint {
 /// A point of the distribution over path lengths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LengthPoint {
-    /// Maximum number of branches.
+    /// Maximum path length in branches.
     pub branches: usize,
-    /// Percentage of instructions that are on such paths.
+    /// Percentage of executed instructions that are on paths of at most this length.
     pub percent: f64,
 }
 
@@ -68,8 +68,8 @@ pub struct Agreement {
     pub overlap: Option<f64>,
 }
 
-/// Computes the characteristics of the paths that a profiler saw, for the given metrics.
-pub fn character(profiler: &Profiler, metrics: &[Metric]) -> Character {
+/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics without a profile are left out.
+pub fn characterize(profiler: &Profiler, metrics: &[Metric]) -> Character {
     let mut shown = vec![Metric::Instructions, Metric::Frequency];
     shown.extend(metrics.iter().filter(|m| **m != Metric::Frequency));
     let skew = |metric: &Metric| Some(Skew { metric: name(*metric), points: points(profiler.complete(*metric)?) });

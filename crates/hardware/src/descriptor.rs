@@ -1,18 +1,18 @@
-//! Path descriptors: the start of a path, its number of branches, and their outcomes (section 5.2).
+//! Path descriptors: a path's start address, number of branches, and branch outcomes (section 5.2).
 
 use crate::stream::Address;
 
 /// Maximum number of branches in a descriptor. The published limit is 32; the detector's own limit is a parameter.
 pub const MAX_BRANCHES: u8 = 64;
 
-/// A path. The outcome of its first branch is the lowest bit; unconditional branches have outcome 1.
+/// Identifies a path. Unconditional branches count as taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathDescriptor {
     /// Address of the first instruction.
     pub start: Address,
     /// Number of branches.
     pub length: u8,
-    /// One bit for each branch.
+    /// One bit for each branch: 1 if taken, 0 if not; the first branch is the lowest bit.
     pub outcomes: u64,
 }
 
@@ -29,12 +29,12 @@ impl PathDescriptor {
         self.length += 1;
     }
 
-    /// The outcomes, first branch first.
+    /// Returns whether each branch was taken, in execution order.
     pub fn outcomes(self) -> impl Iterator<Item = bool> {
         (0..self.length).map(move |at| self.outcomes >> at & 1 == 1)
     }
 
-    /// The outcomes as digits, first branch first; 1 means taken.
+    /// Returns the outcomes as digits in execution order: 1 for a taken branch, 0 for one that is not taken.
     pub fn outcome_digits(self) -> String {
         self.outcomes().map(|taken| if taken { '1' } else { '0' }).collect()
     }

@@ -1,10 +1,10 @@
 //! The path detector: turns the retired branches of one thread into paths (section 5.2).
 //!
-//! Each branch performs the operations of its class in fixed order: update of the path or of its event counter, pop, push. A path that
-//! reaches the length limit is popped, and another begins after the branch. The paper leaves some cases open: for a damaged stack, see
-//! [`Repair`]; when a procedure returns whose call was not seen, a path begins at the return's target; an entry that begins in a procedure
-//! that its path was extended into keeps the number of extensions, as otherwise the return of that procedure would pop the entry of another
-//! one.
+//! Each branch performs the operations of its class in a fixed order: update the path or its event counter, pop, push. A path that reaches
+//! the length limit is popped, and a new one begins after the branch. The paper leaves three cases open. For a stack that no longer matches
+//! the program's, see [`Repair`]. When a procedure returns whose call was not seen, a path begins at the return's target. A path that
+//! begins in a procedure that its predecessor was extended into inherits the number of extensions; otherwise, that procedure's return would
+//! pop the entry of a different procedure.
 
 use crate::descriptor::{MAX_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
@@ -17,12 +17,12 @@ use crate::stream::{Address, RetiredBranch, StreamEvent};
 /// How the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Repair {
-    /// By the locations of return addresses. If the source does not provide them, by guessing: a return to an unexpected address is assumed
-    /// to follow a `longjmp` or an exception. The stack is searched for the matching entry, and all entries above it are discarded. Without
-    /// a match, the return acts as an indirect branch.
+    /// By the locations of return addresses. If the source does not provide them, repairs are guesses: a return to an unexpected address is
+    /// assumed to follow a `longjmp` or an exception. The stack is searched for the matching entry, and all entries above that entry are
+    /// discarded. Without a match, the return acts as an indirect branch.
     #[default]
     Frames,
-    /// Not at all: each return pops one entry.
+    /// No repair: each return pops one entry.
     None,
 }
 
@@ -37,14 +37,15 @@ pub struct DetectorParameters {
     pub stack_entries: usize,
     /// What happens when the path stack is full.
     pub overflow: Overflow,
-    /// How it is repaired.
+    /// How the path stack is repaired after `longjmp` and exceptions.
     pub repair: Repair,
     /// Width of an entry's event counter.
     pub counter_width: CounterWidth,
 }
 
 impl DetectorParameters {
-    /// The published configuration: 32 branches, 32 entries of which the oldest is dropped, counters of 8 bits.
+    /// The published configuration: paths of up to 32 branches, 32 stack entries of which the oldest is dropped on overflow, 8-bit
+    /// counters.
     pub fn published(mapping: OperationMapping) -> DetectorParameters {
         DetectorParameters {
             mapping,
@@ -73,7 +74,7 @@ impl DetectorParameters {
 pub enum PathEnd {
     /// The pop operation of a branch of this class.
     Branch(BranchType),
-    /// It reached the length limit.
+    /// The path reached the length limit.
     Limit,
 }
 
@@ -90,13 +91,13 @@ impl PathEnd {
 /// A completed path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedPath {
-    /// Its descriptor.
+    /// The path.
     pub path: PathDescriptor,
-    /// Events along it.
+    /// Events that occurred along the path.
     pub events: EventCounts,
-    /// Instructions along it, for statistics; the hardware does not know them.
+    /// Number of instructions on the path, for statistics; the hardware does not know it.
     pub instructions: u32,
-    /// Why it ended.
+    /// Why the path ended.
     pub end: PathEnd,
 }
 
@@ -113,23 +114,23 @@ pub struct DetectorCounts {
     pub splits: u64,
     /// Pushes while the stack was full.
     pub overflows: u64,
-    /// Maximum number of entries.
+    /// Maximum number of entries on the path stack.
     pub max_depth: u64,
     /// Returns that left the stack empty.
     pub underflows: u64,
     /// Repairs of the path stack after `longjmp` and exceptions.
     pub repairs: u64,
-    /// Repairs that were guessed, at returns that match a call further down.
+    /// Guessed repairs, at returns that match a call further down the stack.
     pub guessed_repairs: u64,
-    /// Switches between stacks of the program (coroutines).
+    /// Switches between the program's stacks (coroutines).
     pub switches: u64,
     /// Returns that match no open call.
     pub unmatched_returns: u64,
-    /// Unfinished paths that were discarded, by repairs, gaps or ends of threads.
+    /// Unfinished paths discarded by repairs, gaps or thread exits.
     pub unfinished: u64,
     /// Signal handlers entered.
     pub interrupts: u64,
-    /// Gaps in the stream.
+    /// Gaps in the event stream.
     pub gaps: u64,
     /// Event counters that saturated.
     pub saturated: u64,
@@ -196,9 +197,9 @@ impl Detector {
         }
     }
 
-    /// Processes an event of the thread. `events` counts what occurred since the last branch, and is only used for branches. Calls `emit`
-    /// for each completed path.
-    pub fn take(&mut self, event: &StreamEvent, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
+    /// Processes an event of the thread, and calls `emit` for each completed path. `events` are the event counts since the last branch;
+    /// they are used only for branches.
+    pub fn process_event(&mut self, event: &StreamEvent, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         match event {
             StreamEvent::Branch(branch) => self.branch(branch, events, emit),
             StreamEvent::Begin(start) => self.restart(*start),
@@ -223,7 +224,7 @@ impl Detector {
         if frame.is_none() && matches!(class, BranchType::Call | BranchType::Return) {
             self.stacks.place_handler(None);
         }
-        let return_target = frame.map_or(ReturnTarget::Caller, |at| self.follow(class, at, branch.target));
+        let return_target = frame.map_or(ReturnTarget::Caller, |at| self.repair_before(class, at, branch.target));
         let (mut operations, unwound) = self.operations(class, return_target, frame, branch);
         if unwound == Unwound::Unknown {
             operations.push = true;
@@ -254,8 +255,8 @@ impl Detector {
         }
     }
 
-    /// Repairs the path stack before a branch if necessary, and returns where a return leads.
-    fn follow(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
+    /// Repairs the path stack before a call or return if necessary. Returns the destination of a return, and `Caller` for other branches.
+    fn repair_before(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
             BranchType::Call => self.stacks.before_call(at),
             BranchType::Return => {
@@ -268,7 +269,7 @@ impl Detector {
         ReturnTarget::Caller
     }
 
-    /// The operations of a branch, and what a return unwinds by guessed repair.
+    /// A branch's operations, and the entries that a return unwinds by a guessed repair.
     fn operations(
         &mut self,
         class: BranchType,
@@ -286,12 +287,12 @@ impl Detector {
             (BranchType::Return, Some(_)) if !operations.pop => {
                 self.stacks.end_extended();
                 if is_extended && return_target != ReturnTarget::Caller {
-                    // The rest of the caller does not continue this path.
+                    // The caller's remaining code does not continue this path.
                     return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
                 }
             }
             (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.unwound(branch.target)),
-            (BranchType::Indirect, _) => self.stacks.jumped(),
+            (BranchType::Indirect, _) => self.stacks.note_indirect_jump(),
             _ => {}
         }
         (operations, Unwound::Nothing)
@@ -339,7 +340,7 @@ impl Detector {
         Some(entry)
     }
 
-    /// Pushes a path that begins after a branch. If it replaces an entry, it belongs to the same procedure.
+    /// Pushes a path that begins after a branch. If the path replaces an entry, it belongs to the same procedure.
     fn push(&mut self, start: Address, replaced: Option<PathEntry>) {
         let mut entry = PathEntry::starting_at(start);
         if let Some(before) = replaced {
@@ -353,13 +354,13 @@ impl Detector {
         self.stacks.paths().push(entry);
     }
 
-    /// What a return to an address unwinds besides the entry on top.
+    /// The entries that a return to `target` unwinds besides the one on top.
     fn unwound(&mut self, target: Address) -> Unwound {
         match self.stacks.paths().top().and_then(|top| top.return_address) {
             Some(expected) if expected != target => {}
             _ => return Unwound::Nothing,
         }
-        match self.stacks.paths().above(|entry| entry.return_address == Some(target)) {
+        match self.stacks.paths().entries_above(|entry| entry.return_address == Some(target)) {
             Some(above) => {
                 self.counts.guessed_repairs += 1;
                 Unwound::Entries(above)
@@ -382,14 +383,14 @@ fn callee_entry(branch: &RetiredBranch) -> PathEntry {
     PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
 }
 
-/// What a return does to the stack besides its operations.
+/// The entries that a return unwinds besides its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwound {
-    /// Nothing: it belongs to the entry on top.
+    /// None: the return belongs to the entry on top.
     Nothing,
-    /// It belongs to an entry below this many others.
+    /// This many: the return belongs to the entry below them.
     Entries(usize),
-    /// It belongs to no entry.
+    /// The return belongs to no entry.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! The detector on executions worked out by hand: tables 5.1 and 5.2, extended paths, limits, repairs.
+//! Checks the detector against executions worked out by hand: tables 5.1 and 5.2, extended paths, limits, repairs.
 
 use super::*;
 use crate::mapping::Preset;
@@ -30,7 +30,7 @@ fn execution() -> Vec<RetiredBranch> {
     ]
 }
 
-fn text(path: &PathDescriptor) -> String {
+fn format_path(path: &PathDescriptor) -> String {
     let outcomes: String = path.outcomes().map(|o| if o { '1' } else { '0' }).collect();
     format!("{:x}:{outcomes}", path.start.0)
 }
@@ -38,8 +38,8 @@ fn text(path: &PathDescriptor) -> String {
 fn run_with(parameters: DetectorParameters, start: u64, branches: &[RetiredBranch]) -> (Vec<String>, Detector) {
     let mut detector = Detector::new(parameters).unwrap();
     let mut paths = Vec::new();
-    let mut emit = |p: &CompletedPath| paths.push(text(&p.path));
-    detector.take(&StreamEvent::Begin(Address(start)), &EventCounts::default(), &mut emit);
+    let mut emit = |p: &CompletedPath| paths.push(format_path(&p.path));
+    detector.process_event(&StreamEvent::Begin(Address(start)), &EventCounts::default(), &mut emit);
     branches.iter().for_each(|b| detector.branch(b, &EventCounts::default(), &mut emit));
     (paths, detector)
 }
@@ -81,7 +81,7 @@ fn events_are_summed_along_paths() {
     let mut detector = Detector::new(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1))).unwrap();
     let mut sums = Vec::new();
     let mut emit = |p: &CompletedPath| sums.push(p.events.0[0]);
-    detector.take(&StreamEvent::Begin(Address(0x100)), &EventCounts::default(), &mut emit);
+    detector.process_event(&StreamEvent::Begin(Address(0x100)), &EventCounts::default(), &mut emit);
     for branch in execution() {
         detector.branch(&branch, &EventCounts([branch.instructions, 0, 0, 0, 0, 0, 0, 0]), &mut emit);
     }
@@ -110,7 +110,7 @@ fn path_of_exactly_the_limit_is_not_split() {
 #[test]
 fn stack_is_repaired_after_longjmp() {
     let call = |at: u64, to: u64| branch(BranchKind::Call, at, to, true);
-    // 0x100 calls 0x200, which calls 0x300, which jumps back into 0x100, which returns to its caller.
+    // The function at 0x100 calls 0x200, which calls 0x300. That jumps back into 0x100, which then returns to its caller.
     let branches = [
         call(0x80, 0x100),
         call(0x108, 0x200),
@@ -129,7 +129,7 @@ fn stack_is_repaired_after_longjmp() {
 }
 
 #[test]
-fn unmatched_return_ends_only_the_path() {
+fn return_without_call_ends_the_path_but_pops_no_caller() {
     let branches = [branch(BranchKind::Call, 0x80, 0x100, true), branch(BranchKind::Return, 0x110, 0x500, true)];
     let (found, mut detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
     assert_eq!(found, ["100:"]);
@@ -140,15 +140,15 @@ fn unmatched_return_ends_only_the_path() {
 fn handler_does_not_disturb_the_interrupted_path() {
     let mut detector = Detector::new(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1))).unwrap();
     let mut found = Vec::new();
-    let mut emit = |p: &CompletedPath| found.push(text(&p.path));
+    let mut emit = |p: &CompletedPath| found.push(format_path(&p.path));
     let none = EventCounts::default();
-    detector.take(&StreamEvent::Begin(Address(0x100)), &none, &mut emit);
+    detector.process_event(&StreamEvent::Begin(Address(0x100)), &none, &mut emit);
     detector.branch(&conditional(0x104, 0x110, true), &none, &mut emit);
-    detector.take(&StreamEvent::Interrupt(Address(0x700)), &none, &mut emit);
+    detector.process_event(&StreamEvent::Interrupt(Address(0x700)), &none, &mut emit);
     detector.branch(&branch(BranchKind::Call, 0x708, 0x800, true), &none, &mut emit);
     detector.branch(&branch(BranchKind::Return, 0x808, 0x70a, true), &none, &mut emit);
     detector.branch(&branch(BranchKind::Return, 0x710, 0x900, true), &none, &mut emit);
-    detector.take(&StreamEvent::Resume(Address(0x110)), &none, &mut emit);
+    detector.process_event(&StreamEvent::Resume(Address(0x110)), &none, &mut emit);
     detector.branch(&conditional(0x118, 0x100, false), &none, &mut emit);
     assert_eq!(found, ["800:", "700:", "100:10"]);
 }

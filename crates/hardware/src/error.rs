@@ -1,4 +1,4 @@
-//! Errors of configurations.
+//! Errors in detector, table and processor parameters.
 
 /// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -7,19 +7,19 @@ pub enum HardwareError {
     #[error("invalid parameters: {0}")]
     Syntax(String),
     /// A parameter is out of range.
-    #[error("{parameter} = {value}: must be {remedy}")]
+    #[error("{parameter} = {value}: must be {permitted}")]
     Parameter {
         /// Name of the parameter.
         parameter: &'static str,
         /// The rejected value.
         value: String,
         /// The permitted values.
-        remedy: &'static str,
+        permitted: &'static str,
     },
 }
 
 impl HardwareError {
-    pub(crate) fn parameter(parameter: &'static str, value: impl ToString, remedy: &'static str) -> HardwareError {
-        HardwareError::Parameter { parameter, value: value.to_string(), remedy }
+    pub(crate) fn parameter(parameter: &'static str, value: impl ToString, permitted: &'static str) -> HardwareError {
+        HardwareError::Parameter { parameter, value: value.to_string(), permitted }
     }
 }

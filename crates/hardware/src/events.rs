@@ -1,7 +1,7 @@
-//! Event counters of the retiring block and of the path on top of the stack (section 5.3). The hardware counts one event at a time, in 8
-//! bits. Here, several are counted side by side, which stands for several runs or copies of the counters. Counters saturate.
+//! Event counters of the retiring block and of the path on top of the stack (section 5.3). The hardware counts one event per run, in 8
+//! bits. The model counts several events at once, which corresponds to several runs or several counters. Counters saturate.
 
-/// Maximum number of events that are counted side by side.
+/// Maximum number of events counted at once.
 pub const MAX_EVENTS: usize = 8;
 
 /// Counts of up to [`MAX_EVENTS`] events. The caller assigns the events to indices.
@@ -9,7 +9,7 @@ pub const MAX_EVENTS: usize = 8;
 pub struct EventCounts(pub [u32; MAX_EVENTS]);
 
 impl EventCounts {
-    /// Adds other counts, saturating at the given width. Returns true if any counter saturated.
+    /// Adds counts, saturating at the maximum for the given width. Returns true if any counter saturated.
     pub fn add(&mut self, other: &EventCounts, width: CounterWidth) -> bool {
         let max = width.max_value();
         let mut is_saturated = false;

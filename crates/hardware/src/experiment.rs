@@ -1,21 +1,21 @@
-//! Designs of experiments: the combinations of levels to try, and the effects of factors (section 5.5.2, table 5.4).
+//! Experimental designs: the combinations of factor levels to run, and the effects of the factors (section 5.5.2, table 5.4).
 //!
 //! Two-level designs with few runs follow R. L. Plackett and J. P. Burman, *The design of optimum multifactorial experiments*, Biometrika
-//! 33, 1946: the rows are the cyclic shifts of a published row, and one row of low levels. Each pair of factors meets each pair of levels
-//! equally often.
+//! 33, 1946: the rows are the cyclic shifts of a published row, and one row of low levels. For each pair of factors, all pairs of levels
+//! occur equally often.
 
 use crate::error::HardwareError;
 
-/// First rows, for 8, 12, 16, 20 and 24 runs; `+` is the high level.
+/// First rows of the designs with 8, 12, 16, 20 and 24 runs; `+` is the high level.
 const FIRST_ROWS: [&str; 5] = ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
-/// A design of experiments.
+/// An experimental design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Design {
     /// All combinations.
     FullFactorial,
-    /// Few combinations of two-level factors. With `foldover`, each combination is also tried with all levels exchanged, which removes
-    /// two-factor interactions from the effects.
+    /// A small subset of the combinations of two-level factors. With `foldover`, each combination is also run with all levels swapped,
+    /// which removes two-factor interactions from the effects.
     PlackettBurman {
         /// Whether to double the number of runs.
         foldover: bool,
@@ -27,16 +27,17 @@ pub enum Design {
 pub struct Effect {
     /// Index of the factor.
     pub factor: usize,
-    /// Mean response at its last level minus that at its first.
+    /// Mean response at the factor's last level minus mean response at its first level.
     pub effect: f64,
     /// Rank by absolute effect, from 1.
     pub rank: usize,
 }
 
-/// Returns the combinations of a design, each with a level (from 0) for every factor. `levels` has the number of levels of each factor.
+/// Returns a design's combinations, each with a level (from 0) for every factor. `levels` is the number of levels of each factor.
 ///
 /// # Errors
-/// A factor has no levels, or not the two that the design needs; there are more than 23 factors, or too many combinations.
+/// A full factorial design has no combinations or more than 65536. A Plackett-Burman design has more than 23 factors, or a factor without
+/// exactly two levels.
 pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     match design {
         Design::FullFactorial => full(levels),

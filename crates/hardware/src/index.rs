@@ -3,7 +3,7 @@
 use crate::descriptor::PathDescriptor;
 use crate::names::names;
 
-/// How the set is computed from a descriptor.
+/// A function from path descriptors to sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexFunction {
     /// Low bits of the start address.
@@ -11,16 +11,17 @@ pub enum IndexFunction {
     /// Exclusive or of the low bits of start address, length and outcomes; the published choice.
     #[default]
     Xor,
-    /// Exclusive or of all bits of the three, folded. Long paths differ only in late outcomes, which this includes.
+    /// Exclusive or of all bits of start address, length and outcomes, folded. Unlike `Xor`, it includes the late outcomes, in which long
+    /// paths often differ.
     Fold,
-    /// All bits of the three, mixed by multiplication: an approximation of a perfect hash.
+    /// All bits of start address, length and outcomes, mixed by multiplication: an approximation of a perfect hash.
     Mix,
 }
 
 names! { IndexFunction { Start "start", Xor "xor", Fold "fold", Mix "mix" } }
 
 impl IndexFunction {
-    /// The set of a path. `sets` must be a power of two.
+    /// The index of a path's set, below `sets`, which must be a power of two.
     pub fn set(self, path: &PathDescriptor, sets: usize) -> usize {
         let bits = sets.trailing_zeros();
         let (start, length) = (path.start.0, u64::from(path.length));
@@ -34,7 +35,7 @@ impl IndexFunction {
     }
 }
 
-/// Exclusive or of all groups of `bits` bits.
+/// Splits a value into groups of `bits` bits, and returns their exclusive or.
 fn fold(mut value: u64, bits: u32) -> u64 {
     let mut folded = 0;
     while value != 0 && bits != 0 {
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_is_in_the_table() {
+    fn index_is_below_number_of_sets() {
         for function in IndexFunction::ALL {
             for sets in [1, 2, 128, 1 << 14] {
                 for at in 0..200u64 {

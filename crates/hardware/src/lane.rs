@@ -1,4 +1,4 @@
-//! A lane: one configuration that is fed from a source, consisting of a profiler and, on request, the processor around it.
+//! A lane: one simulated configuration, which consists of a profiler and optionally a model of the processor around it.
 
 use crate::detector::CompletedPath;
 use crate::error::HardwareError;
@@ -8,23 +8,24 @@ use crate::profiler::{Profiler, ProfilerParameters};
 use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
 use std::collections::VecDeque;
 
-/// A profiler, and optionally a processor.
+/// A profiler, and optionally a processor model. Several lanes may be fed from the same source.
 pub struct Lane {
     /// The profiler.
     pub profiler: Profiler,
     processor: Option<Processor>,
-    /// Instructions whose branch is in the next batch.
+    /// Instructions received before the branch event that covers them.
     carried: Vec<Instruction>,
     /// Events that no processor model has committed yet.
     waiting: VecDeque<(ThreadId, StreamEvent)>,
 }
 
 struct Processor {
-    /// Memory used by all models, in bytes.
+    /// Memory used by all processor models, in bytes.
     memory: u64,
     main: MainModel,
-    /// With a branch queue, two more models: without the queue, and with the queue but with the former's predictions.
+    /// The same processor without the branch queue; only if `main` has one.
     without_queue: Option<FastModel>,
+    /// The same processor with the branch queue, but with the branch predictions of `without_queue`.
     frozen: Option<FastModel>,
 }
 
@@ -36,11 +37,11 @@ enum MainModel {
 /// Results of the processor models.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneTiming {
-    /// Totals with the profiler.
+    /// Totals of the processor with the profiler.
     pub totals: ProcessorTotals,
-    /// Slowdown by the profiler, in percent; `None` without a branch queue.
+    /// Slowdown caused by the profiler, in percent; `None` without a branch queue.
     pub slowdown: Option<f64>,
-    /// Slowdown with the predictions of the run without the profiler, in percent.
+    /// The same with branch predictions copied from the run without the profiler, in percent.
     pub frozen_slowdown: Option<f64>,
 }
 
@@ -60,10 +61,10 @@ impl Lane {
         self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory) + waiting as u64
     }
 
-    /// Feeds events, along with the instructions that they cover if the source has them. Calls `observe` for each completed path.
+    /// Feeds events, and the instructions that they cover if the source provides them. Calls `observe` for each completed path.
     ///
     /// # Errors
-    /// A parameter is out of range, which [`Lane::new`] excludes.
+    /// None in practice: the only error is a parameter out of range, which [`Lane::new`] rejects.
     pub fn feed(
         &mut self,
         events: &[(ThreadId, StreamEvent)],
@@ -72,7 +73,7 @@ impl Lane {
     ) -> Result<(), HardwareError> {
         let Some(processor) = &mut self.processor else {
             for (thread, event) in events {
-                self.profiler.take(*thread, event, &instructions_of(event), observe)?;
+                self.profiler.process_event(*thread, event, &instructions_of(event), observe)?;
             }
             return Ok(());
         };
@@ -90,7 +91,7 @@ impl Lane {
             let mut failure = None;
             let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
             let mut profile = |_: &RetiredBranch, events: &EventCounts| {
-                take_waiting(profiler, waiting, events, observe).unwrap_or_else(|error| {
+                process_waiting(profiler, waiting, events, observe).unwrap_or_else(|error| {
                     failure.get_or_insert(error);
                     0
                 })
@@ -111,10 +112,10 @@ impl Lane {
     pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
         let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
         if let Some(Processor { main: MainModel::Reference(model), .. }) = &mut self.processor {
-            model.finish(&mut |_, events| take_waiting(profiler, waiting, events, observe).unwrap_or(0));
+            model.finish(&mut |_, events| process_waiting(profiler, waiting, events, observe).unwrap_or(0));
         }
         for (thread, event) in self.waiting.drain(..) {
-            self.profiler.take(thread, &event, &EventCounts::default(), observe)?;
+            self.profiler.process_event(thread, &event, &EventCounts::default(), observe)?;
         }
         self.profiler.finish();
         Ok(())
@@ -134,7 +135,7 @@ impl Lane {
     }
 }
 
-/// Event counts without a processor, when only the number of instructions is known.
+/// Event counts without a processor model: only the number of instructions is known.
 fn instructions_of(event: &StreamEvent) -> EventCounts {
     let mut counts = EventCounts::default();
     if let StreamEvent::Branch(branch) = event {
@@ -144,7 +145,7 @@ fn instructions_of(event: &StreamEvent) -> EventCounts {
 }
 
 /// Passes waiting events to the profiler, up to and including the next branch. Returns the cycles that the profiler needs for that branch.
-fn take_waiting(
+fn process_waiting(
     profiler: &mut Profiler,
     waiting: &mut VecDeque<(ThreadId, StreamEvent)>,
     events: &EventCounts,
@@ -153,7 +154,7 @@ fn take_waiting(
     while let Some((thread, event)) = waiting.pop_front() {
         let is_branch = matches!(event, StreamEvent::Branch(_));
         let events = if is_branch { *events } else { EventCounts::default() };
-        let cycles = profiler.take(thread, &event, &events, observe)?;
+        let cycles = profiler.process_event(thread, &event, &events, observe)?;
         if is_branch {
             return Ok(cycles);
         }

@@ -1,9 +1,9 @@
-//! The operations of each branch class on the path stack: the content of the profiler's control register (section 5.2).
+//! The operations of each branch class on the path stack, which are the content of the profiler's control register (section 5.2).
 //!
-//! The mapping is programmable within two restrictions: a branch updates the path or its event counter, never both, and the order is fixed:
-//! update, pop, push. A backward branch is one whose target is not after it. The paper does not say what it does when not taken. As its
-//! class follows from its address and target alone, with the presets it ends the path as well, and the next path begins at the next
-//! instruction.
+//! The mapping is programmable within two restrictions: a branch updates the path or its event counter, never both, and the order of
+//! operations is fixed: update, pop, push. A backward branch is one whose target is not after it. The paper does not define the operations
+//! of a backward branch that is not taken. In the presets, it also ends the path, and the next path begins at the next instruction, since
+//! the class of a branch follows from its address and target alone.
 
 use crate::error::HardwareError;
 use crate::names::names;
@@ -48,10 +48,10 @@ impl BranchType {
     }
 }
 
-/// The operations of a branch, in order.
+/// A branch class's operations, in execution order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operations {
-    /// Whether the branch is recorded in the path on top. If not, only the path's event counter is updated.
+    /// Whether the branch is recorded in the path on top. Otherwise, only the path's event counter is updated.
     pub update: bool,
     /// Whether the path on top ends.
     pub pop: bool,
@@ -59,7 +59,7 @@ pub struct Operations {
     pub push: bool,
 }
 
-/// What paths are extended across.
+/// The branches that paths are extended across.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Extension {
     /// Nothing.
@@ -71,11 +71,11 @@ pub enum Extension {
     Calls(u16),
 }
 
-/// The operations of all classes, and the extension.
+/// The operations of all branch classes, and the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationMapping {
     rows: [Operations; 6],
-    /// What paths are extended across.
+    /// The branches that paths are extended across.
     pub extension: Extension,
 }
 
@@ -84,7 +84,7 @@ pub struct OperationMapping {
 pub enum Preset {
     /// Acyclic intraprocedural paths: table 5.1.
     BallLarus,
-    /// Paths for a whole program path, which also end at calls: table 5.2.
+    /// Paths that also end at calls, for recording whole program paths: table 5.2.
     WholeProgram,
     /// Table 5.1, extended across backward branches.
     ExtendedLoops,
@@ -98,27 +98,27 @@ names! {
     }
 }
 
-const fn row(update: bool, pop: bool, push: bool) -> Operations {
+const fn operations(update: bool, pop: bool, push: bool) -> Operations {
     Operations { update, pop, push }
 }
 
 /// Table 5.1, in the order of [`BranchType::ALL`].
 const BALL_LARUS: [Operations; 6] = [
-    row(false, false, true),
-    row(false, true, false),
-    row(true, false, false),
-    row(true, true, true),
-    row(true, true, true),
-    row(true, true, true),
+    operations(false, false, true),
+    operations(false, true, false),
+    operations(true, false, false),
+    operations(true, true, true),
+    operations(true, true, true),
+    operations(true, true, true),
 ];
 /// Table 5.2.
 const WHOLE_PROGRAM: [Operations; 6] = [
-    row(false, true, true),
-    row(false, true, true),
-    row(true, false, false),
-    row(true, true, true),
-    row(true, true, true),
-    row(true, true, true),
+    operations(false, true, true),
+    operations(false, true, true),
+    operations(true, false, false),
+    operations(true, true, true),
+    operations(true, true, true),
+    operations(true, true, true),
 ];
 
 impl OperationMapping {
@@ -151,12 +151,12 @@ impl OperationMapping {
         file.mapping()
     }
 
-    /// The operations of a class.
+    /// A branch class's operations.
     pub fn operations(&self, class: BranchType) -> Operations {
         self.rows[class as usize]
     }
 
-    /// Returns true if the stack has one entry for each open procedure, so that each entry belongs to one return address.
+    /// Returns true if the path stack has exactly one entry for each active procedure, so that each entry has one return address.
     pub fn follows_procedures(&self) -> bool {
         let (call, back) = (self.operations(BranchType::Call), self.operations(BranchType::Return));
         call.push && !call.pop && back.pop && !back.push
@@ -193,7 +193,7 @@ impl MappingFile {
             })?;
             mapping.rows[class as usize] = operations_of(class, operations)?;
         }
-        // Without a row of its own, a backward branch that is not taken has the operations of one that is taken.
+        // If the file has no row for backward branches that are not taken, they have the operations of taken ones.
         if !self.mapping.contains_key(BranchType::BackwardNotTaken.name()) {
             mapping.rows[BranchType::BackwardNotTaken as usize] = mapping.rows[BranchType::Backward as usize];
         }
@@ -264,19 +264,19 @@ mod tests {
     #[test]
     fn files_start_from_a_preset() {
         let mapping = OperationMapping::from_toml("preset = \"whole-program\"\n[mapping]\ncall = [\"update-count\", \"push\"]\n").unwrap();
-        assert_eq!(mapping.operations(BranchType::Call), row(false, false, true));
-        assert_eq!(mapping.operations(BranchType::Return), row(false, true, true));
+        assert_eq!(mapping.operations(BranchType::Call), operations(false, false, true));
+        assert_eq!(mapping.operations(BranchType::Return), operations(false, true, true));
         assert_eq!(OperationMapping::from_toml("").unwrap(), OperationMapping::preset(Preset::BallLarus, 1));
         let extended = OperationMapping::from_toml("extend = \"loops\"\nextensions = 3").unwrap();
         assert_eq!(extended, OperationMapping::preset(Preset::ExtendedLoops, 3));
         let open = OperationMapping::from_toml("[mapping]\nbackward-not-taken = [\"update\"]").unwrap();
-        assert_eq!(open.operations(BranchType::BackwardNotTaken), row(true, false, false));
+        assert_eq!(open.operations(BranchType::BackwardNotTaken), operations(true, false, false));
         let moved = OperationMapping::from_toml("[mapping]\nbackward = [\"update\"]").unwrap();
-        assert_eq!(moved.operations(BranchType::BackwardNotTaken), row(true, false, false));
+        assert_eq!(moved.operations(BranchType::BackwardNotTaken), operations(true, false, false));
     }
 
     #[test]
-    fn what_the_hardware_cannot_do_is_rejected() {
+    fn mappings_outside_the_hardware_restrictions_are_rejected() {
         for (text, word) in [
             ("preset = \"x\"", "ball-larus"),
             ("extend = \"x\"", "loops or calls"),

@@ -14,7 +14,7 @@ macro_rules! names {
                 }
             }
 
-            /// The variant of a name; `None` if there is none.
+            /// The variant with a name; `None` if the name is unknown.
             pub fn from_name(name: &str) -> Option<$type> {
                 $type::ALL.into_iter().find(|one| one.name() == name)
             }

@@ -1,5 +1,5 @@
-//! The path stack: one entry for each unfinished path (section 5.2). The published stack has 32 entries. What happens to the oldest when it
-//! is full is left to the implementation: it is dropped, or spilled to memory.
+//! The path stack: one entry for each unfinished path (section 5.2). The published stack has 32 entries. When it is full, the oldest entry
+//! is dropped or spilled to memory; the paper leaves this choice open.
 
 use crate::descriptor::PathDescriptor;
 use crate::events::EventCounts;
@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 /// What happens to the oldest entry when the stack is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
-    /// It is lost, along with its path.
+    /// The entry is lost, along with its path.
     #[default]
     Drop,
-    /// It is written to memory, and read back when needed. Spills are counted.
+    /// The entry is written to memory, and read back when needed. Spills are counted.
     Spill,
 }
 
@@ -21,17 +21,17 @@ pub enum Overflow {
 pub struct PathEntry {
     /// The path so far.
     pub path: PathDescriptor,
-    /// Events along it.
+    /// Events that occurred along the path.
     pub events: EventCounts,
-    /// Instructions along it, for statistics; the hardware does not know them.
+    /// Number of instructions on the path, for statistics; the hardware does not know it.
     pub instructions: u32,
-    /// Backward branches or calls that it was extended across.
+    /// Number of backward branches or calls that the path was extended across.
     pub extensions: u16,
-    /// Return address of its procedure; `None` if the call was not seen.
+    /// Return address of the path's procedure; `None` if the call was not seen.
     pub return_address: Option<Address>,
-    /// Where the return address is stored; `None` if the source does not tell.
+    /// Location of the return address on the stack; `None` if the source does not provide it.
     pub stack: Option<Address>,
-    /// Whether it belongs to the first procedure of a signal handler.
+    /// Whether the path belongs to a signal handler's first procedure.
     pub is_handler: bool,
 }
 
@@ -50,13 +50,13 @@ impl PathEntry {
         }
     }
 
-    /// The frame of its procedure: the location of the return address, and the return address.
+    /// The frame of the path's procedure: location and value of its return address.
     pub fn frame(&self) -> Option<(Address, Address)> {
         self.stack.zip(self.return_address)
     }
 }
 
-/// The stack.
+/// A stack of unfinished paths.
 #[derive(Clone, Debug)]
 pub struct PathStack {
     entries: VecDeque<PathEntry>,
@@ -119,21 +119,21 @@ impl PathStack {
     }
 
     /// The entries, topmost first.
-    pub fn from_top(&self) -> impl Iterator<Item = &PathEntry> {
+    pub fn iter_from_top(&self) -> impl Iterator<Item = &PathEntry> {
         self.entries.iter().rev()
     }
 
     /// The entries, topmost first, for modification.
-    pub fn from_top_mut(&mut self) -> impl Iterator<Item = &mut PathEntry> {
+    pub fn iter_from_top_mut(&mut self) -> impl Iterator<Item = &mut PathEntry> {
         self.entries.iter_mut().rev()
     }
 
-    /// Number of entries above the topmost one that satisfies the condition; `None` if there is none.
-    pub fn above(&self, matches: impl Fn(&PathEntry) -> bool) -> Option<usize> {
+    /// Number of entries above the topmost one that satisfies the condition; `None` if no entry does.
+    pub fn entries_above(&self, matches: impl Fn(&PathEntry) -> bool) -> Option<usize> {
         self.entries.iter().rev().position(matches)
     }
 
-    /// Number of entries dropped or spilled. An entry that is spilled twice counts twice.
+    /// Number of drops or spills. An entry that is spilled twice counts twice.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
@@ -168,13 +168,13 @@ mod tests {
     #[test]
     fn entries_in_memory_are_not_spilled_again() {
         let mut stack = filled(Overflow::Spill);
-        // Of five entries, three are in the hardware: there is room after a pop.
+        // Three of the five entries are in the hardware, so there is room after a pop.
         for _ in 0..10 {
             stack.pop();
             stack.push(PathEntry::starting_at(Address(9)));
         }
         assert_eq!(stack.overflows(), 2);
-        // Three pops empty the hardware, and only the fourth entry is read back: there is room for two more.
+        // Three pops empty the hardware. Only one entry is read back, so there is room for two more.
         (0..3).for_each(|_| _ = stack.pop());
         (0..2).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
         assert_eq!((stack.depth(), stack.overflows()), (4, 2));
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn above_counts_from_the_top() {
+    fn entries_above_the_topmost_match_are_counted() {
         let stack = filled(Overflow::Spill);
-        assert_eq!(stack.above(|e| e.path.start == Address(3)), Some(1));
-        assert_eq!(stack.above(|e| e.path.start == Address(9)), None);
+        assert_eq!(stack.entries_above(|e| e.path.start == Address(3)), Some(1));
+        assert_eq!(stack.entries_above(|e| e.path.start == Address(9)), None);
     }
 }

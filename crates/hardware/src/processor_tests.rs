@@ -84,7 +84,7 @@ fn relative_difference(one: u64, other: u64) -> f64 {
     (one as f64 - other as f64).abs() / other as f64
 }
 
-/// A variant of each parameter, by name.
+/// For each parameter, its name and a processor in which only this parameter is changed.
 fn variants() -> Vec<(&'static str, ProcessorParameters)> {
     let base = ProcessorParameters::default();
     let change = |change: &dyn Fn(&mut ProcessorParameters)| {
@@ -137,7 +137,7 @@ fn chain_of_additions_takes_one_cycle_each() {
     for run in [fast, reference] {
         let dependent = run(ProcessorParameters::default(), &chain).cycles;
         let independent = run(ProcessorParameters::default(), &free).cycles;
-        // The first block of code comes from memory.
+        // The additional 110 cycles load the code block from memory.
         assert!((1110..1125).contains(&dependent), "{dependent}");
         assert!((360..375).contains(&independent), "{independent}");
     }
@@ -157,7 +157,7 @@ fn models_agree_within_three_percent_on_random_programs() {
 }
 
 #[test]
-fn every_parameter_moves_both_models_in_the_same_direction() {
+fn every_parameter_changes_cycles_of_both_models_in_the_same_direction() {
     let streams: Vec<Stream> = (0..2).map(|seed| program(seed, 20_000)).collect();
     let base = ProcessorParameters::default();
     for (name, parameters) in variants() {

@@ -4,7 +4,7 @@ use crate::descriptor::PathDescriptor;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Counts of paths, as in a table of unlimited size.
+/// Exact path counts, as from a table of unlimited size.
 #[derive(Clone, Debug, Default)]
 pub struct PathProfile {
     counts: HashMap<PathDescriptor, u64, BuildHasherDefault<DescriptorHasher>>,
@@ -18,7 +18,7 @@ impl PathProfile {
         self.total += count;
     }
 
-    /// The count of a path; 0 if it has none.
+    /// The count of a path; 0 if the profile does not contain it.
     pub fn count(&self, path: &PathDescriptor) -> u64 {
         self.counts.get(path).copied().unwrap_or(0)
     }
@@ -39,7 +39,7 @@ impl PathProfile {
         (self.counts.capacity() as u64 / 7 * 8) * (size_of::<(PathDescriptor, u64)>() as u64 + 1)
     }
 
-    /// Returns true if there is no path.
+    /// Returns true if the profile contains no path.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
@@ -68,14 +68,15 @@ impl PathProfile {
     }
 }
 
-/// Overlap percentage (0 to 100) of two profiles: the sum over all paths of the smaller of the two shares. `None` if one profile is empty.
+/// Overlap percentage (0 to 100) of two profiles: for each path, the smaller of its two shares, summed over all paths. `None` if one
+/// profile is empty.
 pub fn overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     if one.total == 0 || other.total == 0 {
         return None;
     }
     let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let share = |count: u64, of: &PathProfile| count as f64 / of.total as f64;
-    // Sort, so that the sum does not depend on the order of the hash table.
+    // Sorted, because a floating-point sum in hash table order would not be reproducible.
     let shared: f64 = few.hottest().iter().map(|(path, count)| share(*count, few).min(share(many.count(path), many))).sum();
     Some(100.0 * shared)
 }

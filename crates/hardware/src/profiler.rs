@@ -1,6 +1,6 @@
-//! The whole profiler: a detector for each thread, hot path tables, the complete profile, and their overlap for the whole run and for
-//! windows (section 5.5). All tables see the same paths, so one pass over a stream serves many. Each metric has tables of its own, for
-//! which the hardware would need several tables or runs.
+//! The complete profiler: a detector for each thread, hot path tables, exact profiles, and the overlap between tables and profiles for the
+//! entire run and for windows (section 5.5). All tables see the same paths, so one pass over a stream serves many configurations. Each
+//! metric has separate tables, for which the hardware would need several tables or runs.
 
 use crate::descriptor::PathDescriptor;
 use crate::detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters};
@@ -11,14 +11,14 @@ use crate::stream::{BranchKind, StreamEvent, ThreadId};
 use crate::table::{HotPathTable, TableCounts, TableParameters, TableUpdate};
 use std::collections::HashMap;
 
-/// What a table accumulates for each path.
+/// The quantity that a table accumulates for each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
     /// Executions.
     Frequency,
     /// The event at this index of [`EventCounts`].
     Event(usize),
-    /// Exact instructions, for statistics; it has no tables.
+    /// Exact instruction counts, for statistics; this metric has no tables.
     Instructions,
 }
 
@@ -27,15 +27,15 @@ pub enum Metric {
 pub struct ProfilerParameters {
     /// The detectors.
     pub detector: DetectorParameters,
-    /// The tables for each metric.
+    /// The tables, of which each metric gets a separate set.
     pub tables: Vec<TableParameters>,
-    /// The metrics.
+    /// The metrics to profile.
     pub metrics: Vec<Metric>,
     /// Length of a window for the dynamic overlap, in instructions; 100 million in the paper.
     pub window: u64,
 }
 
-/// A table of the whole run, and one of the current window.
+/// Two tables with the same parameters: one for the entire run, and one for the current window.
 #[derive(Clone, Debug)]
 struct TableRun {
     table: HotPathTable,
@@ -51,9 +51,9 @@ pub struct TableResult {
     pub parameters: TableParameters,
     /// Storage in bits, for paths up to the detector's length limit.
     pub storage_bits: usize,
-    /// Statistics of the updates.
+    /// Update statistics.
     pub counts: TableCounts,
-    /// Overlap percentage with the complete profile; `None` if one is empty.
+    /// Overlap percentage with the complete profile; `None` if the table or the profile is empty.
     pub overlap: Option<f64>,
     /// Mean overlap percentage of all windows.
     pub dynamic_overlap: Option<f64>,
@@ -80,8 +80,8 @@ impl MetricRun {
         Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
 
-    /// Adds a path. Returns the cycles that the first table needs for it (section 5.5.3): one for a hit, the binary logarithm of the
-    /// associativity (at least 1) for a miss.
+    /// Adds a path. Returns the number of cycles that the first table needs for the update (section 5.5.3): one for a hit, the binary
+    /// logarithm of the associativity (at least 1) for a miss.
     fn add(&mut self, completed: &CompletedPath) -> u32 {
         let count = match self.metric {
             Metric::Frequency => 1,
@@ -103,9 +103,9 @@ impl MetricRun {
         cycles.unwrap_or(0)
     }
 
-    fn end_window(&mut self, is_whole: bool) {
+    fn end_window(&mut self, is_complete: bool) {
         for run in &mut self.tables {
-            if is_whole && let Some(percentage) = overlap(&self.window, &run.in_window.profile()) {
+            if is_complete && let Some(percentage) = overlap(&self.window, &run.in_window.profile()) {
                 run.windows += 1;
                 run.sum += percentage;
             }
@@ -138,12 +138,12 @@ pub struct Profiler {
     branches: [[u64; 2]; 6],
     instructions: u64,
     window_began: u64,
-    /// Instructions on paths of each length in branches.
+    /// Number of instructions by path length in branches.
     by_length: Vec<u64>,
 }
 
 impl ProfilerParameters {
-    /// Memory of the tables, in bytes. Complete profiles need additional memory, which grows with the program.
+    /// Memory used by the tables, in bytes. Complete profiles need additional memory, which grows with the program.
     pub fn table_memory(&self) -> u64 {
         let of_metric: u64 = self.tables.iter().map(|t| 2 * HotPathTable::memory(t)).sum();
         of_metric * self.metrics.iter().filter(|m| **m != Metric::Instructions).count() as u64
@@ -183,12 +183,13 @@ impl Profiler {
         })
     }
 
-    /// Processes an event of a thread, with the event counts since its last branch. Calls `observe` for each completed path. Returns the
-    /// cycles that the hardware needs: one for each operation on the path stack, and those of the first metric's first table.
+    /// Processes an event of a thread, and calls `observe` for each completed path. `events` are the event counts since the thread's last
+    /// branch. Returns the number of cycles that the hardware needs: one for each operation on the path stack, plus those of the first
+    /// metric's first table.
     ///
     /// # Errors
-    /// A parameter is out of range, which [`Profiler::new`] excludes.
-    pub fn take(
+    /// None in practice: the only error is a parameter out of range, which [`Profiler::new`] rejects.
+    pub fn process_event(
         &mut self,
         thread: ThreadId,
         event: &StreamEvent,
@@ -213,7 +214,7 @@ impl Profiler {
         let (metrics, by_length) = (&mut self.metrics, &mut self.by_length);
         let operations = detector.counts().operations;
         let mut cycles = 0;
-        detector.take(event, events, &mut |completed| {
+        detector.process_event(event, events, &mut |completed| {
             by_length[usize::from(completed.path.length)] += u64::from(completed.instructions);
             for (number, metric) in metrics.iter_mut().enumerate() {
                 let needed = metric.add(completed);
@@ -234,7 +235,7 @@ impl Profiler {
         Ok(cycles)
     }
 
-    /// Ends the stream. The last, incomplete window counts for the dynamic overlap only if it is the only one.
+    /// Ends the stream. The last, incomplete window counts for the dynamic overlap only if no window is complete.
     pub fn finish(&mut self) {
         for (_, detector) in self.detectors.drain() {
             self.ended.add(&detector.counts());
@@ -258,27 +259,27 @@ impl Profiler {
         self.branches[kind as usize]
     }
 
-    /// Statistics of the detectors of ended threads; after [`Profiler::finish`], of all.
+    /// Detector statistics, summed over all threads that have ended; [`Profiler::finish`] ends all.
     pub fn detector_counts(&self) -> DetectorCounts {
         self.ended
     }
 
-    /// Instructions on paths of 0, 1, 2, ... branches (figure 5.3).
+    /// Numbers of instructions on paths with 0, 1, 2, ... branches (figure 5.3).
     pub fn instructions_by_length(&self) -> &[u64] {
         &self.by_length
     }
 
-    /// The complete profile of a metric, up to the end of the last window; `None` for other metrics.
+    /// A metric's complete profile, up to the end of the last window; `None` if the metric is not profiled.
     pub fn complete(&self, metric: Metric) -> Option<&PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric).map(|m| &m.complete)
     }
 
-    /// The content of a table of a metric, by index.
+    /// The content of a metric's table, by table index. `None` if the metric is not profiled or the index is out of range.
     pub fn table_profile(&self, metric: Metric, table: usize) -> Option<PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric)?.tables.get(table).map(|run| run.table.profile())
     }
 
-    /// The results of all tables of a metric.
+    /// The results of all tables for a metric.
     pub fn results(&self, metric: Metric) -> Vec<TableResult> {
         let limit = self.parameters.detector.length_limit;
         let of_metric = self.metrics.iter().filter(|m| m.metric == metric);
@@ -338,7 +339,7 @@ mod tests {
         .unwrap();
         for event in events() {
             let counts = EventCounts([2, 0, 0, 0, 0, 0, 0, 0]);
-            profiler.take(ThreadId(4), &event, &counts, &mut |_, _| {}).unwrap();
+            profiler.process_event(ThreadId(4), &event, &counts, &mut |_, _| {}).unwrap();
         }
         profiler.finish();
         profiler
@@ -357,7 +358,7 @@ mod tests {
         // 512 entries: start, length of at most 32, outcomes, accumulator.
         assert_eq!(results[0].storage_bits, 512 * (48 + 6 + 32 + 32));
         assert_eq!(results[0].parameters.storage_bits(64), 512 * (48 + 7 + 64 + 32));
-        // The single entry has the path that came last.
+        // The table's single entry contains the path completed last.
         assert_eq!((results[1].overlap, results[1].windows), (Some(75.0), 1));
         assert_eq!(profiler.instructions_by_length()[..3], [0, 0, 400]);
         assert_eq!(paths_for_share(&complete.hottest(), 0.7), 1);

@@ -1,20 +1,21 @@
-//! The stacks of the program that a thread runs on, each with a path stack, which is repaired by the addresses of frames.
+//! The program stacks that a thread runs on, each with its own path stack, which is repaired by frame addresses.
 //!
 //! A call that stores its return address at A is made by the innermost frame whose own return address is above A; a return that loads from
-//! A leaves the frame whose return address is at A. Frames below were left by `longjmp` or an exception, and their entries are discarded
-//! before the branch is processed. Nothing is pushed between the jump and that branch, so this equals an immediate repair. Coroutines and
-//! signal handlers with stacks of their own have path stacks of their own. Stacks are distinguished by the ranges of addresses seen on
-//! them.
+//! A leaves the frame whose return address is at A. Frames below were abandoned by `longjmp` or an exception, and their entries are
+//! discarded before the branch is processed. Nothing is pushed between the jump and that branch, so this is equivalent to an immediate
+//! repair. Coroutines and signal handlers that run on separate stacks have separate path stacks. Stacks are distinguished by the address
+//! ranges seen on them.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::Address;
 
-/// After a jump that may have switched stacks, a call this far below the known range of the current stack can still be on it.
+/// After a jump that may have switched stacks, a call up to this many bytes below the current stack's known range may still be on that
+/// stack.
 const MAX_GAP: u64 = 1 << 20;
-/// An address this close to a stack's range belongs to it, unless it is in the range of another.
+/// An address this close to a stack's range counts as part of that stack, unless it is in another stack's range.
 const MARGIN: u64 = 1 << 12;
 
-/// A lower bound for the bytes that the system stores for a signal: general and vector registers, and the description of the signal.
+/// Minimum size in bytes of the kernel's signal frame: general and vector registers, and the signal's description.
 const MIN_SIGNAL_SIZE: u64 = 512;
 
 /// A frame: the location of its return address, and the return address.
@@ -23,16 +24,16 @@ type StackFrame = (Address, Address);
 #[derive(Clone, Debug)]
 struct ProgramStack {
     paths: PathStack,
-    /// Lowest and highest location of a return address seen on it. The range is empty if low > high.
+    /// Lowest and highest locations of the return addresses seen on this stack. The range is empty if `low > high`.
     low: u64,
     high: u64,
-    /// The frame from which control left it for another stack.
+    /// The frame that was executing when control switched from this stack to a different stack.
     left: Option<StackFrame>,
     /// Frames that paths were extended into, innermost last.
     extended: Vec<StackFrame>,
-    /// The stack that was interrupted by the handler that runs on this one.
+    /// The stack that was interrupted by the signal handler running on this stack.
     interrupted: Option<usize>,
-    /// Whether a handler has begun and the location of its frames is not known yet.
+    /// Whether a handler has begun whose frame location is not known yet.
     is_handler_new: bool,
 }
 
@@ -59,13 +60,13 @@ impl ProgramStack {
         self.low <= self.high && self.low.saturating_sub(below) <= at.0 && at.0 <= self.high.saturating_add(above)
     }
 
-    /// Number of entries on top whose frames no longer exist when a return loads from an address, or a call stores there.
+    /// Number of topmost entries whose frames no longer exist when a return loads from `at`, or a call stores there.
     fn stale_entries(&self, at: Address, is_return: bool) -> usize {
         let mut stale_entries = 0;
-        for (number, entry) in self.paths.from_top().enumerate() {
+        for (number, entry) in self.paths.iter_from_top().enumerate() {
             match entry.stack {
                 Some(stack) if stack == at && is_return => return number,
-                // The location of the handler's return address is only estimated. If it returns, that is above what it interrupted.
+                // The location of the handler's return address is only estimated.
                 Some(_) if entry.is_handler && is_return => {}
                 Some(stack) if stack <= at => stale_entries = number + 1,
                 Some(_) => break,
@@ -75,7 +76,7 @@ impl ProgramStack {
         stale_entries
     }
 
-    /// Removes extended calls that no longer exist. Returns true if there were any.
+    /// Removes extended calls whose frames no longer exist. Returns true if any were removed.
     fn remove_extended(&mut self, at: Address, is_return: bool) -> bool {
         let before = self.extended.len();
         while self.extended.last().is_some_and(|(stack, _)| *stack < at || (*stack == at && !is_return)) {
@@ -86,7 +87,7 @@ impl ProgramStack {
 
     /// Returns true if the frame is on this stack.
     fn has_frame(&self, frame: StackFrame) -> bool {
-        self.paths.from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
+        self.paths.iter_from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
     }
 
     /// Number of calls that the path of a frame is extended across.
@@ -96,20 +97,20 @@ impl ProgramStack {
     }
 }
 
-/// Where a return leads.
+/// The destination of a return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnTarget {
-    /// To the caller.
+    /// The caller, after the call.
     Caller,
-    /// To another place in the caller, such as a landing pad.
+    /// A different address in the caller, such as a landing pad.
     Landing,
-    /// Within its own procedure: a jump, whose target was pushed just before.
+    /// The returning procedure itself: the return acts as a jump, and its target was pushed just before.
     Jump,
-    /// To the stack with this index, leaving the given frame.
+    /// A frame on the stack with this index. The second field is the frame that control left.
     Stack(usize, Option<StackFrame>),
 }
 
-/// Statistics besides those of branch operations.
+/// Statistics of stack handling.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StackCounts {
     pub repairs: u64,
@@ -126,7 +127,7 @@ pub(crate) struct ProgramStacks {
     overflow: Overflow,
     /// Whether paths are extended across calls.
     extends_calls: bool,
-    /// Whether a jump may have led to another frame since the last call or return.
+    /// Whether a jump since the last call or return may have led to a different frame.
     may_have_moved: bool,
     /// Whether the first procedure of a handler has returned.
     has_returned: bool,
@@ -187,8 +188,8 @@ impl ProgramStacks {
         self.has_returned = false;
     }
 
-    /// Notes that an indirect jump was executed.
-    pub fn jumped(&mut self) {
+    /// Records that an indirect jump was executed.
+    pub fn note_indirect_jump(&mut self) {
         self.may_have_moved = true;
     }
 
@@ -213,8 +214,7 @@ impl ProgramStacks {
         self.stacks[self.current].extended.push((at, return_address));
     }
 
-    /// Prepares for a return that loads from `at`. Afterwards, the entry of the returning frame is on top, unless the return leads to
-    /// another stack.
+    /// Prepares for a return that loads from `at`. Afterwards, the returning frame's entry is on top, unless the return switches stacks.
     pub fn before_return(&mut self, at: Address, target: Address) -> ReturnTarget {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
@@ -234,7 +234,7 @@ impl ProgramStacks {
         self.unwind(at, true);
         self.stacks[self.current].extend_range(at);
         match self.frame() {
-            // The procedure's call was not seen.
+            // The call of the returning procedure was not seen.
             None => ReturnTarget::Caller,
             Some((frame, return_address)) if frame == at && return_address == target => ReturnTarget::Caller,
             Some((frame, _)) if frame == at => ReturnTarget::Landing,
@@ -254,12 +254,12 @@ impl ProgramStacks {
         }
     }
 
-    /// Ends the innermost extended call, which has returned.
+    /// Removes the innermost extended call after its return.
     pub fn end_extended(&mut self) {
         self.stacks[self.current].extended.pop();
     }
 
-    /// Enters a handler. Until a call or return shows which stack it runs on, it has one of its own.
+    /// Enters a signal handler. It gets a provisional stack until a call or return shows which stack it runs on.
     pub fn interrupt(&mut self, handler: Address) {
         let is_free = |stack: &ProgramStack| stack.low > stack.high && stack.paths.depth() == 0 && stack.interrupted.is_none();
         let free = self.stacks.iter().position(is_free).filter(|place| *place != self.current);
@@ -271,26 +271,26 @@ impl ProgramStacks {
         self.has_returned = false;
     }
 
-    /// Handles the return of a handler's first procedure, to system code that resumes what was interrupted.
+    /// Handles the return of a handler's first procedure to system code, which resumes the interrupted code.
     pub fn handler_returned(&mut self) {
         self.has_returned = true;
-        self.back_to_interrupted();
+        self.switch_to_interrupted();
     }
 
-    /// Resumes what a handler interrupted.
+    /// Leaves a handler and resumes the interrupted code.
     pub fn leave_handler(&mut self) {
         if !std::mem::take(&mut self.has_returned) {
-            let above = self.paths().above(|entry| entry.is_handler);
+            let above = self.paths().entries_above(|entry| entry.is_handler);
             let is_own = self.stacks[self.current].interrupted.is_some();
             let depth = self.paths().depth();
-            // On a stack of its own, the handler's first entry may have been dropped.
+            // If the handler ran on a separate stack, its first entry may have been dropped.
             self.discard(above.map_or(if is_own { depth } else { 0 }, |above| above + 1));
-            self.back_to_interrupted();
+            self.switch_to_interrupted();
         }
         self.may_have_moved = true;
     }
 
-    fn back_to_interrupted(&mut self) {
+    fn switch_to_interrupted(&mut self) {
         if let Some(interrupted) = self.stacks[self.current].interrupted.take() {
             self.current = interrupted;
         }
@@ -304,7 +304,8 @@ impl ProgramStacks {
         if extends_calls && top.extensions > 0 { stack.extended.last().copied() } else { top.frame() }
     }
 
-    /// The stack that an address is on, if known. For the current stack, it may be up to `below` under its range.
+    /// The stack that contains an address; `None` if unknown. An address up to `below` bytes under the current stack's range counts as part
+    /// of the current stack.
     fn locate(&self, at: Address, below: u64) -> Option<usize> {
         let current = &self.stacks[self.current];
         let other = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
@@ -352,14 +353,14 @@ impl ProgramStacks {
         top.into_iter().for_each(|top| self.replace_top(top));
     }
 
-    /// Switches to another stack, from a frame whose path was popped.
+    /// Switches to a different stack, from a frame whose path was popped.
     fn leave(&mut self, place: usize, left: Option<StackFrame>, path: Option<PathEntry>) {
         let stack = &mut self.stacks[self.current];
         stack.left = left;
         if let (Some(path), Some((_, return_address))) = (path, left)
             && path.frame() != left
         {
-            // The path was extended into that frame, so its caller continues with another path.
+            // The path was extended into that frame, so the frame's caller continues with a new path.
             let extensions = stack.extensions(path.stack);
             let PathEntry { return_address: of_caller, stack: at, is_handler, .. } = path;
             let caller =
@@ -370,7 +371,7 @@ impl ProgramStacks {
         self.counts.switches += 1;
     }
 
-    /// Resumes the stack that a return led to.
+    /// Resumes a stack at the destination of a return.
     fn resume(&mut self, at: Address, target: Address) {
         let stack = &mut self.stacks[self.current];
         stack.extend_range(at);
@@ -389,7 +390,7 @@ impl ProgramStacks {
         }
     }
 
-    /// Replaces the entry on top by a path of the same procedure.
+    /// Replaces the entry on top with a path of the same procedure.
     fn replace_top(&mut self, mut path: PathEntry) {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];
@@ -403,7 +404,8 @@ impl ProgramStacks {
         stack.paths.push(path);
     }
 
-    /// Moves a handler that has just begun to the stack that it runs on: the one that `at` is on, or the interrupted one if `at` is `None`.
+    /// Moves a handler that has just begun from its provisional stack to the one it runs on: the stack that contains `at`, or the
+    /// interrupted stack if `at` is `None`.
     pub fn place_handler(&mut self, at: Option<Address>) {
         let provisional = self.current;
         let stack = &mut self.stacks[provisional];
@@ -425,17 +427,17 @@ impl ProgramStacks {
         at.into_iter().for_each(|at| stack.extend_range(at));
         while let Some(mut entry) = handler.pop() {
             if place == interrupted && entry.is_handler {
-                // Its frames are below the data that the system stores for the signal, which is below the interrupted frame.
+                // The handler's frames are below the kernel's signal frame, which is below the interrupted frame.
                 entry.stack = at.map(|at| Address(at.0.saturating_add(MIN_SIGNAL_SIZE)));
             }
             stack.paths.push(entry);
         }
     }
 
-    /// The known stack of a handler with a frame at an address; `None` if it is a new one.
+    /// The known stack that a handler with a frame at `at` runs on; `None` if the stack is new.
     fn stack_of_handler(&self, at: Address, interrupted: usize) -> Option<usize> {
         let stack = &self.stacks[interrupted];
-        let innermost = stack.paths.from_top().find_map(|entry| entry.stack);
+        let innermost = stack.paths.iter_from_top().find_map(|entry| entry.stack);
         let innermost = innermost.map_or(stack.high.saturating_add(1), |frame| frame.0);
         if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(MAX_GAP) <= at.0) {
             return Some(interrupted);

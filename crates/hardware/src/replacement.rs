@@ -1,8 +1,8 @@
-//! Replacement policies of the hot path table: what a full set does with a path that it does not contain (section 5.4).
+//! Replacement policies of the hot path table: whether and where a full set stores a path that it does not contain (section 5.4).
 //!
-//! As published, the least frequently used entry is replaced, and the new one starts with the incoming count (`lfu`). Then the newest entry
-//! is usually replaced next, so a path that becomes hot late is hardly ever kept. The other policies apply algorithms for frequent items in
-//! streams to each set; none of them needs more storage.
+//! In the published policy (`lfu`), the new path replaces the least frequently used entry and starts with the incoming count. The newest
+//! entry is then usually replaced next, so a path that becomes hot late is rarely retained. `lru` and `random` are the classic cache
+//! policies; the others are streaming algorithms for frequent items, applied to each set. Only `lru` needs more storage.
 
 use crate::names::names;
 
@@ -19,11 +19,12 @@ pub enum Replacement {
     /// Replaces the least frequently used entry, and adds its count to the new one (Metwally, Agrawal and El Abbadi, *Efficient computation
     /// of frequent and top-k elements in data streams*, ICDT 2005).
     SpaceSaving,
-    /// Like `space-saving`, but only with the probability of the incoming count over the sum of both counts (Ben-Basat and others,
-    /// *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017).
+    /// Like `space-saving`, but replaces the entry only with a probability of incoming count / (incoming count + entry's count) (Ben-Basat
+    /// and others, *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017).
     RandomizedAdmission,
-    /// Decreases the count of the least frequently used entry, with a probability that falls with that count, and replaces the entry at
-    /// zero (Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018).
+    /// Decreases the count of the least frequently used entry, with a probability that falls as the count grows, and replaces the entry
+    /// when the count reaches zero (Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX
+    /// ATC 2018).
     Decay,
 }
 

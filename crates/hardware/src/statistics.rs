@@ -1,19 +1,19 @@
-//! Statistics of path profiles: how few paths account for most of a profile (figures 5.2 and 5.3), and the rank correlation of two profiles
+//! Statistics of path profiles: the cumulative distribution over the hottest paths (figure 5.2), and the rank correlation of two profiles
 //! (section 5.5.2).
 
 use crate::descriptor::PathDescriptor;
 use crate::profile::PathProfile;
 use std::collections::BTreeSet;
 
-/// Numbers of paths for which the cumulative distribution is given: 1, 2, 5, 10, ..., and finally all.
+/// Numbers of paths at which the cumulative distribution has points: 1, 2, 5, 10, ..., and `paths`.
 fn steps(paths: usize) -> impl Iterator<Item = usize> {
     let decades = (0..).map(|power| 10usize.saturating_pow(power));
     let steps = decades.flat_map(|decade| [1, 2, 5].map(|of| decade.saturating_mul(of)));
     steps.take_while(move |step| *step < paths).chain((paths > 0).then_some(paths))
 }
 
-/// Cumulative distribution over the hottest paths: numbers of paths, and their percentage of the profile. `hottest` must be in descending
-/// order.
+/// Cumulative distribution over the hottest paths. Each point is a number of paths and their percentage of the profile. `hottest` must be
+/// in descending order.
 pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let (mut sum, mut at) = (0u64, 0);
@@ -65,14 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn few_paths_hold_most() {
+    fn cumulative_distribution_covers_hottest_paths_first() {
         let hottest = profile(&[50, 30, 10, 5, 3, 2]).hottest();
         assert_eq!(cumulative(&hottest), [(1, 50.0), (2, 80.0), (5, 98.0), (6, 100.0)]);
         assert!(cumulative(&[]).is_empty());
     }
 
     #[test]
-    fn equal_orders_correlate() {
+    fn ranks_of_ties_are_averaged() {
         assert_eq!(rank_correlation(&profile(&[1, 2, 3, 40]), &profile(&[10, 20, 30, 31])), Some(1.0));
         assert_eq!(rank_correlation(&profile(&[1, 2, 3]), &profile(&[3, 2, 1])), Some(-1.0));
         assert_eq!(rank_correlation(&profile(&[5, 5]), &profile(&[3, 2])), None);

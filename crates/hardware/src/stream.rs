@@ -1,5 +1,5 @@
-//! The events of a thread, as the path detector sees them: retired branches in program order, and discontinuities. In a well-formed stream,
-//! code runs straight from where one record leads to the address of the next branch.
+//! A thread's events as the path detector sees them: retired branches in program order, and discontinuities. In a well-formed stream, the
+//! code between the destination of one record and the address of the next branch is executed sequentially.
 
 use crate::names::names;
 use std::fmt;
@@ -35,7 +35,7 @@ pub enum BranchKind {
     Return,
 }
 
-// Files contain the numbers of this order.
+// Files contain the discriminants, so the order must not change.
 names! {
     BranchKind {
         Conditional "conditional", Jump "jump", IndirectJump "indirect-jump", Call "call", IndirectCall "indirect-call", Return "return"
@@ -52,19 +52,20 @@ impl BranchKind {
 /// A retired branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RetiredBranch {
-    /// Its own address.
+    /// Address of the branch instruction.
     pub address: Address,
-    /// Its target if taken.
+    /// Target address if taken.
     pub target: Address,
-    /// The address after it.
+    /// Address of the next instruction in memory.
     pub fall_through: Address,
-    /// Its kind.
+    /// The kind of branch.
     pub kind: BranchKind,
-    /// Whether it was taken; always true for unconditional branches.
+    /// Whether the branch was taken; always true for unconditional branches.
     pub is_taken: bool,
     /// Instructions since the previous branch, including this one.
     pub instructions: u32,
-    /// Where a call stores, or a return loads, its return address; `None` for other branches, and if the source does not tell.
+    /// Stack address at which a call stores, or from which a return loads, its return address. `None` for other branches, and if the source
+    /// does not provide it.
     pub stack: Option<Address>,
 }
 
@@ -87,7 +88,7 @@ pub enum StreamEvent {
     Interrupt(Address),
     /// The handler returned, and the interrupted code continues at this address.
     Resume(Address),
-    /// Before the instruction at this address, something is missing or inconsistent.
+    /// Events before the instruction at this address are missing or inconsistent.
     Gap(Address),
     /// The thread ended, this many instructions after its last branch.
     End(u32),

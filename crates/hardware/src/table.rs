@@ -13,9 +13,9 @@ pub struct TableParameters {
     pub entries: usize,
     /// Number of entries in a set, a power of two.
     pub associativity: usize,
-    /// How the set of a path is computed.
+    /// Maps a path to its set.
     pub index: IndexFunction,
-    /// Which entry of a full set is replaced.
+    /// Selects the entry of a full set to replace.
     pub replacement: Replacement,
 }
 
@@ -40,8 +40,8 @@ impl TableParameters {
                 (Some(index), _) => table.index = index,
                 (_, Some(replacement)) => table.replacement = replacement,
                 _ => {
-                    let remedy = "an index (start, xor, fold, mix) or a policy (lfu, lru, random, space-saving, rap, decay)";
-                    return Err(HardwareError::parameter("table", word, remedy));
+                    let permitted = "an index (start, xor, fold, mix) or a policy (lfu, lru, random, space-saving, rap, decay)";
+                    return Err(HardwareError::parameter("table", word, permitted));
                 }
             }
         }
@@ -66,8 +66,8 @@ impl TableParameters {
         format!("{}x{},{},{}", self.entries, self.associativity, self.index.name(), self.replacement.name())
     }
 
-    /// Storage in bits. An entry has the start (48 bits), length and outcomes of a path of at most `length_limit` branches, and a 32-bit
-    /// accumulator. Least recently used replacement also needs a rank.
+    /// Storage in bits. An entry holds a path's start (48 bits), length and outcomes (at most `length_limit` branches), and a 32-bit
+    /// accumulator. LRU replacement also needs a rank.
     pub fn storage_bits(&self, length_limit: u8) -> usize {
         let length = (u8::BITS - length_limit.leading_zeros()) as usize;
         let rank = if self.replacement == Replacement::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
@@ -89,18 +89,18 @@ struct Entry {
 pub enum TableUpdate {
     /// The path was in the table.
     Hit,
-    /// It was inserted.
+    /// The path was not in the table and has been inserted.
     Inserted,
-    /// It was not in the table, and was not inserted.
+    /// The path was not in the table and has not been inserted.
     Rejected,
 }
 
-/// Statistics of updates.
+/// Update statistics of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
     /// Updates of paths in the table.
     pub hits: u64,
-    /// Updates of other paths.
+    /// Updates of paths not in the table.
     pub misses: u64,
     /// Replaced entries.
     pub replacements: u64,
@@ -119,7 +119,7 @@ pub struct HotPathTable {
 }
 
 impl HotPathTable {
-    /// Memory of a table with these parameters, in bytes.
+    /// Memory that a table with the given parameters uses, in bytes.
     pub fn memory(parameters: &TableParameters) -> u64 {
         (parameters.entries * size_of::<Entry>()) as u64
     }
@@ -134,7 +134,7 @@ impl HotPathTable {
         Ok(HotPathTable { parameters, entries, clock: 0, generator: Generator::default(), counts: TableCounts::default() })
     }
 
-    /// Its parameters.
+    /// The table's parameters.
     pub fn parameters(&self) -> TableParameters {
         self.parameters
     }
@@ -144,7 +144,7 @@ impl HotPathTable {
         self.counts
     }
 
-    /// Adds the count of a completed path.
+    /// Adds `count` to a completed path's accumulator, inserting the path if the replacement policy allows.
     pub fn update(&mut self, path: &PathDescriptor, count: u32) -> TableUpdate {
         self.clock += 1;
         let ways = self.parameters.associativity;
@@ -169,7 +169,7 @@ impl HotPathTable {
         update
     }
 
-    /// The content of the table.
+    /// The table's content as a profile.
     pub fn profile(&self) -> PathProfile {
         let mut profile = PathProfile::default();
         self.entries.iter().filter(|e| e.is_valid).for_each(|e| profile.add(&e.path, u64::from(e.count)));
@@ -211,7 +211,7 @@ fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut
     TableUpdate::Inserted
 }
 
-/// Decreases a count by `by`, with probability 1.08 to the power of minus the count, as HeavyKeeper does. Returns true if it reached zero.
+/// Decreases an entry's count by `by`, with probability 1.08^-count, as HeavyKeeper does. Returns true if the count reached zero.
 fn decay(victim: &mut Entry, by: u32, generator: &mut Generator) -> bool {
     // Above this count, the probability is less than 2^-32.
     const MAX_EXPONENT: u32 = 288;

@@ -1,4 +1,4 @@
-//! Hot path tables: equal to a map if nothing is replaced; each policy on a sequence worked out by hand.
+//! Hot path tables: they equal a map as long as nothing is replaced, and each policy is tested on a sequence worked out by hand.
 
 use super::*;
 use crate::stream::Address;
@@ -11,13 +11,13 @@ fn one_set(replacement: Replacement, ways: usize) -> HotPathTable {
     HotPathTable::new(TableParameters { entries: ways, associativity: ways, index: IndexFunction::Xor, replacement }).unwrap()
 }
 
-fn holds(table: &HotPathTable) -> Vec<(u64, u64)> {
-    let mut held: Vec<(u64, u64)> = table.profile().iter().map(|(p, c)| (p.start.0, c)).collect();
-    held.sort_unstable();
-    held
+fn contents(table: &HotPathTable) -> Vec<(u64, u64)> {
+    let mut sorted: Vec<(u64, u64)> = table.profile().iter().map(|(p, c)| (p.start.0, c)).collect();
+    sorted.sort_unstable();
+    sorted
 }
 
-fn fed(replacement: Replacement, starts: &[u64]) -> HotPathTable {
+fn table_fed_with(replacement: Replacement, starts: &[u64]) -> HotPathTable {
     let mut table = one_set(replacement, 2);
     starts.iter().for_each(|s| {
         table.update(&path(*s), 1);
@@ -36,27 +36,27 @@ fn table_with_room_for_all_paths_equals_a_map() {
             table.update(&path(start), count);
             *map.entry(start).or_default() += u64::from(count);
         }
-        assert_eq!(holds(&table), map.into_iter().collect::<Vec<_>>(), "{replacement:?}");
+        assert_eq!(contents(&table), map.into_iter().collect::<Vec<_>>(), "{replacement:?}");
         assert_eq!(table.counts().replacements, 0);
     }
 }
 
 #[test]
 fn lfu_replaces_the_least_frequently_used_entry() {
-    let table = fed(Replacement::Lfu, &[1, 1, 2, 3, 4]);
-    assert_eq!(holds(&table), [(1, 2), (4, 1)]);
+    let table = table_fed_with(Replacement::Lfu, &[1, 1, 2, 3, 4]);
+    assert_eq!(contents(&table), [(1, 2), (4, 1)]);
     assert_eq!(table.counts(), TableCounts { hits: 1, misses: 4, replacements: 2, saturated: 0 });
 }
 
 #[test]
 fn lru_replaces_the_least_recently_used_entry() {
-    assert_eq!(holds(&fed(Replacement::Lru, &[1, 1, 2, 3])), [(2, 1), (3, 1)]);
-    assert_eq!(holds(&fed(Replacement::Lru, &[1, 2, 1, 3])), [(1, 2), (3, 1)]);
+    assert_eq!(contents(&table_fed_with(Replacement::Lru, &[1, 1, 2, 3])), [(2, 1), (3, 1)]);
+    assert_eq!(contents(&table_fed_with(Replacement::Lru, &[1, 2, 1, 3])), [(1, 2), (3, 1)]);
 }
 
 #[test]
 fn space_saving_inherits_counts() {
-    assert_eq!(holds(&fed(Replacement::SpaceSaving, &[1, 1, 2, 3, 4])), [(3, 2), (4, 3)]);
+    assert_eq!(contents(&table_fed_with(Replacement::SpaceSaving, &[1, 1, 2, 3, 4])), [(3, 2), (4, 3)]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn accumulators_saturate() {
     let mut table = one_set(Replacement::Lfu, 1);
     table.update(&path(1), u32::MAX - 1);
     table.update(&path(1), 5);
-    assert_eq!(holds(&table), [(1, u64::from(u32::MAX))]);
+    assert_eq!(contents(&table), [(1, u64::from(u32::MAX))]);
     assert_eq!(table.counts().saturated, 1);
 }
 

@@ -1,5 +1,5 @@
-//! Checks the detector, which sees only branches, against an oracle that keeps the true call stacks of a random program: calls, `longjmp`,
-//! exceptions, coroutines, and signal handlers on their own stack or the interrupted one.
+//! Checks the detector, which sees only branches, against an oracle that tracks a random program's true call stacks: calls, `longjmp`,
+//! exceptions, coroutines, and signal handlers on a separate stack or the interrupted one.
 
 use std::collections::VecDeque;
 use trodden_hardware::{
@@ -31,10 +31,10 @@ struct Frame {
     call: Option<(u64, u64)>,
     /// Its stack pointer.
     pointer: u64,
-    /// The path that it owns; `None` if a caller's path is extended into it, or if the path stack lost it.
+    /// The path that starts in this frame; `None` if a caller's path is extended into the frame, or if the path stack lost the path.
     path: Option<Path>,
     is_extended: bool,
-    /// Whether its entry was lost and another created when it continued, so that the location of its return address is unknown.
+    /// Whether the path stack lost this frame's entry and created a new one later, so that the return address's location is unknown.
     is_recreated: bool,
 }
 
@@ -120,11 +120,11 @@ impl Machine {
         self.address
     }
 
-    fn somewhere(&mut self) -> u64 {
+    fn random_address(&mut self) -> u64 {
         0x1000 + 8 * self.random.below(1 << 16)
     }
 
-    /// Frames that exceed the capacity of the path stack lose their paths, oldest first.
+    /// If frames exceed the path stack's capacity, the oldest lose their paths.
     fn overflow(&mut self) {
         let capacity = self.capacity;
         let owners: VecDeque<usize> = (0..self.frames().len()).filter(|at| self.frames()[*at].path.is_some()).collect();
@@ -133,12 +133,12 @@ impl Machine {
         }
     }
 
-    /// Resumes the frame on top after a call. If its path was lost, another begins.
+    /// Resumes the frame on top after a call. If its path was lost, a new one begins.
     fn resume_frame(&mut self, at: u64) {
         let top = self.frames().len() - 1;
         let owner = self.owner(top);
         if self.frames()[owner].path.is_none() {
-            // Whether a lost path was extended is not known.
+            // The detector does not know whether a lost path was extended.
             for frame in &mut self.frames()[owner..] {
                 frame.is_extended = false;
                 frame.path = None;
@@ -155,7 +155,7 @@ impl Machine {
         let pointer = self.frames()[top].pointer;
         let at = pointer - 8;
         let return_address = self.address + 4;
-        let target = self.somewhere();
+        let target = self.random_address();
         self.retire(BranchKind::Call, target, true, Some(at));
         let is_extended = extended < self.max_extensions;
         let size = 8 * (1 + self.random.below(40)) + if self.current == 0 && self.random.one_in(30) { 40_000 } else { 0 };
@@ -176,13 +176,13 @@ impl Machine {
         frame.call
     }
 
-    fn return_(&mut self) {
+    fn return_to_caller(&mut self) {
         let (at, return_address) = self.leave().expect("a called frame");
         self.retire(BranchKind::Return, return_address, true, Some(at));
         self.resume_frame(return_address);
     }
 
-    /// Continues the frame at a place elsewhere, and discards all frames that it called.
+    /// Continues the frame with index `place` at address `landing`, and discards all frames above it.
     fn land(&mut self, place: usize, landing: u64) {
         self.frames().truncate(place + 1);
         let owner = self.owner(place);
@@ -190,7 +190,7 @@ impl Machine {
     }
 
     fn long_jump(&mut self, place: usize) {
-        let landing = self.somewhere();
+        let landing = self.random_address();
         self.path().1.push(true);
         self.end(landing);
         self.retire(BranchKind::IndirectJump, landing, true, None);
@@ -199,7 +199,7 @@ impl Machine {
     }
 
     fn exception(&mut self, place: usize) {
-        let landing = self.somewhere();
+        let landing = self.random_address();
         let (at, _) = self.frames()[place + 1].call.expect("a called frame");
         self.end(landing);
         self.retire(BranchKind::Return, landing, true, Some(at));
@@ -218,7 +218,7 @@ impl Machine {
         self.has_landed = false;
     }
 
-    /// Switches to another stack: a suspended one, or sometimes a new one that may replace a suspended one.
+    /// Switches to a different stack: a suspended one, or sometimes a new one that may replace a suspended one.
     fn switch(&mut self, jumps: bool) {
         let others: Vec<usize> = (0..self.stacks.len()).filter(|s| *s != self.current && self.stacks[*s].resumes.is_some()).collect();
         let begins = !jumps && (others.is_empty() || self.random.one_in(4));
@@ -241,7 +241,7 @@ impl Machine {
                 }
             };
             self.current = place;
-            let (top, start) = (self.stacks[place].top, self.somewhere());
+            let (top, start) = (self.stacks[place].top, self.random_address());
             let first = Frame { call: None, pointer: top - 64, path: Some((start, Vec::new())), is_extended: false, is_recreated: false };
             self.stacks[place].frames = vec![first];
             self.stacks[place].resumes = None;
@@ -262,7 +262,7 @@ impl Machine {
     }
 
     fn signal(&mut self) {
-        let handler = self.somewhere();
+        let handler = self.random_address();
         self.events.push(StreamEvent::Interrupt(Address(handler)));
         let has_own_stack = self.random.one_in(2);
         let pointer = self.frames().last().map_or(0, |frame| frame.pointer) - 0x300;
@@ -293,16 +293,16 @@ impl Machine {
         let base = if has_own_stack == 1 { 0 } else { interrupted.frames.len() };
         for _ in 0..self.random.below(12) {
             match self.random.below(5) {
-                0 if self.frames().len() > base + 1 => self.return_(),
+                0 if self.frames().len() > base + 1 => self.return_to_caller(),
                 0 | 1 => self.call(),
                 2 => self.backward(),
                 _ => self.forward(),
             }
         }
-        // After a jump out of a handler, the interrupted frame continues unnoticed, so its location must be known.
+        // After a jump out of a handler, no event shows that the interrupted frame continues, so its location must be known.
         let is_known = interrupted.frames.iter().all(|frame| !frame.is_recreated);
         if self.random.one_in(3) && is_known && self.frames().len() > base + 1 {
-            let landing = self.somewhere();
+            let landing = self.random_address();
             self.path().1.push(true);
             self.end(landing);
             self.retire(BranchKind::IndirectJump, landing, true, None);
@@ -318,7 +318,7 @@ impl Machine {
             return;
         }
         while self.frames().len() > base + 1 {
-            self.return_();
+            self.return_to_caller();
         }
         let (at, _) = self.leave().expect("where the system's restorer lies");
         self.retire(BranchKind::Return, 0x8000_0000, true, Some(at));
@@ -348,7 +348,7 @@ impl Machine {
     }
 
     fn indirect(&mut self) {
-        let target = self.somewhere();
+        let target = self.random_address();
         self.path().1.push(true);
         let next = self.retire(BranchKind::IndirectJump, target, true, None);
         self.end(next);
@@ -358,7 +358,7 @@ impl Machine {
         let depth = self.frames().len();
         match self.random.below(24) {
             0..=5 if depth < 60 => self.call(),
-            6..=9 if depth > 1 => self.return_(),
+            6..=9 if depth > 1 => self.return_to_caller(),
             10 if depth > 2 => {
                 let place = self.random.below(depth as u64 - 1) as usize;
                 self.long_jump(place);
@@ -402,7 +402,7 @@ fn check(preset: Preset, max_extensions: u16, capacity: usize, has_stacks: bool,
         let mut found: Vec<Path> = Vec::new();
         for (number, event) in machine.events.iter().enumerate() {
             let mut emit = |path: &CompletedPath| found.push((path.path.start.0, path.path.outcomes().collect()));
-            detector.take(event, &EventCounts::default(), &mut emit);
+            detector.process_event(event, &EventCounts::default(), &mut emit);
             let all = &machine.ended[..found.len().min(machine.ended.len())];
             assert!(found == all, "seed {seed}: {:x?} instead of {:x?}\n{}", found.last(), all.last(), context(&machine.events, number));
         }
@@ -425,7 +425,7 @@ fn signal_handlers_may_be_left_by_a_jump() {
 }
 
 #[test]
-fn coroutines_have_path_stacks_of_their_own() {
+fn coroutines_have_separate_path_stacks() {
     check(Preset::BallLarus, 0, 1000, true, false);
     check(Preset::BallLarus, 0, 3, true, false);
 }

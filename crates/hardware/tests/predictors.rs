@@ -1,5 +1,5 @@
 //! Checks branch prediction against first principles and an independent implementation, and the two processor models against each other on
-//! programs that stress one part each.
+//! programs that each stress one part of the processor.
 
 use std::collections::{HashMap, VecDeque};
 use trodden_hardware::processor::{
@@ -46,7 +46,7 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Optio
     (Instruction { address: Address(address), sources: [25, 0, 0, 0], ..Instruction::default() }, Some(branch))
 }
 
-/// A loop around one branch, with `padding` instructions before it. `takes` returns its outcome in each iteration.
+/// A loop around one branch with `padding` instructions before it. `takes` returns the branch's outcome in each iteration.
 fn branch_in_loop(padding: u64, mut takes: impl FnMut(u64) -> bool) -> Program {
     let mut program = Program::new();
     let branch = BASE + 4 * padding;
@@ -137,7 +137,7 @@ fn short_inner_loop_is_learnt_and_long_one_is_missed_once_per_round() {
     for share in shares(ProcessorParameters::default(), &nested_loops(5)) {
         assert!(share < 0.01, "{share}");
     }
-    // A history of 12 bits cannot distinguish the last of 40 iterations.
+    // A 12-bit history cannot distinguish the last of 40 iterations.
     for share in shares(ProcessorParameters::default(), &nested_loops(40)) {
         assert!((share - 1.0 / 40.0).abs() < 0.002, "{share}");
     }
@@ -228,7 +228,7 @@ fn mixed(random: &mut Random) -> Program {
 }
 
 /// Straight-line code of the given size, executed four times.
-fn straight(bytes: u64) -> Program {
+fn straight_code(bytes: u64) -> Program {
     let pass = || work(BASE, bytes / 4).chain([conditional(BASE + bytes, BASE, true)]);
     (0..4).flat_map(|_| pass()).collect()
 }
@@ -239,7 +239,7 @@ fn load(address: u64, data: u64, source: u8, destination: u8) -> (Instruction, O
 }
 
 /// A chain of dependent loads that cycles through the given number of cache blocks.
-fn chase(blocks: u64) -> Program {
+fn pointer_chase(blocks: u64) -> Program {
     let step = |k: u64| [load(BASE, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(BASE + 4, BASE, true)];
     (0..20_000).flat_map(step).collect()
 }
@@ -249,12 +249,12 @@ fn programs() -> Vec<(&'static str, Program)> {
     let mut random = Random(5);
     let looped = |k: u64, source: u8, destination: u8| plain(BASE + k % 16 * 4, [source, 0, 0, 0], destination);
     vec![
-        ("straight code of 16 KB", straight(16 << 10)),
-        ("straight code of 256 KB", straight(256 << 10)),
-        ("straight code of 2 MB", straight(2 << 20)),
-        ("chain of loads in 16 KB", chase(256)),
-        ("chain of loads in 256 KB", chase(4096)),
-        ("chain of loads in 4 MB", chase(65_536)),
+        ("straight_code code of 16 KB", straight_code(16 << 10)),
+        ("straight_code code of 256 KB", straight_code(256 << 10)),
+        ("straight_code code of 2 MB", straight_code(2 << 20)),
+        ("chain of loads in 16 KB", pointer_chase(256)),
+        ("chain of loads in 256 KB", pointer_chase(4096)),
+        ("chain of loads in 4 MB", pointer_chase(65_536)),
         ("dependent additions", (0..40_000).map(|k| looped(k, 1, 1)).collect()),
         ("independent additions", (0..40_000).map(|k| looped(k, 40, 1 + (k % 3) as u8)).collect()),
         ("independent loads", (0..40_000).map(|k| load(BASE + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),

@@ -50,7 +50,7 @@ fn program(random: &mut Random) -> Vec<End> {
                 1 => End::Jump(one),
                 2 => End::Indirect(vec![one, two]),
                 3 => End::Return,
-                // Both outcomes would lead to the same block: two paths for a descriptor, but one for a sequence of blocks.
+                // Both outcomes would lead to the same block, which would be two paths by descriptor but only one by block sequence.
                 _ if one == at + 1 => End::Straight,
                 _ => End::Conditional(one),
             }
@@ -96,7 +96,7 @@ fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<Retire
     steps
 }
 
-/// For each block, the number of paths from it and the increment of each edge that is not cut.
+/// For each block, the number of paths that start there, and the increment of each edge that is not cut.
 fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     let mut numbers: Vec<(u64, BTreeMap<usize, u64>)> = vec![(1, BTreeMap::new()); ends.len()];
     for at in (0..ends.len()).rev() {
@@ -155,7 +155,7 @@ fn hardware(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMa
         instructions: 1,
         stack: None,
     };
-    detector.take(&StreamEvent::Begin(Address(0xf0)), &none, &mut emit);
+    detector.process_event(&StreamEvent::Begin(Address(0xf0)), &none, &mut emit);
     detector.branch(&call, &none, &mut emit);
     for (_, _, branch) in &steps[..steps.len() - 1] {
         let Some(branch) = branch else { continue };
@@ -186,7 +186,7 @@ fn paths_correspond_one_to_one() {
     }
 }
 
-/// The number of the path that a descriptor describes.
+/// The Ball-Larus number of a descriptor's path.
 fn walk(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
     let mut outcomes = path.outcomes();
     let (mut at, mut number) = (start, 0);

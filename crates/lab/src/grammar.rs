@@ -43,7 +43,7 @@ pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
     let input = RecordedThread { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
     let limits = WindowLimits { max_held: job.held as usize, ..WindowLimits::default() };
-    let rows = CompressionMethod::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
+    let rows = CompressionMethod::ALL.into_iter().map(|method| compress(&opened.grammar, method, limits)).collect::<Result<_>>()?;
     let document = Document {
         schema_version: SCHEMA_VERSION,
         events: opened.grammar.len(),
@@ -79,7 +79,7 @@ impl Document {
     }
 }
 
-fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Result<GrammarRow> {
+fn compress(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Result<GrammarRow> {
     let begin = processor_time()?;
     let mut writer = WindowWriter::new(method, limits)?;
     let mut windows = Vec::new();

@@ -1,5 +1,5 @@
-//! Tests that options named in messages, help texts, the guide and the handbook exist: in the command written before them, or in one that
-//! the page is about, according to the definitions of both command lines.
+//! Tests that options named in messages, help texts, the guide and the handbook exist, according to the definitions of both command lines:
+//! either in the command that precedes the option, or in a command that the page names.
 
 use crate::cli::Cli;
 use clap::{Command, CommandFactory};
@@ -110,7 +110,7 @@ fn wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
     all
 }
 
-/// Returns the string literals of more than one word and the doc comments of Rust code, without its tests.
+/// Returns the doc comments and the string literals of more than one word in Rust code, without its tests.
 fn extract_texts(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or(code);
     let (mut texts, mut rest) = (Vec::new(), code);
@@ -129,7 +129,7 @@ fn extract_texts(code: &str) -> Vec<String> {
                 }
                 &after[end..]
             }
-            // A character literal, which may be a quote, or a lifetime.
+            // A character literal, which may contain a quote, or a lifetime.
             b'\'' if after.starts_with("\"'") => &after[2..],
             b'\'' if after.starts_with("\\\"'") => &after[3..],
             _ => after,

@@ -36,7 +36,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     }
     let basis = if profile.is_some() { add_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
-        note("hits are estimated from the code; pass a profile of the program for measured ones (--profile last)");
+        note("hits are estimated from the code; for measured hits, pass a profile of the program (--profile last)");
     }
     let (measure, measured) = (job.hits, profile.is_some());
     let mut answers = Vec::new();
@@ -80,7 +80,7 @@ struct Answer {
     strategy: &'static str,
     hits_counted: &'static str,
     copies: Vec<Copy>,
-    /// Number of functions whose paths may be divided among copies or, for `weighted`, are.
+    /// Number of functions whose paths may be divided among copies; for `weighted`, number of functions whose paths are divided.
     profitable_procedures: usize,
     slowest: u64,
     bound: BoundRow,

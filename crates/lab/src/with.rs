@@ -1,5 +1,5 @@
-//! `trodden-lab with`: runs a trodden command with choices that it has no options for. They are passed in an environment variable, so
-//! that the processes started by the command can also read them.
+//! `trodden-lab with`: runs a trodden command with settings for which the command has no options. They are passed in an environment
+//! variable, so that the processes started by the command can also read them.
 
 use crate::cli::With;
 use anyhow::{Context, Result, bail, ensure};
@@ -11,13 +11,13 @@ use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, n
 use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Replaces this process by the command.
+/// Replaces this process with the command.
 ///
 /// # Errors
 /// A choice does not apply to the command, or `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
-    ensure!(!job.given.given.is_empty(), "no choice is given; add at least one of {}", names());
+    ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", names());
     for choice in &job.given.given {
         let GivenChoice { option, commands, .. } = choice;
         if !choice.concerns(&words) {

@@ -40,8 +40,8 @@ fn system_program_is_extracted_as_json_and_dot() {
 }
 
 #[test]
-fn invalid_input_is_rejected_with_a_remedy() {
-    assert!(error(&["/etc/passwd"]).contains("not an ELF file; pass an x86-64 ELF executable"));
+fn invalid_input_is_rejected_with_advice() {
+    assert!(error(&["/etc/passwd"]).contains("is not an ELF file. Pass an x86-64 ELF executable"));
     assert!(error(&["/no/such/file"]).contains("cannot read /no/such/file"));
     assert!(error(&["/usr/bin/gzip", "--function", "mian"]).contains("similar: main"));
     assert!(

@@ -75,7 +75,7 @@ fn parameters_change_the_counted_code() {
 }
 
 #[test]
-fn errors_name_the_remedy() {
+fn errors_say_what_to_do() {
     let place = record_program();
     let error = |arguments: &str| {
         let output = place.command(laboratory()).args(arguments.split(' ')).output().unwrap();

@@ -96,7 +96,7 @@ fn reconstruction_uses_the_names_of_the_file() {
     let file = with(figure_1(), json!({"profiles": [["b3", "b2"], ["b4", "b2"]], "traces": [["b2", "b3", "b2"], ["b2", "b2", "b4"]]}));
     let execution = json!(["entry", "b1", "b2", "b3", "b5", "b1", "b2", "b4", "b5", "b1", "exit"]);
     assert_eq!(answer("reconstruct -", &file, 0)["execution"], execution);
-    // The same with edges: 3 is b2 -> b3, 4 is b2 -> b4.
+    // The same distribution with edges: 3 is b2 -> b3, 4 is b2 -> b4.
     let file = with(figure_1(), json!({"profiles": [[3, 4]], "traces": [[3, 4]]}));
     assert_eq!(answer("reconstruct - --edges", &file, 0)["execution"], execution);
     let traces = json!({"profiles": [[["foo", "c1"], ["bar", 2]]], "traces": [[["foo", "c1"], ["foo", "c1"], ["bar", 2]]]});
@@ -167,7 +167,7 @@ fn check_paper_reports_both_theorems() {
     assert_eq!(answer("witnesses -", &file, 0)["realizable"], true);
     let found = answer("witnesses - --check paper", &file, 0);
     assert_eq!(found["theorems"], json!({"graph": true, "path": true}));
-    // After b2, the traces of the second and third profiles do not tell whether b3 or b4 came first.
+    // After b2, the traces of the second and third profiles do not show whether b3 or b4 came first.
     let file = with(figure_1(), json!({"profiles": [["entry", "b1", "b2", "b5"], ["b3", "exit"], ["b4"]]}));
     let found = answer("witnesses - --check paper", &file, 1);
     assert_eq!((&found["realizable"], &found["theorems"]), (&json!(false), &json!({"graph": false, "path": false})));

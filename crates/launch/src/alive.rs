@@ -1,8 +1,8 @@
-//! Ends local tasks together with the process that runs the job, even if that is killed with `kill -9`.
+//! Ends local tasks together with the launcher, the process that runs the job, even if the launcher is killed with `kill -9`.
 //!
-//! The launcher holds a lock on a file (flock(2)) as long as it lives. A task that should end with it waits for that lock in a thread. When
-//! the thread gets the lock, the launcher is gone, and the thread kills its process group, which includes all programs that the task
-//! started and that did not leave the group.
+//! The launcher holds a lock on a file (flock(2)) as long as it lives. A task that should end with the launcher waits for the lock in a
+//! thread. When the thread gets the lock, the launcher is gone, and the thread kills its process group, which includes all programs that
+//! the task started and that did not leave the group.
 
 use crate::{Error, LaunchJob};
 use nix::sys::signal::{Signal, killpg};
@@ -19,7 +19,7 @@ pub(crate) struct Alive {
 }
 
 impl Alive {
-    pub(crate) fn from_job(job: &LaunchJob) -> Result<Alive, Error> {
+    pub(crate) fn hold_lock(job: &LaunchJob) -> Result<Alive, Error> {
         let path = job.folder.join("alive");
         let failed = |source| Error::File { path: path.clone(), source };
         let file = File::create(&path).map_err(failed)?;

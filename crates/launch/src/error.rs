@@ -1,4 +1,4 @@
-//! Errors about processes, jobs and temporary folders. Each message names the object and the remedy.
+//! Errors about processes, jobs and temporary folders. Each message names the object and, if known, says what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// A folder cannot be created in another one.
+    /// A folder cannot be created in a given folder.
     #[error("cannot write to {folder}")]
     NotWritable {
         /// The parent folder.
@@ -23,17 +23,17 @@ pub enum Error {
         source: io::Error,
     },
     /// A program that the user named cannot be run; see [`crate::process::cannot_run`].
-    #[error("cannot run {program}: {error}{remedy}")]
+    #[error("cannot run {program}: {error}{advice}")]
     NotRun {
         /// The program.
         program: String,
         /// The cause.
         error: io::Error,
-        /// The remedy with a colon before it, or empty if none is known.
-        remedy: &'static str,
+        /// What the user can do, with a full stop before it; empty if unknown.
+        advice: &'static str,
     },
     /// A file of the job cannot be read or written.
-    #[error("{path}: {source}: put the job in a writable folder")]
+    #[error("cannot access the job's file {path}: {source}. Put the job in a writable folder")]
     File {
         /// The file.
         path: PathBuf,
@@ -44,18 +44,18 @@ pub enum Error {
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     /// A program of the engine does not exist or cannot be run.
-    #[error("cannot run {program} ({source}): {remedy}")]
+    #[error("cannot run {program}: {source}. {advice}")]
     Tool {
         /// The program.
         program: String,
         /// The cause.
         source: io::Error,
-        /// The remedy.
-        remedy: &'static str,
+        /// What the user can do, as a sentence.
+        advice: &'static str,
     },
     /// A program of the engine failed.
     #[error("{program} failed: {message}")]
-    Refused {
+    ToolFailed {
         /// The program.
         program: String,
         /// Its error output.
@@ -68,11 +68,11 @@ pub enum Error {
         task: usize,
         /// The file with its output.
         log: PathBuf,
-        /// The last lines of that.
+        /// The last lines of its output.
         last: String,
     },
     /// A task ran twice, with different results.
-    #[error("task {task} ran twice and produced two different results, {one} and {other}: its command is not deterministic")]
+    #[error("task {task} ran twice and produced different results, {one} and {other}. Its command must be deterministic")]
     Duplicate {
         /// The task.
         task: usize,
@@ -86,7 +86,7 @@ pub enum Error {
     Interrupted,
     /// The command template has no placeholder for the script.
     #[error(
-        "the command `{0}` contains neither {{script}}, {{index}} nor {{each}}: put one where a task's script goes (`ssh \
+        "the command `{0}` contains none of {{script}}, {{index}} and {{each}}. Put one where a task's script goes (`ssh \
             host{{index}} sh {{script}}`)"
     )]
     NoPlaceholder(String),

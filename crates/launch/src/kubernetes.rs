@@ -1,6 +1,6 @@
-//! Tasks as an Indexed Job of Kubernetes. A manifest is written for the user to apply, and results are waited for.
+//! Tasks as an Indexed Job of Kubernetes. The engine writes a manifest, which the user applies, and waits for the results.
 //!
-//! The job's folder must be on a volume that pods mount at the same path. Kubernetes restarts failed pods, each task for itself.
+//! The job's folder must be on a volume that pods mount at the same path. Kubernetes restarts the pod of each failed task.
 
 use crate::{Error, JobEvent, LaunchJob, StopFlag};
 use std::fs;
@@ -16,11 +16,11 @@ const POLL_EVERY: Duration = Duration::from_millis(200);
 pub struct Kubernetes {
     /// The container image, which needs a shell and everything that the commands use.
     pub image: String,
-    /// The claim of the volume with the job's folder and all input of the commands.
+    /// The persistent volume claim of the volume that contains the job's folder and all input of the commands.
     pub claim: String,
     /// Mount point of the volume, the same on this machine and in pods.
     pub mount: PathBuf,
-    /// Number of times that a task without a result is retried.
+    /// Maximum number of retries of a task without a result.
     pub retries: u32,
 }
 
@@ -62,7 +62,7 @@ spec:
 pub(crate) fn run(job: &LaunchJob, kubernetes: &Kubernetes, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let path = job.folder.join("job.yaml");
     fs::write(&path, manifest(job, kubernetes)).map_err(|source| Error::File { path: path.clone(), source })?;
-    report(JobEvent::Note(format!("waiting for results; start the job with: kubectl apply -f {}", path.display())));
+    report(JobEvent::Note(format!("waiting for results. Start the job with: kubectl apply -f {}", path.display())));
     let mut known = 0;
     loop {
         stop.check()?;

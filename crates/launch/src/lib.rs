@@ -2,9 +2,9 @@
 //!
 //! A [`LaunchJob`] is a folder that all machines share and a list of [`LaunchTask`]s. [`LaunchJob::write`] writes a [`script`] for each
 //! task, and an [`Engine`] runs them: as [`local`] processes, a [`slurm`] job array, by a command [`template`], or on [`kubernetes`].
-//! Results appear atomically and never change. If a task runs twice, the first result stays, and a different second one is kept next to
-//! it and reported ([`Error::Duplicate`]). Tasks without a result are retried. [`process`] runs programs for the user with signals
-//! forwarded; [`temporary`] has folders that are removed when a signal ends the command.
+//! Results appear atomically and never change. If a task runs twice, its first result stays, and a different second result is stored next
+//! to the first and reported ([`Error::Duplicate`]). Tasks without a result are retried. [`process`] runs programs for the user and
+//! forwards signals to them; [`temporary`] creates folders that are removed when a signal ends the command.
 #![forbid(unsafe_code)]
 
 pub mod alive;
@@ -38,7 +38,7 @@ pub const MEMORY_VARIABLE: &str = "LAUNCH_MEMORY_KIB";
 /// A list of commands to be run.
 #[derive(Clone, Debug)]
 pub struct LaunchJob {
-    /// The name in job listings: letters, digits, `-`.
+    /// The name in job listings, made of letters, digits and `-`.
     pub name: String,
     /// The folder for scripts and logs: an absolute path that is the same on all machines.
     pub folder: PathBuf,
@@ -55,7 +55,7 @@ pub struct LaunchTask {
     pub environment: Vec<(OsString, OsString)>,
     /// The absolute path of the working folder.
     pub directory: PathBuf,
-    /// The file with its standard input; `None` for empty input.
+    /// The file for standard input; `None` for empty input.
     pub input: Option<PathBuf>,
     /// The absolute path of the result.
     pub result: PathBuf,
@@ -64,13 +64,13 @@ pub struct LaunchTask {
 /// How a job is run.
 #[derive(Clone, Debug)]
 pub enum Engine {
-    /// As processes of this machine.
+    /// As processes on this machine.
     Local(Local),
     /// On a Slurm cluster.
     Slurm(Slurm),
-    /// By a command that runs scripts elsewhere.
+    /// With a command that runs scripts elsewhere.
     Template(Template),
-    /// On a Kubernetes cluster, by a manifest that the user applies.
+    /// On a Kubernetes cluster, with a manifest that the user applies.
     Kubernetes(Kubernetes),
 }
 
@@ -97,7 +97,7 @@ pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn F
         Engine::Template(template) => template::run(job, template, stop, report),
         Engine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, stop, report),
     }?;
-    job.check()?;
+    job.check_results()?;
     Ok(attempts)
 }
 
@@ -107,8 +107,8 @@ impl LaunchJob {
         (0..self.tasks.len()).filter(|at| !self.tasks[*at].result.exists()).collect()
     }
 
-    /// Checks that all results exist and that no task produced two different ones.
-    fn check(&self) -> Result<(), Error> {
+    /// Checks that all results exist and that no task produced two different results.
+    fn check_results(&self) -> Result<(), Error> {
         for (task, known) in self.tasks.iter().enumerate() {
             let other = script::second_result(&known.result);
             if other.exists() {
@@ -116,12 +116,12 @@ impl LaunchJob {
             }
         }
         match self.tasks_without_result().first() {
-            Some(&task) => Err(self.failed(task)),
+            Some(&task) => Err(self.failure(task)),
             None => Ok(()),
         }
     }
 
-    fn failed(&self, task: usize) -> Error {
+    fn failure(&self, task: usize) -> Error {
         let log = self.log(task);
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last: Vec<&str> = text.lines().rev().take(3).collect();
@@ -129,7 +129,7 @@ impl LaunchJob {
     }
 }
 
-/// A flag that signals set. While an instance exists, signals that would end this process only set it.
+/// A flag that is set by signals. While an instance exists, SIGINT, SIGTERM and SIGHUP set the flag instead of ending this process.
 pub struct StopFlag {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
@@ -140,14 +140,14 @@ static STOP_COUNT: AtomicUsize = AtomicUsize::new(0);
 static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl StopFlag {
-    /// Starts to catch the signals.
+    /// Starts to catch these signals.
     pub fn new() -> Result<StopFlag, Error> {
         if USE_DEFAULT_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
                 signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(Error::Signals)?;
             }
-            // If another thread was faster, this flag remains unset and has no effect.
+            // If a different thread stores its flag first, this thread's flag stays unset and has no effect.
             let _ = USE_DEFAULT_ACTION.set(idle);
         }
         STOP_COUNT.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Tasks as processes of this machine, each in its own process group and pinned to a core, and ended together.
+//! Tasks as processes on this machine. Each has a process group and is pinned to a core if there are enough; all are ended together.
 
 use crate::alive::{ALIVE_VARIABLE, Alive};
 use crate::{Error, JobEvent, LaunchJob, MEMORY_VARIABLE, StopFlag};
@@ -24,7 +24,7 @@ pub struct Local {
     pub parallel: usize,
     /// Limit on the address space of each process, in bytes.
     pub memory: Option<u64>,
-    /// Number of times that a task without a result is retried.
+    /// Maximum number of retries of a task without a result.
     pub retries: u32,
 }
 
@@ -36,7 +36,7 @@ impl Default for Local {
 }
 
 pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
-    let alive = Alive::from_job(job)?;
+    let alive = Alive::hold_lock(job)?;
     let cores = cores();
     let pinned = local.parallel <= cores.len() && is_installed("taskset");
     if !pinned {
@@ -132,7 +132,7 @@ pub(crate) fn run_commands(
                 report(JobEvent::Retried(done.task));
                 waiting.push_back(done.task);
             } else {
-                return Err(job.failed(done.task));
+                return Err(job.failure(done.task));
             }
         }
     }
@@ -145,18 +145,18 @@ fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, Er
     let copy = log.try_clone().map_err(|source| Error::File { path, source })?;
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
-    command.spawn().map_err(|source| Error::Tool { program, source, remedy: "install it" })
+    command.spawn().map_err(|source| Error::Tool { program, source, advice: "Install it" })
 }
 
-/// Removes ended tasks from `running`. If a task has no result, everything it started is killed first, so that it does not run beside
-/// the next attempt.
+/// Removes ended tasks from `running` and returns them. If a task has no result, the processes that it started are killed first, so that
+/// they do not run at the same time as the next attempt.
 fn take_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<Running>, Error> {
-    let failed = |source| Error::Tool { program: "sh".into(), source, remedy: "run it again" };
+    let failed = |source| Error::Tool { program: "sh".into(), source, advice: "Run the job again" };
     let mut done = Vec::new();
     let mut at = 0;
     while at < running.0.len() {
         let Running { task, child, .. } = &mut running.0[at];
-        // The state is read without reaping the process, so that neither its ID nor that of its group is reused yet.
+        // Read the state without reaping the process, so that neither the process ID nor the group ID is reused yet.
         let process = Pid::from_raw(child.id() as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         if waitid(Id::Pid(process), flags).map_err(|e| failed(e.into()))? == WaitStatus::StillAlive {

@@ -13,30 +13,30 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
-/// The exit status that represents the ending of another process, as in a shell.
+/// The exit code that reports how a process ended, as in a shell: 128 plus the signal number if a signal killed the process.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(number as u8)
 }
 
-/// The error for a program named by the user that could not be run, with a remedy.
+/// The error for a program named by the user that could not be run, with advice that depends on the cause.
 pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
     let name = program.as_ref().display();
-    let remedy = match error.kind() {
+    let advice = match error.kind() {
         io::ErrorKind::NotFound => {
-            ": check the path, and the interpreter in the program's first line. A name without a slash is searched for in PATH"
+            ". Check the path, and the interpreter in the program's first line. A name without a slash is searched for in PATH"
         }
-        io::ErrorKind::PermissionDenied => ": make the file executable with `chmod +x`; its file system must not be mounted with noexec",
-        io::ErrorKind::ArgumentListTooLong => ": pass the arguments in a file, if the program can read them from one",
+        io::ErrorKind::PermissionDenied => ". Make the file executable with `chmod +x`; its file system must not be mounted with noexec",
+        io::ErrorKind::ArgumentListTooLong => ". Pass the arguments in a file, if the program can read them from a file",
         _ if error.raw_os_error() == Some(8) => {
-            ": it is not a program for this machine. A script needs `#!` and an interpreter in its first line"
+            ". The file is not a program for this machine. A script needs `#!` and an interpreter in its first line"
         }
         _ => "",
     };
-    Error::NotRun { program: name.to_string(), error, remedy }
+    Error::NotRun { program: name.to_string(), error, advice }
 }
 
-/// Runs a command to its end, and forwards signals to it.
+/// Runs a command, forwards signals to it, and waits for it to end.
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     forwarding_signals(|begun| {
         let mut child: Child = command.spawn()?;
@@ -58,7 +58,7 @@ impl ForwardingTarget {
 
 /// Calls `work`, which starts a process, and meanwhile forwards signals to that process.
 pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Result<T> {
-    // This is permanent: a signal sent to both processes must not end this one after the other has ended first.
+    // This is permanent: a signal sent to both processes must not end this process if the other process ends first.
     temporary::disable_removal_on_signals();
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_that_cannot_run_is_reported_with_remedy() {
+    fn errors_of_programs_that_cannot_run_say_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         std::fs::write(&file, "text").unwrap();

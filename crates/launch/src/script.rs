@@ -1,7 +1,8 @@
-//! Tasks as shell scripts, which any engine can run anywhere.
+//! Tasks as shell scripts, which every engine runs.
 //!
-//! A script runs its command in its folder, with a temporary name for the result, and then links that to the result's name. If the result
-//! already exists, linking fails, and both are compared. Results thus appear atomically, once, and never change.
+//! A script runs the task's command in its working folder, with a temporary file for the result, and then links this file to the result's
+//! path. If the result already exists, linking fails, and the two results are compared. Results thus appear atomically, once, and never
+//! change.
 
 use crate::{Error, LaunchJob, LaunchTask, MEMORY_VARIABLE, RESULT_VARIABLE};
 use std::ffi::{OsStr, OsString};
@@ -17,9 +18,9 @@ impl LaunchJob {
     pub fn write(&self) -> Result<(), Error> {
         fs::create_dir_all(&self.folder).map_err(|source| Error::File { path: self.folder.clone(), source })?;
         for (at, task) in self.tasks.iter().enumerate() {
-            write(&self.script(at), &text(task))?;
+            write(&self.script(at), &script_text(task))?;
         }
-        write(&self.rank_script(), &self.text_of_each())
+        write(&self.rank_script(), &self.rank_script_text())
     }
 
     /// The path of a task's script.
@@ -37,7 +38,7 @@ impl LaunchJob {
         self.folder.join("each.sh")
     }
 
-    fn text_of_each(&self) -> Vec<u8> {
+    fn rank_script_text(&self) -> Vec<u8> {
         let number = RANK_VARIABLES.iter().rev().fold(String::new(), |inner, name| format!("${{{name}:-{inner}}}"));
         let mut text = b"#!/bin/sh\nexec sh ".to_vec();
         text.extend(shell_quoted(self.folder.as_os_str()));
@@ -46,7 +47,7 @@ impl LaunchJob {
     }
 }
 
-/// The path of a second result that differs from the first.
+/// The path for a second result that differs from the first.
 pub fn second_result(result: &Path) -> PathBuf {
     let mut name = result.as_os_str().to_owned();
     name.push(".second");
@@ -57,7 +58,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), Error> {
     fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-fn text(task: &LaunchTask) -> Vec<u8> {
+fn script_text(task: &LaunchTask) -> Vec<u8> {
     let mut text = b"#!/bin/sh\n".to_vec();
     let mut line = |parts: &[&[u8]]| {
         parts.iter().for_each(|p| text.extend(*p));
@@ -78,7 +79,7 @@ fn text(task: &LaunchTask) -> Vec<u8> {
     line(&[b"status=$?"]);
     line(&[b"if [ $status -ne 0 ]; then rm -f \"$new\"; exit $status; fi"]);
     line(&[b"test -e \"$new\" || { echo 'the command wrote no result' >&2; exit 126; }"]);
-    // The first result stays; an equal one is dropped.
+    // The first result stays; an equal second result is removed.
     line(&[b"if ! ln \"$new\" \"$result\" 2>/dev/null; then"]);
     line(&[b"  test -e \"$result\" || { echo \"cannot write $result\" >&2; exit 126; }"]);
     line(&[b"  cmp -s \"$new\" \"$result\" || mv \"$new\" \"$result.second\""]);
@@ -89,11 +90,11 @@ fn text(task: &LaunchTask) -> Vec<u8> {
 
 /// Quotes a word for the shell.
 pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
-    // Words of commands and variables come from the operating system, which ends them at a zero byte.
+    // The operating system ends words of commands and variables at a zero byte.
     shlex::bytes::try_quote(word.as_bytes()).expect("no zero byte").into_owned()
 }
 
-/// As [`shell_quoted`], for use in a command line.
+/// Like [`shell_quoted`], for words of type `OsString`.
 pub(crate) fn shell_word(word: &OsStr) -> OsString {
     OsString::from_vec(shell_quoted(word))
 }

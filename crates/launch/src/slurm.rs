@@ -17,7 +17,7 @@ use std::time::Duration;
 const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Maximum delay with which results of other machines become visible.
 const MAX_RESULT_DELAY: Duration = Duration::from_secs(3);
-/// Number of consecutive failed queries of the queue that are an error.
+/// Number of consecutive failed queries of the queue after which waiting fails.
 const MAX_FAILED_QUERIES: u32 = 60;
 
 /// Options of the Slurm engine.
@@ -27,7 +27,7 @@ pub struct Slurm {
     pub options: Vec<String>,
     /// Interval between queries of the queue.
     pub poll: Duration,
-    /// Number of times that tasks without a result are submitted again.
+    /// Maximum number of times that a task without a result is submitted again.
     pub retries: u32,
 }
 
@@ -74,34 +74,34 @@ fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, E
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
     text.extend(shell_quoted(job.folder.as_os_str()));
-    // `each.sh` would not do here: if this job was submitted by another job, it may inherit other launchers' numbers.
+    // `each.sh` cannot be used here: if a different job submitted this job, the environment may contain numbers from other launchers.
     text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
     fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
     let array: Vec<String> = open.iter().map(usize::to_string).collect();
     let mut command = Command::new("sbatch");
     command.args(["--parsable", "--requeue", "--open-mode=append"]).arg(format!("--array={}", array.join(",")));
-    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(pattern_of_logs(job)).args(&slurm.options).arg(&path);
+    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(log_pattern(job)).args(&slurm.options).arg(&path);
     let output = command.output().map_err(|source| Error::Tool {
         program: "sbatch".into(),
         source,
-        remedy: "run this where Slurm jobs can be submitted (package slurm-client)",
+        advice: "Run this where Slurm jobs can be submitted (package slurm-client)",
     })?;
     if !output.status.success() {
-        return Err(refused_by("sbatch", &output));
+        return Err(tool_error("sbatch", &output));
     }
     // The output is `ID` or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
     Ok(Submitted { id, done: false })
 }
 
-/// The pattern of log files. Slurm expands `%`, so percent signs in the path are escaped.
-fn pattern_of_logs(job: &LaunchJob) -> OsString {
+/// The pattern for log files. Slurm expands `%`, so percent signs in the path are escaped.
+fn log_pattern(job: &LaunchJob) -> OsString {
     let folder = job.folder.as_os_str().as_bytes().iter().flat_map(|b| if *b == b'%' { vec![b'%'; 2] } else { vec![*b] });
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
 
-fn refused_by(program: &str, output: &Output) -> Error {
-    Error::Refused { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
+fn tool_error(program: &str, output: &Output) -> Error {
+    Error::ToolFailed { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
 }
 
 /// Waits until no task of the array is left in the queue.
@@ -147,12 +147,12 @@ fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), Error> {
 /// Whether any task of a job is pending or running.
 fn is_pending_or_running(id: &str) -> Result<bool, Error> {
     let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
-    let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, remedy: "install the package slurm-client" })?;
+    let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, advice: "Install the package slurm-client" })?;
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
         // The job ended long ago.
         false if text.contains("Invalid job id") => Ok(false),
-        false => Err(refused_by("squeue", &output)),
+        false => Err(tool_error("squeue", &output)),
     }
 }

@@ -14,11 +14,11 @@ use std::process::Command;
 /// Options of the template engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// The command line for the shell.
+    /// The shell command line, with placeholders.
     pub line: String,
     /// Maximum number of tasks at a time.
     pub parallel: usize,
-    /// Number of times that a task without a result is retried.
+    /// Maximum number of retries of a task without a result.
     pub retries: u32,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &StopFlag, report:
     run_all_at_once(job, template, &start, stop, report)
 }
 
-/// Runs a command that runs all tasks, and repeats it while results are missing. All tasks share the log of the first one.
+/// Runs the command once for all tasks, and again while results are missing. All tasks share the first task's log.
 fn run_all_at_once(
     job: &LaunchJob,
     template: &Template,

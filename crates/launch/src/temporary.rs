@@ -1,4 +1,4 @@
-//! Temporary files and folders, which are removed when the command ends, also by an error or a signal other than SIGKILL.
+//! Temporary files and folders, which are removed when the command ends, even by an error or by a signal other than SIGKILL.
 
 use crate::Error;
 use crate::signals::ignored_signals;
@@ -11,10 +11,10 @@ use trodden_profile::private;
 pub use trodden_profile::temporary::TemporaryFolder;
 use trodden_profile::temporary::lock_registry;
 
-/// Whether signals should not end this command.
+/// True if signals must neither remove temporary files nor end this command.
 static REMOVAL_IS_DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// A function that is offered signals that would end the command, and returns whether it handles them.
+/// Called with signals that would end the command; returns true if it has handled the signal.
 static SIGNAL_HANDLER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
 /// Creates a folder in `base` that only its owner can read.
@@ -27,30 +27,30 @@ pub fn shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Er
     private::temporary_folder_in(base, prefix).map_err(|source| Error::NotWritable { folder: base.to_owned(), source })
 }
 
-/// Stops signals from ending this command by removing temporary files and exiting. The caller forwards or polls them from now on.
+/// Makes signals neither remove temporary files nor end this command. From now on, the caller forwards signals or polls for them.
 pub fn disable_removal_on_signals() {
     REMOVAL_IS_DISABLED.store(true, Ordering::SeqCst);
 }
 
-/// Registers a function that signals are offered to before they end the command, and that returns whether it handles them.
+/// Registers a function that is called with signals before they end the command. If it returns true, the command continues.
 pub fn set_signal_handler(handler: fn(i32) -> bool) {
     let is_first = SIGNAL_HANDLER.set(handler).is_ok();
     assert!(is_first, "only one function can be registered for signals");
 }
 
-/// Whether [`disable_removal_on_signals`] was called.
+/// Returns true if [`disable_removal_on_signals`] was called.
 pub fn is_removal_disabled() -> bool {
     REMOVAL_IS_DISABLED.load(Ordering::SeqCst)
 }
 
-/// Removes all temporary files and folders. No new ones can be created while the result lives.
+/// Removes all temporary files and folders. None can be created until the result is dropped.
 pub fn remove_all() -> impl Sized {
     let names = lock_registry();
     names.remove_all();
     names
 }
 
-/// Starts to watch for signals, once per process. Signals that are ignored stay ignored.
+/// Starts to catch signals that remove temporary files and end the command, once per process. Ignored signals stay ignored.
 pub fn remove_on_signals() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {

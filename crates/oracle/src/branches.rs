@@ -31,19 +31,20 @@ pub struct Sampler {
 pub struct BranchFindings {
     /// Functions that were executed.
     pub executed: usize,
-    /// Functions with block sequences that could not be decoded, and how many. They are not compared.
+    /// Functions with block sequences that could not be decoded, and the number of such sequences. These functions are not compared.
     pub uncertain: Vec<(String, u64)>,
-    /// Functions whose addresses are unknown, each with the reason. They are not compared.
+    /// Functions whose addresses are unknown, each with the reason. These functions are not compared.
     pub without_addresses: Vec<String>,
-    /// Counters that differ, in all other functions.
+    /// Counters that differ in the compared functions.
     pub differences: Vec<String>,
     /// For each sampler, the overlap of its estimates with the counts, from 0 to 1. It is 1 if every path has the same share in both.
     pub overlaps: Vec<f64>,
-    /// Branches that do not start where the previous one leads.
+    /// Branches that do not start where the previous branch leads.
     pub broken: u64,
 }
 
-/// Builds a program both ways and compares the paths. `kind` is clang's option for linking the second one: `-static` or `-static-pie`.
+/// Builds a program both ways and compares the paths. `kind` is clang's option for linking the build without counters: `-static` or
+/// `-static-pie`.
 ///
 /// # Errors
 /// The program cannot be built, run or traced.
@@ -91,7 +92,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// Compares counts with those of a trace. Both programs have their units in the same order.
+/// Compares counts with the values that a trace gives. Both programs must have their units in the same order.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.functions_without_addresses.clone());
@@ -118,9 +119,9 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     findings
 }
 
-/// Finds counters whose estimate exceeds its upper bound, for windows after every branch. An execution of a path that fits in a window is
-/// estimated as `size`, whatever the length of the path, and an execution of a longer path as 0. The bound allows one execution more,
-/// because windows at the start of the trace are shorter.
+/// Finds counters whose estimate exceeds its upper bound, if there is a window after every branch. Each execution of a path adds `size` to
+/// the estimate if the path fits in a window, and nothing if it does not. The bound allows one more execution, because windows at the start
+/// of the trace are shorter.
 fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

@@ -14,11 +14,11 @@ use trodden_unit::{Image, Settings, UnitCache};
 /// How a program is compiled and instrumented.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// Options of clang.
+    /// Options for clang.
     pub options: Vec<String>,
-    /// Settings of the build, as the drivers read them.
+    /// Instrumentation settings, in the drivers' syntax.
     pub parameters: String,
-    /// C source of an additional object, which is not instrumented.
+    /// C source of an object that is linked in without instrumentation.
     pub helper: Option<&'static str>,
 }
 
@@ -29,13 +29,13 @@ pub struct CheckFindings {
     pub functions: usize,
     /// Functions with unfinished paths.
     pub unfinished: usize,
-    /// Functions that LLVM's edge profile could check too.
+    /// Functions that were also checked against LLVM's edge profile.
     pub verified_by_pgo: usize,
     /// Descriptions of all differences.
     pub differences: Vec<String>,
 }
 
-/// Checks a generated program against all oracles. `folder` receives all files.
+/// Checks a generated program against all oracles. All files are written to `folder`.
 ///
 /// # Errors
 /// The program cannot be built or run, or an oracle fails.
@@ -45,7 +45,7 @@ pub fn check(program: &RandomProgram, variant: &Variant, tools: &Toolkit, folder
     check_sources(&[source], program.language, variant, tools, folder)
 }
 
-/// Like [`check`], for source files.
+/// Like [`check`], for a program given as source files.
 ///
 /// # Errors
 /// The program cannot be built or run, or an oracle fails.
@@ -88,7 +88,7 @@ pub fn check_sources(
     Ok(findings)
 }
 
-/// Writes a request to the plugin to a unit store, for settings in the drivers' syntax, and returns its file.
+/// Writes a plugin request for settings in the drivers' syntax to a unit store, and returns the request's file.
 ///
 /// # Errors
 /// The settings are invalid or inconsistent, or name a file that cannot be read.
@@ -140,7 +140,7 @@ impl Build<'_> {
         run(&mut link).map(drop)
     }
 
-    /// Compiles the additional object, if there is one.
+    /// Compiles the variant's additional object; `None` if it has none.
     fn helper(&self) -> Result<Option<PathBuf>, Error> {
         let Some(text) = self.variant.helper else { return Ok(None) };
         let (source, object) = (self.folder.join("helper.c"), self.folder.join("helper.o"));
@@ -149,7 +149,7 @@ impl Build<'_> {
         Ok(Some(object))
     }
 
-    /// The link that rebuilds an instrumented program from its units.
+    /// The link command that rebuilds an instrumented program from its units.
     pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
@@ -160,7 +160,7 @@ impl Build<'_> {
 }
 
 impl Variant {
-    /// One variant for each level of optimisation. The seed decides with which parameters each level is combined.
+    /// Returns one variant for each level of optimisation. The seed decides which parameters each level is combined with.
     pub fn for_seed(seed: u64) -> Vec<Variant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
         const PARAMETERS: [&str; 12] = [

@@ -1,8 +1,8 @@
 //! The first oracle: a counter in every block.
 //!
-//! It does not depend on paths, and is exact even if calls do not return. The block counts that trodden derives from its paths, unfinished
-//! ones included, must equal it. The exception is the block after a tail call that does not return, which trodden counts before the call
-//! (see [`crate::probes`]).
+//! These counters do not depend on paths, and are exact even if calls do not return. The block counts that trodden derives from its paths,
+//! unfinished ones included, must equal them. The exception is the block after a tail call that does not return, which trodden counts
+//! before the call (see [`crate::probes`]).
 
 use crate::error::Error;
 use crate::probes::{FunctionProbes, ProbePurpose};
@@ -18,7 +18,7 @@ use trodden_unit::{BlockKind, FunctionMap};
 /// Path counts of a unit, by index of the counter.
 pub type UnitCounts = HashMap<u64, u64>;
 
-/// Builds the program with block counters only and runs it. The last result has the counts by probe number.
+/// Builds the program with block counters only and runs it. The returned counts are indexed by probe number.
 pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), Error> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
     let file = fresh_file(subject)?;
@@ -27,10 +27,11 @@ pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Res
     Ok((outcome, probed, counts))
 }
 
-/// Builds the program with block counters and trodden's probes, runs it once, and compares both counts. Suits programs whose runs differ.
+/// Builds the program with block counters and trodden's probes, runs it once, and compares both counts. This also works for programs whose
+/// runs differ.
 ///
 /// # Errors
-/// A tool fails, the program cannot be run, or a map is damaged.
+/// A tool fails, the program cannot be run, or a map is corrupt.
 pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), Error> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
     let file = fresh_file(subject)?;
@@ -56,7 +57,7 @@ fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
 /// Compares the path counts of every function with the block counts.
 ///
 /// # Errors
-/// A map is damaged.
+/// A map is corrupt.
 pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, counts: &[u64]) -> Result<CountVerdict, Error> {
     let mut verdict = CountVerdict::default();
     for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&probed.functions) {
@@ -83,7 +84,7 @@ pub fn counts_of(function: &FunctionMap, counts: &UnitCounts) -> Vec<(u64, u64)>
 /// Decodes the counted paths of a function.
 ///
 /// # Errors
-/// The map is damaged.
+/// The map is corrupt.
 pub fn decode(function: &FunctionMap, counts: &UnitCounts) -> Result<FunctionPaths, Error> {
     Ok(FunctionPaths::decode(function, counts_of(function, counts))?)
 }

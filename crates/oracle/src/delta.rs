@@ -10,7 +10,7 @@ use trodden_selective::InterestingSet;
 use trodden_selective::{Budget, Classification, NumberOptions, SearchEnd, number, preferential};
 use trodden_unit::MapError;
 
-/// Additional orders of outgoing edges that preferential numbering tries for [`Compactness::restarted`].
+/// Number of additional edge orders that preferential numbering tries for [`Compactness::restarted`].
 const RESTARTS: u32 = 16;
 
 /// Spans of the numbers of a function's executed paths.
@@ -24,9 +24,9 @@ pub struct Compactness {
     pub ball_larus: u128,
     /// Span of preferential numbers as published; `None` if they do not fit in 64 bits.
     pub published: Option<u64>,
-    /// Smallest span of preferential numbers over several orders of outgoing edges.
+    /// Smallest span of preferential numbers over several orders of outgoing edges; `None` if none fits in 64 bits.
     pub restarted: Option<u64>,
-    /// Smallest span found by the search.
+    /// Smallest span found by the search, or `restarted` if there was none.
     pub searched: Option<u64>,
     /// Lower bound on the span of any numbering.
     pub bound: u64,
@@ -39,22 +39,22 @@ pub struct Compactness {
 pub struct DeltaLimits {
     /// For one function.
     pub function: Duration,
-    /// For the whole profile. Functions after that get neither other edge orders nor a search.
+    /// For the complete profile. When this time is over, the remaining functions get neither other edge orders nor a search.
     pub profile: Duration,
 }
 
 /// Measures all functions with executed paths, in the order of the profile.
 ///
 /// # Errors
-/// A map is damaged.
+/// A map is corrupt.
 pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness>, MapError> {
     let started = Instant::now();
     let mut all = Vec::new();
     for (_, unit, function) in profile.functions() {
         let executed = FunctionPaths::decode(function, unit.counts_of(function))?;
         let dag = function.dag()?;
-        let damaged = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
-        let numbering = Numbering::from_values(&dag, &function.values).map_err(damaged)?;
+        let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
+        let numbering = Numbering::from_values(&dag, &function.values).map_err(inconsistent)?;
         let ids: Vec<u64> = executed.complete.iter().filter(|p| p.count > 0).map(|p| p.id).collect();
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
         let (Some(smallest), Some(largest)) = (ids.iter().min(), ids.iter().max()) else { continue };
@@ -77,7 +77,7 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
             let search_started = Instant::now();
             let stop = || search_started.elapsed() >= limits.function;
             let options = NumberOptions { restarts: RESTARTS, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
-            let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| damaged(e.to_string()))?;
+            let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| inconsistent(e.to_string()))?;
             let weights = vec![1.0; dag.edges().len()];
             if let Ok(labelling) = number(NumberingScheme::PppOptimal, &dag, &weights, &set, &options)
                 && let (Some(proof), Classification::Checked { .. }) = (labelling.proof(), labelling.classification())

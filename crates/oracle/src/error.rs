@@ -32,7 +32,7 @@ pub enum Error {
         source: nix::Error,
     },
     /// A command failed.
-    #[error("{command}\nfailed:\n{message}")]
+    #[error("the command failed: {command}\n{message}")]
     Failed {
         /// Its command line.
         command: String,
@@ -47,15 +47,15 @@ pub enum Error {
         /// The mismatch.
         what: String,
     },
-    /// A program, a link recipe or one of the oracle's own files cannot be used.
+    /// The content of a program, a link recipe or an oracle's own file is unusable.
     #[error("{path}: {what}")]
-    Damaged {
+    Unusable {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         what: String,
     },
-    /// The program has no valid image of trodden.
+    /// The program was not instrumented by trodden, or its image is corrupt.
     #[error(transparent)]
     Image(#[from] trodden_unit::ImageError),
     /// Branches cannot be imported as a profile.
@@ -73,7 +73,7 @@ pub enum Error {
     /// A unit's frame cannot be read.
     #[error(transparent)]
     Frame(#[from] trodden_unit::FrameError),
-    /// A map is damaged.
+    /// A map is corrupt.
     #[error(transparent)]
     Map(#[from] trodden_unit::MapError),
     /// Counts cannot be read.
@@ -82,7 +82,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an I/O error of this file, for use with `map_err`.
+    /// Returns a function for `map_err` that adds the file's path to an I/O error.
     pub fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         move |source| Error::File { path: path.to_owned(), source }
     }

@@ -20,7 +20,7 @@ pub struct InterestingFindings {
     pub executed: usize,
     /// Executions of interesting paths.
     pub executions: u128,
-    /// Executions of other paths.
+    /// Executions of all other paths.
     pub others: u128,
     /// Sum of the absolute differences between the two counts of each interesting path.
     pub misplaced: u128,
@@ -31,7 +31,7 @@ pub struct InterestingFindings {
 /// Compares two profiles. Functions are matched by unit, name and shape.
 ///
 /// # Errors
-/// A map is damaged.
+/// A map is corrupt.
 pub fn compare(full: &Profile, interesting: &Profile) -> Result<InterestingFindings, MapError> {
     let mut known: HashMap<(&str, &str, u64), (&UnitProfile, &FunctionMap)> = HashMap::new();
     for (_, unit, function) in full.functions() {

@@ -1,8 +1,8 @@
 //! The second oracle: a log of every step, from which paths are counted independently.
 //!
-//! The log has the sequence of blocks that each activation of a function executed. Following the edges of the function's map along it, and
-//! ending paths at the map's cut edges, yields the complete and unfinished paths, their counts, and the value of every counter. This does
-//! not depend on where trodden places its probes or how it decodes paths.
+//! The log contains the sequence of blocks that each activation of a function executed. Following this sequence along the edges of the
+//! function's map, and ending paths at the map's cut edges, yields the complete and unfinished paths, their counts, and the value of every
+//! counter. The result does not depend on where trodden inserts its probes or how it decodes paths.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
@@ -29,18 +29,18 @@ enum LogStep {
     Enter,
     /// A block or a continuation starts.
     Block,
-    /// The function ends, by an exit or a tail call.
+    /// The function ends, at an exit or with a tail call.
     End,
-    /// A call that returns twice follows.
+    /// The next instruction is a call that returns twice.
     ReturnsTwice,
-    /// A tail call before a block that only returns follows.
+    /// The next instruction is a tail call before a block that only returns.
     TailReturn,
 }
 
 /// Runs the program with a log and counts the logged paths.
 ///
 /// # Errors
-/// A tool fails, the program cannot be run, or the log is full or damaged.
+/// A tool fails, the program cannot be run, or the log is full or corrupt.
 pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, Replay), Error> {
     let probed = subject.with_probes(tools, ProbePurpose::Log, MAX_LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
@@ -60,10 +60,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
     log.read_exact(&mut word).map_err(Error::file(file))?;
     let used = u64::from_le_bytes(word) + HEADER_WORDS as u64;
     if used > MAX_LOG_BYTES / 8 {
-        return Err(Error::Damaged {
-            path: file.to_owned(),
-            what: format!("the program logged more than {MAX_LOG_BYTES} bytes: check a shorter run"),
-        });
+        return Err(Error::Unusable { path: file.to_owned(), what: format!("the log exceeds {MAX_LOG_BYTES} bytes. Check a shorter run") });
     }
     let mut bytes = vec![0; (used as usize - 1) * 8];
     log.read_exact(&mut bytes).map_err(Error::file(file))?;
@@ -75,7 +72,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
 /// Counts from a log, for all functions.
 #[derive(Debug)]
 pub struct Replay {
-    /// By unit and index of the function in the unit's map.
+    /// Indexed by unit and by function in the unit's map.
     units: Vec<Vec<Observed>>,
 }
 
@@ -100,13 +97,13 @@ struct Walk<'a> {
     map: &'a FunctionMap,
     /// Outgoing edges by node, except `Reach` edges.
     out: Vec<Vec<u32>>,
-    /// Values of edges in the acyclic graph.
+    /// Value of each edge; `None` if the edge is not in the acyclic graph.
     real: Vec<Option<i64>>,
-    /// Values of ending a path at a cut edge.
+    /// Value added by ending a path at a cut edge, by edge.
     leave: Vec<Option<i64>>,
-    /// Values of starting a path after a cut edge, by node.
+    /// Value added by starting a path after a cut edge, by node.
     enter: Vec<Option<i64>>,
-    /// `Reach` edges by node.
+    /// The `Reach` edge of each node that has one.
     reach: Vec<Option<u32>>,
 }
 
@@ -137,7 +134,10 @@ impl Replay {
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse(record)?;
-            let at = owner.partition_point(|o| o.0 <= number).checked_sub(1).ok_or_else(|| damaged("a record belongs to no function"))?;
+            let at = owner
+                .partition_point(|o| o.0 <= number)
+                .checked_sub(1)
+                .ok_or_else(|| corrupt("a record does not belong to any function"))?;
             let (first, unit, function) = owner[at];
             let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;
@@ -146,9 +146,9 @@ impl Replay {
                 let new = Activation { unit, function, sum: 0, path, starts_after_cut: false, is_between_paths, in_tail_call: false };
                 running.insert(token, new);
             }
-            let activation = running.get_mut(&token).ok_or_else(|| damaged("a step follows the end of its activation"))?;
+            let activation = running.get_mut(&token).ok_or_else(|| corrupt("a step follows the end of its activation"))?;
             if (activation.unit, activation.function) != (unit, function) {
-                return Err(damaged("a step belongs to an activation of another function"));
+                return Err(corrupt("a step belongs to an activation of a different function"));
             }
             if walk.step(activation, step, node, observed) {
                 running.remove(&token);
@@ -164,7 +164,7 @@ impl Replay {
     /// Compares counters, paths, unfinished paths, and the counts of blocks and edges, of every function.
     ///
     /// # Errors
-    /// A map is damaged.
+    /// A map is corrupt.
     pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<CountVerdict, Error> {
         let mut verdict = CountVerdict::default();
         for ((unit, counted), observed) in subject.units.iter().zip(counts).zip(&self.units) {
@@ -179,8 +179,8 @@ impl Replay {
     }
 }
 
-fn damaged(what: &str) -> Error {
-    Error::Damaged { path: "log of steps".into(), what: what.into() }
+fn corrupt(what: &str) -> Error {
+    Error::Unusable { path: "log of steps".into(), what: what.into() }
 }
 
 fn parse(record: u64) -> Result<(u32, LogStep, u32), Error> {
@@ -190,7 +190,7 @@ fn parse(record: u64) -> Result<(u32, LogStep, u32), Error> {
         2 => LogStep::End,
         3 => LogStep::ReturnsTwice,
         4 => LogStep::TailReturn,
-        _ => return Err(damaged("a record has an unknown kind")),
+        _ => return Err(corrupt("a record has an unknown kind")),
     };
     Ok(((record >> 32) as u32, step, (record & 0x1fff_ffff) as u32))
 }
@@ -268,7 +268,9 @@ impl<'a> Walk<'a> {
         };
         match self.edges_between(from, to, 0) {
             Some(edges) => edges.into_iter().for_each(|e| self.take_edge(activation, e, observed)),
-            None => observed.contradictions.push(format!("control went from block {from} to block {to}, but the map has no such edge")),
+            None => {
+                observed.contradictions.push(format!("control went from block {from} to block {to}, but the map has no edge between them"))
+            }
         }
     }
 
@@ -337,7 +339,7 @@ impl<'a> Walk<'a> {
         *observed.paths.entry((path, activation.starts_after_cut, None)).or_default() += 1;
     }
 
-    /// Ends an activation that had not ended when the log did.
+    /// Processes an activation that was still running at the end of the log.
     fn leave_unfinished(&self, mut activation: Activation, observed: &mut Observed) {
         if activation.in_tail_call {
             // The tail call replaced the function, so trodden counts the returning block.

@@ -37,7 +37,8 @@ enum Task {
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// Check a run of a program built by trodden. The program is rebuilt with other counters and run again; its output is passed through.
+    /// Check a run of a program built by trodden. The program is rebuilt with independent counters and run again; its output is passed
+    /// through.
     Check {
         /// Unit cache of the build (default: the user's).
         #[arg(long)]

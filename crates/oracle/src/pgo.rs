@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// Options that restrict the profile to edge counts and make it exact when threads share counters.
+/// Options that restrict the profile to edge counts and make these exact when threads share counters.
 const OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
 
 /// LLVM's counts for a function's blocks, by label, and edges, by pair of labels.
@@ -36,7 +36,7 @@ struct UnitDump {
     profiled: HashSet<String>,
     /// Functions whose profile LLVM rejects as a mismatch.
     rejected: HashSet<String>,
-    /// The labels of each function's blocks, in order.
+    /// Labels of each function's blocks, in the order of the text.
     labels: HashMap<String, Vec<String>>,
 }
 
@@ -76,7 +76,7 @@ pub fn check(
     Ok((outcome, verdict))
 }
 
-/// For each non-local function, the index of the unit whose copy the linker kept: the one with counts, or else the first.
+/// Finds the unit whose copy of each non-local function the linker chose: the unit with counts, or else the first.
 fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
@@ -95,7 +95,7 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
         let (named, counting, object) = (named_module(subject, unit), counting_module(subject, unit), subject.file(unit, "pgo", "o"));
-        fs::write(&counting, prepare_module(&tools.text(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
+        fs::write(&counting, prepare_module(&tools.disassemble(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
         run(tools.command("opt").args(["-passes=function(instnamer)", "-S"]).arg(&counting).arg("-o").arg(&named))?;
         run(tools.command("opt").args(OPTIONS).args(["-passes=pgo-instr-gen,instrprof", "-S"]).arg(&named).arg("-o").arg(&counting))?;
         subject.object(tools, unit, &counting, &object, true)?;
@@ -268,24 +268,24 @@ fn verify_function(
     }
 }
 
-/// The reason why LLVM's counts of a function cannot be compared, if there is one.
+/// Why LLVM's counts of a function cannot be compared; `None` if they can.
 fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
     if !paths.all_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         return Some(format!("{count} unfinished path{}", if count == 1 { "" } else { "s" }));
     }
     if function.blocks.iter().any(|b| b.kind == BlockKind::Continuation) {
-        return Some("it contains a call that returns twice".into());
+        return Some("the function contains a call that returns twice".into());
     }
     if left_by_tail_call {
-        return Some("it ended with a tail call that did not return".into());
+        return Some("the function ended with a tail call that did not return".into());
     }
     let name = function.name.as_str();
     if read.rejected.contains(name) {
-        return Some("LLVM rejects its own profile of it".into());
+        return Some("LLVM rejects the profile that it made of the function".into());
     }
     if read.dumps.contains_key(name) || read.profiled.contains(name) {
         return None;
     }
-    Some("LLVM does not profile it".into())
+    Some("LLVM does not profile the function".into())
 }

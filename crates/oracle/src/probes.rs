@@ -21,7 +21,7 @@ pub enum ProbePurpose {
     Log,
 }
 
-/// Assigns numbers to the nodes of all functions of a program.
+/// Assigns probe numbers to all nodes of a program.
 #[derive(Debug, Default)]
 pub struct NodeNumbers {
     next: u32,
@@ -40,10 +40,10 @@ pub struct TailReturn {
     pub after: u32,
 }
 
-/// The numbers of a function's probes.
+/// The probes of a function, which are identified by number.
 #[derive(Clone, Debug)]
 pub struct FunctionProbes {
-    /// Number of the first node; the other nodes follow in order.
+    /// Probe number of the first node; the other nodes have the following numbers.
     pub first: u32,
     /// Tail calls before returns.
     pub tails: Vec<TailReturn>,
@@ -55,7 +55,7 @@ impl NodeNumbers {
         self.next
     }
 
-    fn take(&mut self, count: usize) -> u32 {
+    fn assign(&mut self, count: usize) -> u32 {
         let first = self.next;
         self.next += count as u32;
         first
@@ -78,8 +78,8 @@ pub fn insert_probes(
     let mut probed = Vec::new();
     for function in &map.functions {
         let mismatch = |what: String| Error::Text { function: function.name.clone(), what };
-        let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("its unit's bitcode does not define it".into()))?;
-        let first = numbers.take(function.blocks.len());
+        let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("the unit's bitcode does not define it".into()))?;
+        let first = numbers.assign(function.blocks.len());
         let mut prober = FunctionProber { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
         prober.insert(&module.functions[at]).map_err(mismatch)?;
         probed.push(FunctionProbes { first, tails: prober.tails });
@@ -92,7 +92,7 @@ pub fn insert_probes(
 struct Insertions {
     before: HashMap<usize, String>,
     after: HashMap<usize, String>,
-    /// How many IR values have been named.
+    /// Number of IR values named so far.
     values: usize,
 }
 
@@ -151,7 +151,7 @@ impl FunctionProber<'_, '_> {
         for (i, block) in self.map.blocks.iter().enumerate() {
             match block.kind {
                 BlockKind::Code => nodes.push(vec![i as u32]),
-                BlockKind::Continuation => nodes.last_mut().ok_or("its first block continues another")?.push(i as u32),
+                BlockKind::Continuation => nodes.last_mut().ok_or("the first block continues a different block")?.push(i as u32),
                 BlockKind::Landing | BlockKind::Dispatch => {}
             }
         }
@@ -179,7 +179,7 @@ impl FunctionProber<'_, '_> {
         if calls.len() + 1 != nodes.len() {
             return Err(format!("node {} has {} calls that return twice, but the map has {}", nodes[0], calls.len(), nodes.len() - 1));
         }
-        let end = self.end(&body, *nodes.last().expect("a node"), terminator)?;
+        let end = self.end_line(&body, *nodes.last().expect("a node"), terminator)?;
         let first = if nodes[0] == 0 { self.entry_probe() } else { self.block_probe(nodes[0]) };
         self.insert_before(start, first);
         for (i, call) in calls.into_iter().enumerate() {
@@ -193,8 +193,8 @@ impl FunctionProber<'_, '_> {
         Ok(())
     }
 
-    /// The line before which the function ends, or `None` if the node does not end it.
-    fn end(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
+    /// The line before which the function ends; `None` if it does not end in this node.
+    fn end_line(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
         let ends = |e: &&trodden_unit::FlowEdge| {
             e.from.0 == node
                 && e.to.index() == self.map.blocks.len()
@@ -245,7 +245,7 @@ impl FunctionProber<'_, '_> {
     fn insert_around_tail_call(&mut self, node: u32, returning: u32, call: usize) {
         match self.purpose {
             ProbePurpose::Counts => {
-                let before = self.numbers.take(2);
+                let before = self.numbers.assign(2);
                 let (first, second) = (self.increment(before), self.increment(before + 1));
                 self.insert_before(call, first);
                 self.probes.after.entry(call).or_default().push_str(&second);

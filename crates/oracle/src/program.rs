@@ -1,6 +1,6 @@
 //! Reads a program built by trodden's drivers, with its link from the recipe that the drivers keep in the unit cache.
 //!
-//! The inputs of the link are taken from the cache too, so the build's folder need not exist any more.
+//! The link's inputs come from the cache too, so the build folder need not exist any more.
 
 use crate::error::Error;
 use crate::subject::{Link, LinkArgument, Subject};
@@ -16,13 +16,13 @@ use trodden_unit::{Identity, Image};
 /// Reads a program and the recipe of its link. `store` is the unit cache; `folder` receives the oracle's files.
 ///
 /// # Errors
-/// The program is not instrumented, or the cache has no recipe of its link.
+/// The program is not instrumented, or the cache does not contain its link recipe.
 pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, Error> {
     let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
     let build = image.build_id.as_deref().unwrap_or("none");
     let path = store.join("links").join(image.identity.to_string()).join(format!("{build}.json"));
     let text = fs::read(&path).map_err(Error::file(&path))?;
-    let recipe: Value = serde_json::from_slice(&text).map_err(|e| Error::Damaged { path: path.clone(), what: e.to_string() })?;
+    let recipe: Value = serde_json::from_slice(&text).map_err(|e| Error::Unusable { path: path.clone(), what: e.to_string() })?;
     let link = Recipe { value: &recipe, store, folder }.link()?;
     Subject::read(program, link, folder)
 }
@@ -37,14 +37,14 @@ impl Recipe<'_> {
     fn link(&self) -> Result<Link, Error> {
         let directory = PathBuf::from(os_string(&self.value["directory"]));
         let inputs = self.inputs()?;
-        let sources: HashMap<u64, &Value> = items(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
+        let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
-        let mut arguments = items(&self.value["arguments"]).map(os_string).enumerate();
+        let mut arguments = elements(&self.value["arguments"]).map(os_string).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
-                linked.push(self.source(source)?);
+                linked.push(self.source_argument(source)?);
             } else if matches!(text.as_str(), "-o" | "-x" | "-MF" | "-MT" | "-MQ") {
                 arguments.next();
             } else if text.starts_with("-flto") || text.starts_with("-fpass-plugin") {
@@ -64,10 +64,10 @@ impl Recipe<'_> {
         Ok(Link { driver, directory, arguments: linked })
     }
 
-    /// The link arguments that stand for the input files, by path.
+    /// The link arguments that replace the input files, by path.
     fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, Error> {
         let mut inputs = HashMap::new();
-        for (number, file) in items(&self.value["files"]).enumerate() {
+        for (number, file) in elements(&self.value["files"]).enumerate() {
             let path = PathBuf::from(os_string(&file["path"]));
             let content = self.content(&file["content"]);
             let bytes = fs::read(&content).map_err(Error::file(&content))?;
@@ -83,7 +83,7 @@ impl Recipe<'_> {
         self.store.join("objects").join(name.get(..2).unwrap_or_default()).join(name)
     }
 
-    fn source(&self, source: &Value) -> Result<LinkArgument, Error> {
+    fn source_argument(&self, source: &Value) -> Result<LinkArgument, Error> {
         if let Some(unit) = source["unit"].as_str().and_then(Identity::parse) {
             return Ok(LinkArgument::Unit(unit));
         }
@@ -94,7 +94,7 @@ impl Recipe<'_> {
     }
 }
 
-/// The link argument that stands for an input file: its units, or a copy of the file if it has none.
+/// The link argument that replaces an input file: the units in the file, or a copy of it if it contains none.
 fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let mut units =
         Image::read(bytes).map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect()).unwrap_or_else(|_| vec![]);
@@ -107,9 +107,9 @@ fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let Ok(archive) = ArchiveFile::parse(bytes) else { return copy_input(bytes, copy) };
     let mut members = Vec::new();
     for (number, member) in archive.members().enumerate() {
-        let damaged = |e: object::Error| Error::Damaged { path: copy.to_owned(), what: e.to_string() };
+        let unusable = |e: object::Error| Error::Unusable { path: copy.to_owned(), what: e.to_string() };
         // Copy the member, since the reader of ELF files needs aligned data.
-        let data = member.and_then(|m| m.data(bytes)).map_err(damaged)?.to_vec();
+        let data = member.and_then(|m| m.data(bytes)).map_err(unusable)?.to_vec();
         members.push(input(&data, &copy.with_extension(format!("{number}.o")))?);
     }
     if members.iter().all(|m| matches!(m, LinkArgument::Plain(_))) {
@@ -129,19 +129,19 @@ fn find_library(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkA
     folders.iter().find_map(|folder| inputs.get(&folder.join(format!("lib{name}.a"))).cloned())
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+fn elements(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// An argument in the recipe: a string, or an array of bytes if it is not UTF-8.
+/// Converts an argument in the recipe: a string, or an array of bytes if the argument is not UTF-8.
 fn os_string(value: &Value) -> OsString {
     match value.as_str() {
         Some(text) => text.into(),
-        None => OsString::from_vec(items(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
+        None => OsString::from_vec(elements(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
     }
 }
 
-/// Removes `.` and resolves `..` in a path, without looking at the file system.
+/// Removes `.` and resolves `..` in a path without accessing the file system.
 fn normalized(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -82,14 +82,14 @@ pub fn program(seed: u64) -> RandomProgram {
     RandomProgram { language, text: writer.text }
 }
 
-/// Makes the seed of [`ProgramWriter::entrances`] differ from that of the other dice.
+/// Makes the seed of [`ProgramWriter::entrances`] differ from the seed of [`ProgramWriter::dice`].
 const ENTRANCES: u64 = 0x5eed_0001;
 
 mod statements;
 
 struct ProgramWriter {
     dice: RandomNumbers,
-    /// Decides which functions have loops with several entries. It is separate, so that such loops change nothing else in the program.
+    /// Decides which functions have loops with several entries. A separate generator keeps the rest of the program unchanged.
     entrances: RandomNumbers,
     language: RandomLanguage,
     threads: bool,
@@ -98,7 +98,7 @@ struct ProgramWriter {
     function: usize,
     labels: usize,
     loop_depth: usize,
-    /// True if `goto` and `return` are allowed at the current place.
+    /// True if `goto` and `return` are allowed at the current position.
     may_jump: bool,
     text: String,
 }
@@ -136,7 +136,7 @@ __attribute__((noinline)) static void complain(u64 x) { if (x % 7 == 1) throw Wo
 ";
 
 impl ProgramWriter {
-    fn line(&mut self, text: &str) {
+    fn push_line(&mut self, text: &str) {
         self.text.push_str(text);
         self.text.push('\n');
     }
@@ -145,18 +145,18 @@ impl ProgramWriter {
         let fuel = [150, 600, 3000][self.dice.below(3) as usize];
         // If a thread called `exit` while others run, the counts would depend on scheduling.
         let leave = if self.threads { -1_000_000 } else { [-1_000_000, 60, fuel][self.dice.below(3) as usize] };
-        self.line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
-        self.line(PRELUDE);
+        self.push_line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
+        self.push_line(PRELUDE);
         if self.language == RandomLanguage::Cxx {
-            self.line(CXX_PRELUDE);
+            self.push_line(CXX_PRELUDE);
         }
         for i in 0..self.functions {
             let linkage = if self.dice.chance(60) { "static " } else { "" };
             let inline = self.dice.pick(&["", "", "__attribute__((noinline)) "]);
-            self.line(&format!("{linkage}{inline}u64 f{i}(u64 a, u64 b);"));
+            self.push_line(&format!("{linkage}{inline}u64 f{i}(u64 a, u64 b);"));
         }
         let all: Vec<String> = (0..self.functions).map(|i| format!("f{i}")).collect();
-        self.line(&format!("static u64 (*const table[])(u64, u64) = {{{}}};", all.join(", ")));
+        self.push_line(&format!("static u64 (*const table[])(u64, u64) = {{{}}};", all.join(", ")));
     }
 
     fn function(&mut self, number: usize) {
@@ -165,8 +165,8 @@ impl ProgramWriter {
         let jumps_back = self.language == RandomLanguage::C && self.dice.chance(35);
         let qualifier = if jumps_back { "volatile " } else { "" };
         let start = self.dice.below(100);
-        self.line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{qualifier}u64 a = a0, b = b0, c = {start}, d = 0;"));
-        self.line("if (fuel-- <= 0) return a ^ b;");
+        self.push_line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{qualifier}u64 a = a0, b = b0, c = {start}, d = 0;"));
+        self.push_line("if (fuel-- <= 0) return a ^ b;");
         if jumps_back {
             self.setjmp_block();
         }
@@ -190,12 +190,12 @@ impl ProgramWriter {
         }
         let target = self.dice.below(self.functions as u64);
         match self.dice.below(6) {
-            0 if !jumps_back => self.line(&format!("__attribute__((musttail)) return f{target}(a + 1, b ^ c);")),
-            1 | 2 => self.line(&format!("return f{target}(a + 1, b ^ c);")),
-            3 => self.line(&format!("if (a % 3 == 1) return f{target}(c, b); return table[(b + d) % {}](d, a);", self.functions)),
-            _ => self.line("return a + 3 * b + 5 * c + d;"),
+            0 if !jumps_back => self.push_line(&format!("__attribute__((musttail)) return f{target}(a + 1, b ^ c);")),
+            1 | 2 => self.push_line(&format!("return f{target}(a + 1, b ^ c);")),
+            3 => self.push_line(&format!("if (a % 3 == 1) return f{target}(c, b); return table[(b + d) % {}](d, a);", self.functions)),
+            _ => self.push_line("return a + 3 * b + 5 * c + d;"),
         }
-        self.line("}");
+        self.push_line("}");
     }
 
     /// A block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
@@ -203,29 +203,31 @@ impl ProgramWriter {
         let target = self.dice.below(self.functions as u64);
         let other = self.dice.below(self.functions as u64);
         let twice = self.dice.chance(30);
-        self.line("if (landings < 8) { int mine = landings; switch (setjmp(landing[landings++])) {");
-        self.line(&format!("case 0: a += f{target}(a, b); hop(a); if (b & 1) c += f{other}(c, a); hop(c ^ b); break;"));
-        self.line("case 1: b += 17; break;\ncase 2: c ^= b; if (a & 4) hop(b * 3 + 1);\ndefault: d++; } landings = mine; }");
+        self.push_line("if (landings < 8) { int mine = landings; switch (setjmp(landing[landings++])) {");
+        self.push_line(&format!("case 0: a += f{target}(a, b); hop(a); if (b & 1) c += f{other}(c, a); hop(c ^ b); break;"));
+        self.push_line("case 1: b += 17; break;\ncase 2: c ^= b; if (a & 4) hop(b * 3 + 1);\ndefault: d++; } landings = mine; }");
         if twice {
-            self.line("if (landings < 8) { int mine = landings; if (setjmp(landing[landings++])) b++; else hop(a + b); landings = mine; }");
+            self.push_line(
+                "if (landings < 8) { int mine = landings; if (setjmp(landing[landings++])) b++; else hop(a + b); landings = mine; }",
+            );
         }
     }
 
-    /// A state machine of several indirect branches with the same targets, some of which are also reached by falling through.
+    /// A state machine of several indirect branches with the same targets; control also falls through to some of these targets.
     fn indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
         let labels: Vec<String> = (0..states).map(|i| format!("&&s{f}_{i}")).collect();
-        self.line(&format!("{{ static void *const states[] = {{{}}};", labels.join(", ")));
+        self.push_line(&format!("{{ static void *const states[] = {{{}}};", labels.join(", ")));
         let single = self.dice.chance(30);
         if single {
-            self.line(&format!("step{f}: if (fuel-- <= 0) goto out{f}; goto *states[(a ^ d) % {states}];"));
+            self.push_line(&format!("step{f}: if (fuel-- <= 0) goto out{f}; goto *states[(a ^ d) % {states}];"));
         } else if self.dice.chance(50) {
-            self.line(&format!("if (fuel-- <= 0) goto out{f}; goto *states[a % {states}];"));
+            self.push_line(&format!("if (fuel-- <= 0) goto out{f}; goto *states[a % {states}];"));
         }
         for i in 0..states {
             let factor = 3 + 2 * self.dice.below(9);
-            self.line(&format!("s{f}_{i}: a = a * {factor} + {i}; d++;"));
+            self.push_line(&format!("s{f}_{i}: a = a * {factor} + {i}; d++;"));
             let bit = 1 << self.dice.below(5);
             if !volatile && self.dice.chance(40) {
                 let saved = std::mem::replace(&mut self.may_jump, false);
@@ -234,12 +236,12 @@ impl ProgramWriter {
             }
             match self.dice.below(4) {
                 0 => {}
-                1 => self.line(&format!("if (b & {bit}) goto out{f};")),
-                _ if single => self.line(&format!("goto step{f};")),
-                _ => self.line(&format!("if (fuel-- > 0) goto *states[twist(a) % {states}];")),
+                1 => self.push_line(&format!("if (b & {bit}) goto out{f};")),
+                _ if single => self.push_line(&format!("goto step{f};")),
+                _ => self.push_line(&format!("if (fuel-- > 0) goto *states[twist(a) % {states}];")),
             }
         }
-        self.line(&format!("out{f}: ; }}"));
+        self.push_line(&format!("out{f}: ; }}"));
     }
 
     /// A sequence of branches with more paths than an array of counters can have.
@@ -247,42 +249,42 @@ impl ProgramWriter {
         let count = 8 + self.dice.below(9);
         for i in 0..count {
             match self.dice.below(3) {
-                0 => self.line(&format!("if (a >> {i} & 1) sink++; else sink += 2;")),
-                1 => self.line(&format!("if (b >> {i} & 1) {{ c += twist(a); maybe_leave(c); }}")),
-                _ => self.line(&format!("if ((a ^ b) >> {i} & 1) {{ memory[{i} % 16] += c; sink--; }}")),
+                0 => self.push_line(&format!("if (a >> {i} & 1) sink++; else sink += 2;")),
+                1 => self.push_line(&format!("if (b >> {i} & 1) {{ c += twist(a); maybe_leave(c); }}")),
+                _ => self.push_line(&format!("if ((a ^ b) >> {i} & 1) {{ memory[{i} % 16] += c; sink--; }}")),
             }
         }
     }
 
     fn backward_jump(&mut self) {
         let label = format!("again{}", self.function);
-        self.line(&format!("{label}: a += 7;"));
+        self.push_line(&format!("{label}: a += 7;"));
         let saved = std::mem::replace(&mut self.may_jump, false);
         self.statement(2);
         self.may_jump = saved;
-        self.line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
+        self.push_line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
     }
 
     /// A loop through two labels, both of which can be entered from outside.
     fn loop_with_two_entries(&mut self) {
         let f = self.function;
         let (condition, leave) = (self.condition(), self.condition());
-        self.line(&format!("if ({condition}) goto second{f};\nfirst{f}: a = twist(a + 3);"));
+        self.push_line(&format!("if ({condition}) goto second{f};\nfirst{f}: a = twist(a + 3);"));
         let saved = std::mem::replace(&mut self.may_jump, false);
         self.statement(1);
-        self.line(&format!("if (fuel-- <= 0) goto behind{f};\nsecond{f}: b += a >> 3;"));
+        self.push_line(&format!("if (fuel-- <= 0) goto behind{f};\nsecond{f}: b += a >> 3;"));
         self.statement(1);
-        self.line(&format!("if (fuel-- > 0 && ({leave})) goto second{f};\nif (b % 5) goto first{f};"));
+        self.push_line(&format!("if (fuel-- > 0 && ({leave})) goto second{f};\nif (b % 5) goto first{f};"));
         self.may_jump = saved;
-        self.line(&format!("behind{f}: d++;"));
+        self.push_line(&format!("behind{f}: d++;"));
     }
 
     /// A loop whose body contains case labels of a switch around it, as in Duff's device.
     fn loop_entered_by_switch(&mut self) {
         let condition = self.condition();
-        self.line("switch (a % 4) { case 0: do { a += 5; case 1: b = twist(b);");
-        self.line("if (b % 7 == 3) continue; d++;");
-        self.line(&format!("case 2: c ^= b; }} while (fuel-- > 0 && ({condition}) && (a = twist(a)) % 8); default: c++; }}"));
+        self.push_line("switch (a % 4) { case 0: do { a += 5; case 1: b = twist(b);");
+        self.push_line("if (b % 7 == 3) continue; d++;");
+        self.push_line(&format!("case 2: c ^= b; }} while (fuel-- > 0 && ({condition}) && (a = twist(a)) % 8); default: c++; }}"));
     }
 
     fn main(&mut self) {
@@ -297,23 +299,23 @@ impl ProgramWriter {
                  16]; }"
             }
         };
-        self.line(work);
+        self.push_line(work);
         if self.threads {
-            self.line(
+            self.push_line(
                 "static void *thread(void *x) { u64 sum = work((u64)x); if (sum % 2) pthread_exit((void *)sum); return (void *)sum; }",
             );
             let count = 2 + self.dice.below(3);
-            self.line(&format!("int main(void) {{ pthread_t t[{count}];"));
-            self.line(&format!("for (u64 i = 0; i < {count}; i++) pthread_create(&t[i], 0, thread, (void *)(i * 77));"));
-            self.line(&format!(
+            self.push_line(&format!("int main(void) {{ pthread_t t[{count}];"));
+            self.push_line(&format!("for (u64 i = 0; i < {count}; i++) pthread_create(&t[i], 0, thread, (void *)(i * 77));"));
+            self.push_line(&format!(
                 "u64 sum = 0; for (int i = 0; i < {count}; i++) {{ void *r; pthread_join(t[i], &r); sum = twist(sum + (u64)r); }}"
             ));
         } else {
             let start = self.dice.below(1000);
-            self.line(&format!("int main(void) {{ u64 sum = work({start});"));
+            self.push_line(&format!("int main(void) {{ u64 sum = work({start});"));
         }
         let end = ["return 0;", "return 0;", "return 0;", "exit(3);", "_exit(4);", "abort();", "raise(SIGKILL);"];
         let end = end[self.dice.below(end.len() as u64) as usize];
-        self.line(&format!("printf(\"%lu\\n\", sum); fflush(stdout); {end} }}"));
+        self.push_line(&format!("printf(\"%lu\\n\", sum); fflush(stdout); {end} }}"));
     }
 }

@@ -23,7 +23,7 @@ use trodden_trace::{ProcessMapping, mappings};
 
 /// Maximum length of an instruction in bytes.
 const MAX_INSTRUCTION_LENGTH: u64 = 15;
-/// An address that stands for the kernel.
+/// An address that represents the kernel.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 /// Number of the system call `mmap`.
 const MMAP: u64 = 9;
@@ -198,7 +198,7 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// Waits for an event of one of the program's threads. It does not wait for other children of this process, which are not its own.
+    /// Waits for an event of one of the program's threads, and for no other child of this process.
     fn wait(&mut self) -> Result<WaitStatus, StepError> {
         if self.threads.len() == 1 {
             return Ok(waitpid(self.threads.keys().next().copied(), Some(WaitPidFlag::__WALL))?);
@@ -251,7 +251,7 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// Returns true if a signal handler is about to start: its return address then points to the code that calls `rt_sigreturn`.
+    /// Returns true if a signal handler is about to start: the return address then points to the code that calls `rt_sigreturn`.
     fn is_signal_delivery(&self, registers: &nix::libc::user_regs_struct) -> bool {
         let mut word = [0; 8];
         let memory = self.memory.as_ref().expect("the program runs");
@@ -279,7 +279,7 @@ impl<'a> Stepper<'a> {
         Ok(writeln!(self.trace, "{}/{} {:x} => {:x}", self.pid, pid, from.unwrap_or(0), to.unwrap_or(0))?)
     }
 
-    /// Writes the executable mappings of files that were added since the last call.
+    /// Writes the executable file mappings that were added since the last call.
     fn write_new_mappings(&mut self) -> Result<(), StepError> {
         let pid = self.pid;
         for mapping in mappings(pid.as_raw())?.into_iter().filter(|m| m.executable && m.is_file()) {
@@ -295,7 +295,7 @@ impl<'a> Stepper<'a> {
         Ok(())
     }
 
-    /// Writes the end of a thread. Returns true if it was the main thread, which ends last.
+    /// Records that a thread has ended. Returns true if it was the main thread, which ends last.
     fn thread_ended(&mut self, pid: Pid) -> Result<bool, StepError> {
         self.threads.remove(&pid);
         let program = self.pid;
@@ -308,7 +308,7 @@ fn step(pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
     ignore_ended(ptrace::step(pid, signal))
 }
 
-/// Ignores that a thread no longer exists, since another thread can end the program at any time.
+/// Ignores the error that a thread does not exist, since a different thread can end the program at any time.
 fn ignore_ended(result: nix::Result<()>) -> Result<(), StepError> {
     match result {
         Err(nix::Error::ESRCH) => Ok(()),

@@ -23,7 +23,7 @@ pub struct Subject {
     pub link: Link,
     /// The folder for the oracle's files.
     pub folder: PathBuf,
-    /// Files of earlier profiles that the build used.
+    /// Files derived from earlier profiles that the build used.
     pub inputs: InputFolder,
 }
 
@@ -65,11 +65,11 @@ pub enum LinkArgument {
 /// How to run a program.
 #[derive(Debug)]
 pub struct SubjectRun {
-    /// The path that every variant is copied to before it runs, since programs can depend on their own name.
+    /// Path to which every variant is copied before it runs, since programs can depend on their own path.
     pub place: PathBuf,
     /// Command-line arguments.
     pub arguments: Vec<OsString>,
-    /// A file for standard input; empty input if `None`.
+    /// File for standard input; `None` for empty input.
     pub input: Option<PathBuf>,
     /// The working folder.
     pub directory: PathBuf,
@@ -91,9 +91,9 @@ pub struct SubjectOutcome {
 pub struct ProbedProgram {
     /// The executable.
     pub program: PathBuf,
-    /// The probes of each function, by unit and index in the unit's map.
+    /// The probes of each function, indexed by unit and by function in the unit's map.
     pub functions: Vec<Vec<FunctionProbes>>,
-    /// The number of probe numbers.
+    /// Number of assigned probe numbers.
     pub slots: u32,
 }
 
@@ -107,9 +107,9 @@ impl Subject {
         let frames: HashMap<Identity, _> = image.frames.iter().map(|f| (f.unit, f)).collect();
         let mut units = Vec::new();
         for placed in &image.units {
-            let frame = frames.get(&placed.unit).ok_or_else(|| Error::Damaged {
+            let frame = frames.get(&placed.unit).ok_or_else(|| Error::Unusable {
                 path: program.to_owned(),
-                what: format!("the frame of unit {} is missing: link the program without stripping it", placed.unit),
+                what: format!("the frame of unit {} is missing. Link the program without stripping it", placed.unit),
             })?;
             let bitcode = folder.join(format!("{}.bc", placed.unit));
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
@@ -119,7 +119,7 @@ impl Subject {
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
-    /// The same program, with the inputs of its build taken from a unit store.
+    /// Makes a unit store provide the inputs of the program's build.
     #[must_use]
     pub fn with_inputs_of(self, store: &UnitCache) -> Subject {
         Subject { inputs: store.inputs(), ..self }
@@ -134,7 +134,7 @@ impl Subject {
         let mut numbers = NodeNumbers::default();
         let (mut functions, mut objects) = (Vec::new(), HashMap::new());
         for unit in &self.units {
-            let (text, probed) = insert_probes(&tools.text(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
+            let (text, probed) = insert_probes(&tools.disassemble(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
             let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
             fs::write(&module, text).map_err(Error::file(&module))?;
             self.object(tools, unit, &module, &object, combined)?;
@@ -151,7 +151,7 @@ impl Subject {
         Ok(ProbedProgram { program, functions, slots: count })
     }
 
-    /// Compiles a variant of a unit, with trodden's probes if `probes`.
+    /// Compiles a variant of a unit, with trodden's probes if `probes` is true.
     ///
     /// # Errors
     /// clang fails, or an input of the build cannot be read.
@@ -181,9 +181,9 @@ impl Subject {
         let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
             true => Ok(new),
-            false => Err(Error::Damaged {
+            false => Err(Error::Unusable {
                 path: program.to_owned(),
-                what: format!("its units are {:?}, but those of the program under test are {:?}", names(&new), names(self)),
+                what: format!("its units are {:?}, but the program under test has the units {:?}", names(&new), names(self)),
             }),
         }
     }
@@ -229,7 +229,7 @@ impl Subject {
 }
 
 impl Link {
-    /// Links the program from other objects of its units, and `more` arguments.
+    /// Links the program from these objects of its units, with the additional arguments `more`.
     ///
     /// # Errors
     /// The link fails.
@@ -270,9 +270,9 @@ impl SubjectRun {
     /// Runs a program with additional environment variables.
     ///
     /// # Errors
-    /// The program cannot be copied to its place or started.
+    /// The program cannot be copied to [`SubjectRun::place`] or started.
     pub fn execute(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<SubjectOutcome, Error> {
-        self.put_in_place(program)?;
+        self.copy_to_place(program)?;
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", &self.limit_s.to_string()]).arg(&self.place).args(&self.arguments).current_dir(&self.directory);
         let input = match &self.input {
@@ -286,7 +286,7 @@ impl SubjectRun {
 
     /// Copies the program to where it runs, using `cp`. If this process wrote the file itself, a child started by another thread could
     /// inherit the descriptor, and executing the file would fail with `ETXTBSY` until that child closes it.
-    fn put_in_place(&self, program: &Path) -> Result<(), Error> {
+    fn copy_to_place(&self, program: &Path) -> Result<(), Error> {
         if let Some(folder) = self.place.parent() {
             fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }

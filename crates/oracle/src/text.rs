@@ -1,4 +1,4 @@
-//! A reader of LLVM's textual IR, as far as the oracles need it: functions, blocks, the first lines of instructions, and callees.
+//! A reader for the parts of LLVM's textual IR that the oracles need: functions, blocks, the first lines of instructions, and callees.
 //!
 //! It reads the output of LLVM's printer only, which has a fixed layout. A definition extends from a line starting with `define` to a line
 //! `}`. Labels start in the first column, instructions after two blanks. Lines indented further, and the `]` that closes a switch, continue
@@ -37,7 +37,7 @@ pub struct TextBlock {
     pub instructions: Vec<usize>,
 }
 
-/// Functions that create a second process, and so return twice.
+/// Functions that create a process and therefore return twice.
 const FORKS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
 /// Prefixes of intrinsics that generate no code.
 const CODELESS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
@@ -139,7 +139,7 @@ pub fn result(line: &str) -> Option<&str> {
     line.starts_with('%').then(|| line.split(" = ").next()).flatten()
 }
 
-/// The marker of a call instruction: `tail`, `musttail`, `notail` or an empty text. `None` if the line is not a call.
+/// The marker of a call instruction: `tail`, `musttail`, `notail` or an empty string. `None` if the line is not a call.
 pub fn call_kind(line: &str) -> Option<&str> {
     let operation = operation(line);
     match opcode(line) {

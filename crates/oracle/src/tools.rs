@@ -26,8 +26,8 @@ pub const RECORDER: &str = include_str!("probes.c");
 const DEFAULT_LLVM: &str = "/usr/lib/llvm-22";
 
 impl Toolkit {
-    /// Takes the plugin from `TRODDEN_PLUGIN` or else builds it with cargo, and writes the runtime object to `folder`. LLVM's folder comes
-    /// from `TRODDEN_LLVM`, if set.
+    /// Locates LLVM (in `TRODDEN_LLVM`, if set) and the plugin (`TRODDEN_PLUGIN`, or else built with cargo), and writes the runtime object
+    /// to `folder`.
     ///
     /// # Errors
     /// The plugin cannot be built, or the folder cannot be written.
@@ -43,7 +43,7 @@ impl Toolkit {
         Ok(Toolkit { llvm, plugin, runtime })
     }
 
-    /// A command that runs a tool of LLVM.
+    /// A command that runs an LLVM tool.
     pub fn command(&self, tool: &str) -> Command {
         let mut command = Command::new(self.llvm.join(tool));
         command.env_remove("TRODDEN_OUTPUT").env_remove(SETTINGS_VARIABLE).env_remove(EXPERIMENT_VARIABLE);
@@ -54,13 +54,13 @@ impl Toolkit {
     ///
     /// # Errors
     /// `opt` cannot read the bitcode.
-    pub fn text(&self, bitcode: &Path) -> Result<String, Error> {
+    pub fn disassemble(&self, bitcode: &Path) -> Result<String, Error> {
         let output = run(self.command("opt").args(["--strip-debug", "-S", "-o", "-"]).arg(bitcode))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Compiles a module that is already optimised. If `probes` is given (a unit store, and the file of a request to the plugin), the
-    /// plugin adds trodden's probes.
+    /// Compiles a module that is already optimised. With `probes`, a unit store and a plugin request's file, the plugin inserts trodden's
+    /// probes.
     ///
     /// # Errors
     /// clang fails.

@@ -12,9 +12,9 @@ use trodden_unit::UnitCache;
 
 /// Options of a check.
 pub struct Trial {
-    /// Unit cache of the build; the user's if `None`.
+    /// Unit cache of the build; `None` for the user's cache.
     pub store: Option<PathBuf>,
-    /// File to which the report is appended; standard error if `None`.
+    /// File to which the report is appended; `None` for standard error.
     pub report: Option<PathBuf>,
     /// True to compare with a log of every step as well.
     pub log: bool,

@@ -47,7 +47,7 @@ struct Tested {
 /// Compares two full profiles. Functions are matched by unit, name and shape.
 ///
 /// # Errors
-/// A map is damaged.
+/// A map is corrupt.
 pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
     let mut tested: HashMap<FunctionKey, Tested> = HashMap::new();
     for (_, unit, function) in tests.functions() {

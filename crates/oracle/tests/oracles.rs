@@ -8,7 +8,7 @@ use trodden_oracle::check::{Variant, check_sources};
 use trodden_oracle::random::RandomLanguage;
 use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
 
-/// Shared by all tests, since building the plugin takes cargo's lock.
+/// Shared by all tests, since cargo builds the plugin under a lock.
 static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
 
 struct Workspace {
@@ -27,7 +27,7 @@ impl Workspace {
         path
     }
 
-    /// Checks a program of `tests/subjects`. `unfinished` tells whether it has functions with unfinished paths.
+    /// Checks a program of `tests/subjects`, and that it has functions with unfinished paths if and only if `unfinished` is true.
     fn verify_file(&self, name: &str, unfinished: bool) {
         let language = if name.ends_with(".c") { RandomLanguage::C } else { RandomLanguage::Cxx };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/subjects").join(name);

@@ -1,9 +1,9 @@
 //! A plugin for QEMU's user mode that sends which translated blocks of an unmodified program are executed, thread by thread.
 //!
-//! The stream (layout: [`trodden_wire::blocks`]) goes to the file named by the argument `out=`, usually a pipe. Its reader has a
-//! disassembler, and works out what the blocks do to control flow. Each thread's buffer is written as a whole under one lock; a block is
-//! described under the same lock when it is translated, and so before it is executed. Forked processes write nothing. Memory accesses are
-//! sent on request, those of calls and returns always. Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
+//! The stream (layout: [`trodden_wire::blocks`]) is written to the file named by the argument `out=`, usually a pipe. Its reader
+//! disassembles the blocks to determine their control flow. Each thread's buffer is written in one piece under a global lock. A block is
+//! described under the same lock when it is translated, and thus before it is executed. Forked processes write nothing. The memory accesses
+//! of calls and returns are always sent, all others on request. Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
 
 mod qemu;
 mod stream;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const Info, c
         match argument.split_once('=') {
             Some(("out", file)) => output = Some(file.to_owned()),
             Some(("memory", value)) => memory = value == "on",
-            _ => eprintln!("trodden's QEMU plugin: unknown argument `{argument}` (known are out=FILE and memory=on)"),
+            _ => eprintln!("trodden's QEMU plugin: ignoring unknown argument `{argument}`. The plugin accepts out=FILE and memory=on"),
         }
     }
     let Some(output) = output else {
@@ -61,7 +61,7 @@ extern "C" fn on_thread_end(_: PluginId, thread: c_uint) {
     Stream::get().end_thread(thread);
 }
 
-/// Handles the system calls that matter to the stream: those that end the program, install signal handlers, or create children.
+/// Handles the system calls that affect the stream: those that end the program, install signal handlers, or create processes.
 extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64, two: u64, _: u64, _: u64, _: u64, _: u64, _: u64, _: u64) {
     const RT_SIGACTION: i64 = 13;
     const RT_SIGRETURN: i64 = 15;
@@ -93,7 +93,7 @@ extern "C" fn on_program_end(_: PluginId, _: *mut c_void) {
     Stream::get().end();
 }
 
-/// Describes a translated block, and registers for its executions.
+/// Describes a translated block, and requests callbacks for its executions.
 extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     let stream = Stream::get();
     // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
@@ -116,7 +116,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     }
 }
 
-/// Whether an x86-64 instruction is a near call or return. The stack accesses of these tell which frame executes.
+/// Returns true if an x86-64 instruction is a near call or return. Their stack accesses tell which frame executes.
 fn is_call_or_return(code: &[u8]) -> bool {
     const PREFIXES: [u8; 9] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0xf2, 0xf3];
     let prefixes = code.iter().take_while(|byte| PREFIXES.contains(byte) || (0x40..0x50).contains(*byte)).count();

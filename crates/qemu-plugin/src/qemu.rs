@@ -1,4 +1,4 @@
-//! The part of QEMU's plugin interface, version 1, that is used here. Source: QEMU's documentation of TCG plugins.
+//! The part of QEMU's plugin interface, version 1, that this plugin uses. Source: QEMU's documentation of TCG plugins.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -26,12 +26,12 @@ pub struct Instruction {
 /// Flag of a callback that does not access the program's registers (`QEMU_PLUGIN_CB_NO_REGS`).
 pub const NO_REGISTERS: c_int = 0;
 
-/// Registers for both loads and stores.
+/// Requests callbacks for both loads and stores (`QEMU_PLUGIN_MEM_RW`).
 pub const READ_AND_WRITE: c_int = 3;
 
 /// Called when a thread begins or ends.
 pub type ThreadCallback = extern "C" fn(PluginId, c_uint);
-/// Called when a block was translated.
+/// Called when a block has been translated.
 pub type TranslationCallback = extern "C" fn(PluginId, *mut Translation);
 /// Called when a block is executed.
 pub type ExecutionCallback = extern "C" fn(c_uint, *mut c_void);

@@ -1,4 +1,4 @@
-//! The stream of executed blocks: one buffer for each thread, one file for all.
+//! The stream of executed blocks: each thread has a buffer, and all share one file.
 
 use crate::qemu::{self, Translation};
 use std::fs::File;
@@ -12,16 +12,16 @@ use trodden_wire::head::{FileHead, FileKind};
 
 /// Number of words in a thread's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
-/// Maximum number of threads at a time. The stream has the number of threads beyond it.
+/// Maximum number of threads at a time. The stream ends with the number of threads beyond this limit.
 const MAX_THREADS: usize = 1 << 14;
 
-/// The output file, and what was sent so far.
+/// The output file, and what has been sent so far.
 struct Output {
     file: File,
     blocks: usize,
     /// Address ranges of mapped files that were sent, in the program's addresses.
     files: Vec<(u64, u64)>,
-    /// Numbers of the pages of code that are not in a file.
+    /// Page numbers of code that is not in a file.
     anonymous: Vec<u64>,
     broken: bool,
 }
@@ -32,7 +32,7 @@ pub struct Stream {
     output: Mutex<Output>,
     overflow: AtomicUsize,
     memory: bool,
-    /// The process that writes. Its children do not.
+    /// The process that writes the stream. Its children do not write.
     process: u32,
     /// The offset that QEMU adds to the program's addresses.
     base: AtomicU64,
@@ -57,7 +57,7 @@ impl Stream {
         STREAM.get().expect("callbacks are registered after the stream was opened")
     }
 
-    /// Whether all memory accesses are sent.
+    /// Returns true if all memory accesses are sent.
     pub fn records_memory(&self) -> bool {
         self.memory
     }
@@ -77,7 +77,7 @@ impl Stream {
         self.frame(FrameKind::ThreadBegins, thread, &[]);
     }
 
-    /// Ends a thread. Its buffer is kept until the thread number is reused.
+    /// Ends a thread. Its buffer stays allocated until the thread number is reused.
     pub fn end_thread(&self, thread: u32) {
         self.flush(thread);
         self.frame(FrameKind::ThreadEnds, thread, &[]);
@@ -132,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// Sends that the program creates a process, unless these flags of `clone` create a thread.
+    /// Records that the program creates a process, unless these flags of `clone` create a thread.
     pub fn send_fork(&self, flags: u64) {
         const CLONE_THREAD: u64 = 0x1_0000;
         if flags & CLONE_THREAD == 0 {
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// The same for `clone3`, whose arguments are at this address, flags first.
+    /// Like [`Stream::send_fork`] for `clone3`, whose arguments are at this address, flags first.
     pub fn send_fork_of_clone3(&self, arguments: u64) {
         if let Some(flags) = self.read_program(arguments) {
             self.send_fork(flags);
@@ -149,7 +149,7 @@ impl Stream {
 
     /// Writes the thread's buffer, because the program may be about to replace itself.
     ///
-    /// Other threads continue until the system call. What they have not written by then is lost.
+    /// Other threads continue until the system call. Anything that they have not written by then is lost.
     pub fn prepare_for_exec(&self, thread: u32) {
         self.flush(thread);
         self.frame(FrameKind::Exec, 0, &[]);
@@ -201,13 +201,13 @@ impl Stream {
         }
     }
 
-    /// The output; `None` in a child process, where the lock may have been held by another thread at the time of the fork.
+    /// Locks the output. `None` in a child process, since a different thread may have held the lock at the time of the fork.
     fn output(&self) -> Option<MutexGuard<'_, Output>> {
         (std::process::id() == self.process).then(|| self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
-/// Moves the file to a high descriptor, which programs hardly use by number, and which is closed on exec.
+/// Moves the file to a high descriptor, which programs are unlikely to use by number and which is closed on exec.
 fn to_high_descriptor(file: File) -> File {
     const HIGH: i32 = 900;
     // SAFETY: the descriptor is open, and the call only changes the descriptor table.
@@ -222,7 +222,7 @@ impl Output {
             return;
         }
         let frame = [&FrameHeader::new(kind, thread, content).to_bytes(), content].concat();
-        // If the reader has gone, the program shall continue.
+        // If the reader no longer exists, let the program continue.
         self.broken = self.file.write_all(&frame).is_err();
     }
 

@@ -4,7 +4,7 @@ use crate::words;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::Write;
-use trodden_hardware::character::{Agreement, Character, LengthPoint, Skew, character};
+use trodden_hardware::character::{Agreement, Character, LengthPoint, Skew, characterize};
 use trodden_hardware::processor::ProcessorEvent;
 use trodden_hardware::{
     BranchKind, DetectorCounts, DetectorParameters, Lane, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
@@ -186,7 +186,7 @@ impl<'a> SimulationReport<'a> {
         let counted: Vec<Metric> = parameters.metrics.iter().copied().filter(|m| *m != Metric::Instructions).collect();
         SimulationReport {
             timing: lane.timing(),
-            character: character(profiler, &counted),
+            character: characterize(profiler, &counted),
             events: ProcessorEvent::ALL.into_iter().filter(is_counted).collect(),
             shown,
             origin,

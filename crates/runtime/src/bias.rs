@@ -1,4 +1,4 @@
-//! The calling thread's bias: the distance from the template of counters to the region in which the thread counts.
+//! The calling thread's bias: the distance in bytes from the counter template to the region in which the thread counts.
 
 use crate::image;
 use core::arch::asm;
@@ -13,7 +13,7 @@ pub fn bias() -> i64 {
     value
 }
 
-/// Sets the calling thread's bias, and `direct`, the one for counts that residual code makes itself.
+/// Sets the calling thread's bias, and `direct`, the bias for counters that residual code increments itself.
 pub fn set_bias(value: i64, direct: i64) {
     // SAFETY: writes a thread-local word of this image, which only this thread uses.
     unsafe {

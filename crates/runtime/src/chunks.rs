@@ -13,10 +13,11 @@ use crate::wire::stream::{
 };
 
 const CHUNK: usize = CHUNK_BYTES as usize;
-/// Maximum number of a signal handler's events to keep if it runs between the end of a chunk and the runtime. More are lost, and counted.
+/// Maximum number of events kept from signal handlers that run between the end of a chunk and the call of the runtime. Further events are
+/// lost, and counted as lost.
 const MAX_HANDLER_EVENTS: usize = 256;
 
-/// A thread has waited in vain, and no chunk was released since.
+/// Whether a thread has waited without success, and no chunk has been released since.
 static IS_STALLED: AtomicBool = AtomicBool::new(false);
 
 /// Starts the calling thread's stream in the region at `base`.
@@ -30,7 +31,7 @@ pub fn begin_in_child(base: usize, frames: ShadowFrames) {
     frames.release();
 }
 
-/// Starts a stream; in a child of `fork`, `frames` are the slots of its parent's frames, which it inherits.
+/// Starts a stream. In a child of `fork`, `frames` are the slots of the parent's frames, which the child inherits.
 fn begin_after(base: usize, parent: u32, frames: &[u32]) {
     let Some(thread) = thread_stream() else { return };
     let stream = RegionStream {
@@ -74,12 +75,12 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
 
 /// Returns the stream's state, at the start of the calling thread's first region.
 fn stream_state(base: usize) -> &'static mut RegionStream {
-    // SAFETY: regions of stream images start so; only this thread uses it, with signals blocked, one function at a time.
+    // SAFETY: regions of stream images start with this structure; only this thread uses it, with signals blocked, one function at a time.
     unsafe { &mut *(base as *mut RegionStream) }
 }
 
 /// Finds room for an event in the stream of the calling thread, whose first region is at `base` and whose cursor stopped at `stopped`.
-/// Returns its address.
+/// Returns the event's address.
 pub fn find_room(base: usize, stopped: usize) -> usize {
     let Some(thread) = thread_stream() else { return discarding_slot() };
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
@@ -108,7 +109,7 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
         return cursor;
     }
     if stopped != 0 {
-        // A handler filled the whole following chunk.
+        // A handler filled the entire following chunk.
         stream.lost += CHUNK_BYTES / 4;
     }
     let Some(to) = advance(stream, 0) else { return discarding_slot() };
@@ -125,8 +126,8 @@ pub fn discarding_slot() -> usize {
     DISCARDED.as_ptr() as usize
 }
 
-/// Finishes the current chunk and starts another; returns the address of its first event. `None` if there is no room even for the first
-/// chunk.
+/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event; `None` if there is no room even for
+/// the first chunk.
 fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
@@ -161,7 +162,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     Some(chunk + HEADER)
 }
 
-/// Returns the next chunk of a flight recorder. The one after it is freed for events of signal handlers.
+/// Returns the next chunk of a flight recorder. The chunk after it is freed for events of signal handlers.
 fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
@@ -214,14 +215,14 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     Some(chunk)
 }
 
-/// Adds a region after the current one and returns its first free chunk. `None` if there is no region, or if all its chunks, filled by a
-/// thread that has ended, are still unread. It joins the ring in any case.
+/// Adds a region after the current one, and returns its first free chunk. `None` if no region is available, or if all of its chunks were
+/// filled by a thread that has ended and are still unread. The region joins the ring in both cases.
 fn new_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
     finish_chunks(new);
     let base = stream.region as usize;
     let head = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
-    // SAFETY: the region is mapped and belongs to this thread; it is new, so nothing else refers to it.
+    // SAFETY: the region is mapped, belongs to this thread, and is new, so nothing else refers to it.
     unsafe { (new as *mut RegionStream).write_volatile(head) };
     stream.more_regions += 1;
     if base == first_region(stream) {
@@ -231,12 +232,12 @@ fn new_region(stream: &mut RegionStream) -> Option<usize> {
         unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
     }
     let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index))?;
-    // The next chunk is in the new region; without one, `end` and `region` do not change.
+    // The next chunk is in the new region. If there is no next chunk, `end` and `region` do not change.
     stream.region = new as u64;
     Some(chunk)
 }
 
-/// Returns the address of the region that a thread's stream starts.
+/// Returns the address of the region in which a thread's stream starts.
 fn first_region(stream: &RegionStream) -> usize {
     core::ptr::from_ref(stream) as usize
 }
@@ -246,7 +247,8 @@ fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
     if base == first_region(stream) {
         return stream.next;
     }
-    // SAFETY: regions of stream images start so, and are mapped while their thread lives. This one is not the one that `stream` is in.
+    // SAFETY: regions of stream images start with this structure, and are mapped while their thread lives. `stream` is in a different
+    // region.
     unsafe { (&raw const (*(base as *const RegionStream)).next).read_volatile() }
 }
 
@@ -262,7 +264,7 @@ fn discard_current(stream: &mut RegionStream) -> Option<usize> {
         return None;
     }
     stream.lost += CHUNK_EVENTS;
-    // Another chunk takes its position in the stream.
+    // A new chunk takes this chunk's position in the stream.
     stream.sequence -= 1;
     Some(stream.end as usize - CHUNK)
 }

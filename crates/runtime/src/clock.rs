@@ -1,5 +1,5 @@
-//! The current time without system calls, which a sandbox might forbid: the vDSO's function (vdso(7)) with the coarse clock, which is
-//! answered from memory and lags by a few milliseconds. Without such a function, the time at which the image started. Invariant: only the
+//! The current time without system calls, which a sandbox might forbid. The vDSO's function (vdso(7)) reads the coarse clock from memory,
+//! which lags by a few milliseconds. If the vDSO has no such function, the time at which the image started is used. Invariant: only the
 //! vDSO is read, relying only on the layout that the gABI guarantees.
 
 use crate::output::auxiliary;

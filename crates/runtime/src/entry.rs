@@ -143,7 +143,7 @@ global_asm!(
 
 /// True if the `fork` handlers are registered.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
-/// Its address identifies this image towards libc.
+/// The address of this variable identifies this image to libc.
 static IMAGE: u8 = 0;
 
 extern "C" fn construct() {
@@ -168,8 +168,8 @@ extern "C" fn after_fork_in_child() {
     life::after_fork_in_child();
 }
 
-/// Registers the handlers with libc, if there is one. glibc's own function comes first, because its handlers are removed with the
-/// library's handle.
+/// Registers the handlers with libc, if present. glibc's own function is preferred, because it removes the handlers when the library is
+/// unloaded.
 fn register_fork_handlers() {
     let glibc = address_of!("__register_atfork");
     let posix = address_of!("pthread_atfork");

@@ -1,10 +1,10 @@
-//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, reading it, and the cost of
-//! reading.
+//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, how to read it, and the cost of
+//! a reading.
 //!
 //! The time-stamp counter is read by instrumented code. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
-//! read by `rdpmc` if the kernel's page permits it, otherwise by read(2), like software events. Counters are pinned: they count all the
-//! time, or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's readings never
-//! decrease, even when it gets a new counter (after `fork`) or loses its counter.
+//! read with `rdpmc` if the kernel's page permits it, and otherwise with read(2), like software events. Counters are pinned: they count
+//! either always or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's
+//! readings never decrease, even when it gets a new counter (after `fork`) or loses its counter.
 
 use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
@@ -125,11 +125,11 @@ struct Attributes {
     config1: u64,
 }
 
-/// Minimum descriptor number of counters that stay open, out of the subject's way.
+/// Minimum descriptor number of counters, so that the subject's own descriptors keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const PAGE: usize = 4096;
 
-/// True if the cost of reading is known.
+/// Whether the cost of a reading is known.
 static CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
@@ -158,8 +158,8 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl Events {
-    /// Opens a counter for the calling thread, which continues where an earlier one stopped, and calibrates once. Returns the argument of
-    /// [`close`].
+    /// Opens a counter for the calling thread, which continues where an earlier counter stopped. On the first call, also calibrates.
+    /// Returns the argument for [`close`].
     pub fn begin(self) -> Result<u64, Failure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
@@ -206,7 +206,7 @@ impl Events {
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
-    /// Measures the cost of reading, as the minimum of several trials: it is better to subtract too little.
+    /// Measures the cost of a reading, as the minimum of several trials, since subtracting too little is better than too much.
     fn calibrate(self) {
         const TRIALS: u32 = 32;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
@@ -233,7 +233,7 @@ impl Events {
     }
 }
 
-/// Does the same as code at function entry.
+/// Performs the same operations as instrumented code at function entry.
 #[inline(always)]
 fn simulate_entry(cells: &mut [i64; 6], now: i64) {
     let [spent, start, cost, ..] = cells;
@@ -242,7 +242,7 @@ fn simulate_entry(cells: &mut [i64; 6], now: i64) {
     store(spent, sum);
 }
 
-/// Does the same as code at a path end.
+/// Performs the same operations as instrumented code at a path end.
 #[inline(always)]
 fn simulate_path_end(cells: &mut [i64; 6], now: i64) {
     let [spent, start, cost, count, sum, squares] = cells;
@@ -267,7 +267,8 @@ fn store(cell: &mut i64, value: i64) {
     unsafe { (&raw mut *cell).write_volatile(value) }
 }
 
-/// Maps the page through which the program may read a counter itself; `None` if that is not permitted. The mapping keeps the counter open.
+/// Maps the page that lets the program read a counter without system calls; `None` if this is not permitted. The mapping keeps the counter
+/// open.
 fn readable_page(file: &Descriptor) -> Option<usize> {
     const CAPABILITIES: usize = 40;
     const USER_RDPMC: u64 = 1 << 2;
@@ -307,7 +308,7 @@ pub fn save_reading() {
     }
 }
 
-/// After `fork`, in the child: opens a new counter, because the old one is the parent's.
+/// After `fork`, in the child: opens a new counter, because the old one belongs to the parent.
 pub fn reopen() -> Result<u64, Failure> {
     let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
@@ -315,13 +316,13 @@ pub fn reopen() -> Result<u64, Failure> {
     events.begin()
 }
 
-/// Called if the thread's counter is unreadable: the program closed its descriptor, or forked without its handlers.
+/// Called if the thread's counter is unreadable, because the program closed its descriptor or forked without running the fork handlers.
 extern "C" fn counter_lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }
 
-/// Prints that a thread has no counter any more.
+/// Prints that a thread's counter was lost.
 pub fn report_lost() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
@@ -334,11 +335,11 @@ pub fn report_lost() {
 fn failure(error: Errno) -> Failure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
-    const REFUSED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
+    const NOT_PERMITTED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
         seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
         2 | 19 | 22 | 95 => Failure::new(b"this machine does not count the program's event", NONE),
-        1 | 13 | 38 => Failure::system(b"the kernel does not let the program count its event", error, REFUSED),
+        1 | 13 | 38 => Failure::system(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
         _ => Failure::system(b"the program's event cannot be counted", error, NONE),
     }
 }

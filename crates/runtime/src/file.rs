@@ -15,7 +15,7 @@ use crate::wire::{
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
-/// Minimum number of the descriptor that stays open, if possible, out of the subject's way.
+/// Minimum number of the descriptor that stays open, if possible, so that the subject's own descriptors keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
 const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
@@ -29,31 +29,31 @@ pub struct RawFile {
     pub switch_offset: u64,
 }
 
-/// What [`open`] does if the file does not exist.
+/// The behaviour of [`open`] if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MissingFile {
     Create,
-    Refuse,
+    Fail,
 }
 
-/// Opens the file that `pattern` names for this process. `path` receives its name, `scratch` is overwritten.
+/// Opens the file that `pattern` specifies for this process. The file's name is stored in `path`; `scratch` is overwritten.
 pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
     let identity = image.identity();
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
-    // Only one header, because there may be little stack.
+    // A single header is reused, because there may be little stack space.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
         let _lock = HeaderLock::acquire(&descriptor)?;
-        // Another process may have completed it by now.
+        // Another process may have completed the header in the meantime.
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
             let given_up = size == RAW_NO_SPACE_LENGTH && header.head == [0; HEAD_BYTES];
             if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
-                return Err(refusal(&header));
+                return Err(rejection(&header));
             }
             // Other processes lost their counts.
             let lost = if given_up { LostThreads::default().with(LostReason::Other) } else { LostThreads::default() };
@@ -66,7 +66,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Opens an absolute path folder by folder, creating missing ones (if requested) with access for the user only. Symbolic links are
+/// Opens an absolute path folder by folder. If requested, creates missing folders with access for the user only. Symbolic links are
 /// followed only in folders that the user spelled out.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
@@ -103,7 +103,7 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
     }
 }
 
-/// Rejects files that another user may have planted; returns the size.
+/// Rejects files that another user may have planted, and returns the file's size.
 fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
     let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
@@ -127,14 +127,14 @@ impl HeaderLock<'_> {
     }
 }
 
-/// Waits for the lock on a byte, which is never held for long, for a limited time, because its holder may be stopped.
+/// Waits for the lock on a byte. The lock is never held for long, but the wait is limited, because the holder may be stopped.
 pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
     // One attempt per millisecond; holders need microseconds.
     const MAX_WAIT_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
     for _ in 0..MAX_WAIT_MS {
         match result {
-            // Another process has it.
+            // Another process holds the lock.
             Err(system::EAGAIN | system::EACCES) => system::sleep_ms(1),
             _ => break,
         }
@@ -161,24 +161,27 @@ fn is_ready(header: &RawHeader, image: &Image) -> bool {
     FileHead::read(&header.head).is_ok_and(|head| head.kind == image.file_kind())
 }
 
-/// Returns why a file with an unexpected head is rejected.
-fn refusal(header: &RawHeader) -> Failure {
+/// Returns the reason for rejecting a file with an unexpected head.
+fn rejection(header: &RawHeader) -> Failure {
     match FileHead::read(&header.head) {
         Err(HeadError::EarlierFormat) => OTHER_VERSION,
-        Err(HeadError::Checksum) => DAMAGED,
+        Err(HeadError::Checksum) => CORRUPT,
         _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
 
-const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", CHOOSE_OTHER_FILE);
-const DAMAGED: Failure = Failure::new(b"its header is damaged", CHOOSE_OTHER_FILE);
+const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
+const CORRUPT: Failure = Failure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
     if header.head != *image.file_head() {
         return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
-        return Err(Failure::new(b"it holds counts of another image", b"put %m into the name in TRODDEN_OUTPUT, or remove the file"));
+        return Err(Failure::new(
+            b"it contains counts of a different image",
+            b"put %m into the name in TRODDEN_OUTPUT, or remove the file",
+        ));
     }
     let switch_is_sound = header.switch_offset.is_multiple_of(PAGE) && header.switch_offset < header.regions_offset;
     let sound = header.regions_offset.is_multiple_of(PAGE)
@@ -187,7 +190,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
         && switch_is_sound
         && (header.switch_offset != 0) == (image.switch != 0);
     if !sound || header.region_stride != region_stride(image.region_words) {
-        return Err(DAMAGED);
+        return Err(CORRUPT);
     }
     Ok(())
 }
@@ -212,7 +215,7 @@ fn write_header(
         offset += size_of::<RawUnit>() as u64;
     }
     write(scratch.bytes(), header.path_offset)?;
-    // Including the page of the switch, which other processes write.
+    // Includes the page of the switch, which other processes write.
     reserve_space(file, 0, header.regions_offset)?;
     if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
         write(&[1], header.switch_offset)?;
@@ -274,8 +277,8 @@ const NO_SPACE: Failure =
     Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
         .because(LostReason::NoSpace);
 
-/// Checks that the disk and the file size limit allow extending the file to `size` bytes, `added` of them new. A page that cannot be
-/// stored later would kill the subject.
+/// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. A page that
+/// cannot be stored later would kill the subject.
 pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
     if system::file_size_limit() < size {
         let failure = Failure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
@@ -295,7 +298,7 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), F
     .map_err(cannot_write)
 }
 
-/// Marks a file whose header found no space, which needs no space itself. The caller holds the header's lock.
+/// Marks a file as having no space for its header. The mark itself needs no space. The caller holds the header's lock.
 fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);
@@ -305,7 +308,7 @@ fn mark_without_space(file: &Descriptor) {
 
 /// Records in the written header that a thread's counts are lost.
 pub fn note_lost(file: &Descriptor, reason: LostReason) {
-    // Through a mapping, so that processes do not overwrite each other's records. A truncated file has no such page.
+    // Written through a mapping, so that processes do not overwrite each other's records. A truncated file may lack the page.
     if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
         && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
     {
@@ -326,7 +329,7 @@ pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
     let flags = system::O_RDONLY | system::O_CLOEXEC;
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/maps\0", flags, 0) else { return };
-    // Small, because it is on the stack of whoever enters first.
+    // Small, because it is on the stack of the first thread that enters.
     let mut chunk = [0; 128];
     let mut line = MapsLine::default();
     while let Ok(length @ 1..) = system::read(&file, &mut chunk) {

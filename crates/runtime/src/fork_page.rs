@@ -1,4 +1,4 @@
-//! A page of memory that tells a child of `fork` from its parent.
+//! A memory page that distinguishes a child of `fork` from its parent.
 
 use crate::system;
 use core::ptr::null_mut;
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 pub static FORK_PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 const PAGE: usize = 4096;
 
-/// Returns true if this process is a forked copy of the one that wrote the page.
+/// Returns true if this process is a forked copy of the process that wrote the page.
 pub fn is_forked() -> bool {
     let page = FORK_PAGE.load(SeqCst);
     // SAFETY: null, or the page, which is only unmapped after the pointer was reset, with the lock held.

@@ -1,5 +1,5 @@
-//! The image's unit records and counters, as the linker laid them out. Invariant: every unit's counters are within the section of
-//! counters, otherwise the image is rejected as a whole.
+//! The image's unit records and counters, as laid out by the linker. Invariant: all counters of all units are within the section of
+//! counters; otherwise, the complete image is rejected.
 
 use crate::text::Failure;
 use crate::wire::head::{FileHead, FileKind, HEAD_BYTES};
@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 pub struct Image {
     pub template: usize,
     pub counters: u64,
-    /// Number of words of a region before its tail: `counters`, except for streams.
+    /// Number of words in a region before its tail: `counters`, except for streams.
     pub region_words: u64,
-    /// Address of the page with the sampling switch; 0 if no unit is of that tier.
+    /// Address of the page with the sampling switch; 0 if no unit is sampled.
     pub switch: usize,
     /// Address of the bias of the region that all threads share; 0 if no unit uses one.
     pub shared: usize,
@@ -47,7 +47,7 @@ pub fn text_bytes(address: usize) -> impl Iterator<Item = u8> {
 
 /// Returns a string that the image may define, given the address of its symbol.
 fn text_at(address: usize) -> Option<&'static [u8]> {
-    // SAFETY: whoever defines such a symbol puts a string there.
+    // SAFETY: images that define such a symbol place a string there.
     (address != 0).then(|| unsafe { core::slice::from_raw_parts(address as *const u8, text_bytes(address).count()) })
 }
 
@@ -61,7 +61,7 @@ pub fn default_on_untested() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_on_untested"))
 }
 
-/// Returns the expression that unknown paths match, in a watch.
+/// Returns the expression that unknown paths match; `None` unless the build watches an expression.
 pub fn watched() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_watched"))
 }
@@ -86,7 +86,7 @@ pub struct ResidualFunction {
     pub first: usize,
     /// Distance in bytes from a counter to the word for its time.
     pub time_offset: usize,
-    /// Address of its linkage name, NUL-terminated.
+    /// Address of the function's linkage name, NUL-terminated.
     pub name: usize,
 }
 
@@ -100,7 +100,7 @@ pub fn is_residual() -> bool {
     !function_records().is_empty()
 }
 
-/// Returns the calling thread's state of residual code, if the image has such code.
+/// Returns the calling thread's state for residual code; `None` if the image has no residual code.
 pub fn direct_place() -> Option<*mut DirectThread> {
     let find = address_of!("__trodden_direct_place");
     if find == 0 {
@@ -131,7 +131,7 @@ unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
 /// Returns the function that a counter of the template belongs to.
 pub fn function_of(counter: usize) -> Option<ResidualFunction> {
     let records = function_records();
-    // Linkers order the records of all units like their counters; if not, search all.
+    // Linkers usually order the records of all units like their counters. Otherwise, search all records.
     let end_of_earlier = records.partition_point(|record| first_counter(record) <= counter);
     let likely = end_of_earlier.checked_sub(1).and_then(|at| records.get(at));
     let record = likely.filter(|r| holds(r, counter)).or_else(|| records.iter().find(|r| holds(r, counter)))?;

@@ -1,5 +1,5 @@
-//! The raw file, kept open so that later threads of this process can use it where opening is no longer possible (sandbox, other root,
-//! fewer privileges).
+//! The raw file, kept open so that later threads of this process can use it even if it can no longer be opened (because of a sandbox, a
+//! different root folder, or fewer privileges).
 //!
 //! The program may close a descriptor that it does not know, and its number may then refer to another file, or to another description of
 //! the same file. So it is verified before each use, by device and inode and by the file position, which is set to a number unique to the
@@ -17,7 +17,7 @@ pub struct KeptFile {
 }
 
 impl KeptFile {
-    /// Marks the description; `None` if that fails.
+    /// Marks the open file description with the image's number; `None` on failure.
     pub fn new(raw: RawFile) -> Option<KeptFile> {
         let stat = system::stat(&raw.descriptor).ok()?;
         system::set_position(&raw.descriptor, position_mark()).ok()?;
@@ -45,8 +45,8 @@ pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     kept.as_mut()
 }
 
-/// Returns a number unique to this image (the page of its data), small enough for a position in any file.
+/// Returns a number that is unique to this image (the page number of its data), and small enough for a position in any file.
 fn position_mark() -> u64 {
-    static HERE: u8 = 0;
-    (&raw const HERE as u64) >> 12 & 0x7fff_ffff
+    static DATA: u8 = 0;
+    (&raw const DATA as u64) >> 12 & 0x7fff_ffff
 }

@@ -1,4 +1,5 @@
-//! The runtime, the only code that is linked into subjects: it gives each thread a region of counters, in a file if requested.
+//! The runtime, which is linked into subjects (the instrumented programs). It gives each thread a region of counters, in a file if
+//! requested.
 //!
 //! It is one relocatable object (made by `build_object.rs`), linked into each executable and shared library, with hidden symbols only, so
 //! that every image has its own instance. It needs no libc, only x86-64 Linux system calls. Instrumented code refers to few symbols,
@@ -16,8 +17,8 @@ compile_error!("the runtime is written for x86-64 Linux; subjects on other platf
 //   crash of the machine.
 // - After `fork`, earlier counts belong to the parent only; the child counts in its own region (with `%p`, in its own file). `vfork`,
 //   `posix_spawn`, `system` and `exec` need no special treatment.
-// - The subject is never stopped, killed or made to fail. On any error, one line on standard error names the file and the remedy, and
-//   counting continues in memory that is discarded. Without `TRODDEN_OUTPUT` no file is written, unless the image itself defines one
+// - The subject is never stopped, killed or made to fail. On any error, one line on standard error names the file and says what to do, and
+//   counting continues in memory that is discarded. Without `TRODDEN_OUTPUT`, no file is written, unless the image itself defines a file
 //   (residual variants) whose folder exists.
 // - The file is opened when the image starts and stays open (descriptor 200 or above, if the limit permits). So threads and children of
 //   `fork` can count after Landlock, a seccomp filter, `chroot` or a loss of privileges. If a program closes the descriptor, the file is
@@ -33,9 +34,9 @@ compile_error!("the runtime is written for x86-64 Linux; subjects on other platf
 //   thread's region, and increments may be lost. Streams of programs that switch stacks share one shadow stack.
 // - After a `fork` that bypasses libc's handlers (a raw system call, glibc's `_Fork`, programs without libc, static musl programs linked
 //   without `-Wl,-u,pthread_atfork`), parent and child share regions and streams, and event counters end in the child, with a message.
-// - If a program closes the descriptor and cannot open the file again, later threads and children report that and lose their counts; so
-//   does an image that is loaded in a sandbox. A seccomp filter that kills on `open` kills children of `fork`; one that kills on `fcntl`,
-//   `fstat`, `lseek`, `mmap` or `fallocate` also kills threads.
+// - If a program closes the descriptor and cannot open the file again, later threads and children report this and lose their counts. The
+//   same applies to an image that is loaded in a sandbox. A seccomp filter that kills on `open` kills children of `fork`; a filter that
+//   kills on `fcntl`, `fstat`, `lseek`, `mmap` or `fallocate` also kills threads.
 // - Children that share their parent's description count in its file, even with `%p`. If they close it, only process ids distinguish them
 //   from dead processes. The same holds on overlay file systems, which drop locks with the descriptor; ids mean little across PID
 //   namespaces.
@@ -75,7 +76,7 @@ mod untested;
 use core::sync::atomic;
 use trodden_wire as wire;
 
-/// This crate must not panic: the object would not link, because this symbol is undefined.
+/// Prevents panics in this crate: a call of this undefined symbol would make the link fail.
 #[cfg(trodden_object)]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

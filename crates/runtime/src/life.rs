@@ -13,13 +13,13 @@ use crate::system;
 use crate::text;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// Acquires a region for the calling thread; returns its bias, 0 if out of memory.
+/// Acquires a region for the calling thread. Returns the thread's bias; 0 if out of memory.
 pub extern "C" fn enter() -> i64 {
     let bias = match Guard::take(is_forked) {
         Some(mut guard) => state(&mut guard).enter(),
         None => enter_without_state(),
     };
-    // Without the lock, which finding room may take again; signals are blocked if there are streams.
+    // The lock is not held here, because finding room may acquire it again. Signals are blocked if there are streams.
     begin_stream(bias);
     bias
 }
@@ -31,8 +31,8 @@ fn begin_stream(bias: i64) {
     }
 }
 
-/// Acquires the region that all threads share; returns its bias, 0 without memory or access to the state. Counts then go to the template,
-/// which is never read.
+/// Acquires the region that all threads share. Returns its bias; 0 if out of memory or if the state is not accessible. With bias 0, counts
+/// go to the template, which is never read.
 pub extern "C" fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
@@ -40,10 +40,10 @@ pub extern "C" fn enter_shared() -> i64 {
 /// Discards the thread's counts, because the state is not accessible.
 fn enter_without_state() -> i64 {
     state::UNREPORTED_LOSSES.fetch_add(1, SeqCst);
-    text::print_line(b"trodden: a forking thread blocks the runtime: what another thread runs from here on is not counted\n");
+    text::print_line(b"trodden: a forking thread blocks the runtime; code that another thread runs from here on is not counted\n");
     let image = Image::from_linker();
     let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
-    state::bias_to(&region, &image)
+    state::set_bias_to(&region, &image)
 }
 
 /// Runs at the image's start: opens the output before the program changes folders or privileges. Returns true if counts are written.
@@ -83,8 +83,8 @@ pub fn finish() {
     }
 }
 
-/// Runs before `fork`, so that no thread is in the middle of a change. Saves the frames of the thread's stream for the child, because the
-/// parent continues in the memory they share.
+/// Runs before `fork`. Acquires the lock, so that no thread is in the middle of a change. Saves the frames of the thread's stream for the
+/// child, because the parent continues to use the memory that both share.
 pub extern "C" fn before_fork() {
     events::save_reading();
     let mask = system::set_signal_mask(u64::MAX);

@@ -1,15 +1,15 @@
-//! The image's lock. Signal handlers cannot interrupt its holder, and no thread waits for a holder that no longer exists, nor forever. (A
-//! thread that forks holds it while it waits for libc's own lock, which the waiting thread may hold.)
+//! The image's lock. Signal handlers cannot interrupt its holder. No thread waits for a holder that no longer exists, and no thread waits
+//! forever: a thread that forks holds this lock while it waits for libc's own lock, which a thread waiting for this lock may hold.
 //!
-//! Invariant: the holder has all signals blocked, except between the fork handlers `prepare` and `parent`, where a signal handler may
-//! enter; so the lock is reentrant. `tests/interleavings` runs this source under a model checker.
+//! Invariant: the holder has all signals blocked, except between the fork handlers `prepare` and `parent`. A signal handler may enter the
+//! runtime there, so the lock is reentrant. `tests/interleavings` runs this source under a model checker.
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::system;
 
-/// Bit of the lock word that says that a thread waits. Thread ids are below 2^22.
+/// Bit of the lock word that is set while a thread waits. Thread IDs are below 2^22.
 const SLEEPERS: u32 = 1 << 31;
-/// After this time, a waiting thread checks whether the holder still exists.
+/// Time after which a waiting thread checks whether the holder still exists.
 const WAIT_MS: i64 = 20;
 /// Maximum number of such waits before giving up, about 30 s.
 const MAX_WAITS: u32 = 1500;
@@ -49,11 +49,11 @@ impl Drop for Guard {
 
 /// The result of an attempt to take the lock.
 pub enum Acquired {
-    /// The thread has acquired it.
+    /// The thread has acquired the lock.
     Newly,
-    /// The thread held it already.
+    /// The thread already held the lock.
     Already,
-    /// The holder does not release it.
+    /// The holder did not release the lock in time.
     TimedOut,
 }
 
@@ -89,7 +89,7 @@ pub fn release() {
     }
 }
 
-/// Releases the lock whoever holds it: for a child of `fork`, where the holder has another id.
+/// Releases the lock, whichever thread holds it. For a child of `fork`, in which the holder has a different thread ID.
 pub fn release_any() {
     if HOLDER.swap(0, SeqCst) & SLEEPERS != 0 {
         system::futex_wake(HOLDER.as_ptr());

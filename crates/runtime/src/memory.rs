@@ -1,5 +1,5 @@
-//! The C functions that compilers call to copy and compare memory, local to the object, because subjects may have none. They use string
-//! instructions, since a loop would be compiled to a call of the function itself.
+//! The C functions that compilers call to copy and compare memory. They are local to the object, because subjects may lack them. They use
+//! string instructions, since the compiler would turn a loop into a call of the function itself.
 
 use core::arch::asm;
 

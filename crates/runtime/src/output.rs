@@ -1,4 +1,4 @@
-//! `TRODDEN_OUTPUT`: read from the environment with which the process was started, and expanded to the path of a raw file.
+//! The variable `TRODDEN_OUTPUT`, which is read from the process's initial environment and expanded to the path of a raw file.
 //!
 //! The environment is read from `/proc/self/environ` (proc(5)), which needs no libc and ignores `setenv`. In privileged programs
 //! (AT_SECURE in `/proc/self/auxv`, see getauxval(3)) the variable counts as unset.
@@ -54,8 +54,8 @@ pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
 }
 
-/// Returns true if a variable's first definition has this value (`scratch` is overwritten). In privileged programs variables count as
-/// unset.
+/// Returns true if a variable's first definition has the value `wanted` (`scratch` is overwritten). In privileged programs, variables count
+/// as unset.
 pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
     /// Position of the reader in an entry `NAME=value`.
     enum EntryPosition {
@@ -130,7 +130,8 @@ pub fn auxiliary(wanted: u64) -> Option<u64> {
     None
 }
 
-/// Prepends the current folder to a relative path, at the start, because the subject may change it before the next thread opens the file.
+/// Prepends the current folder to a relative path. Must be called at the image's start, because the subject may change its folder before
+/// the next thread opens the file.
 fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), Failure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
@@ -149,7 +150,7 @@ fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result
     Ok(())
 }
 
-/// Returns true if each process has a file of its own (`%p`).
+/// Returns true if each process gets a separate file (`%p`).
 pub fn is_per_process(pattern: &Text) -> bool {
     let mut bytes = pattern.bytes().iter();
     while let Some(&byte) = bytes.next() {
@@ -188,7 +189,7 @@ pub fn expand(pattern: &Text, image: &Identity, path: &mut Text) -> Result<usize
     Ok(literal.unwrap_or(path.bytes().len()))
 }
 
-/// Appends the host name, modified so that it does not lead to another folder.
+/// Appends the host name, modified so that it cannot change the folder.
 fn extend_host(path: &mut Text) -> Result<(), Full> {
     let name = system::host_name();
     let mut name = name.iter().take_while(|&&byte| byte != 0).peekable();

@@ -1,10 +1,12 @@
-//! Regions, in which threads count: part of a raw file, acquired by a lock, or anonymous memory that is discarded.
+//! Regions, in which threads count. A region is either a part of a raw file, which is acquired with a lock, or anonymous memory, which is
+//! discarded.
 //!
-//! A region is acquired by an open-file-description lock (fcntl(2)) on its lock byte, through the one description that the process keeps
-//! (`kept.rs`). The mapping keeps the description alive, so the lock lasts as long as the process even if the program closes the
-//! descriptor. Not so on overlay file systems, which map a different file, nor for a child of `fork` that uses its parent's description
-//! with locks of its own; there the region's tail also names its holder. A description never conflicts with its own locks, so a process
-//! examines each region only once ([`RegionSearch::next`]). Invariant: a region is mapped by at most one process that counts in it.
+//! A region is acquired with an open-file-description lock (fcntl(2)) on its lock byte, through the open file description that the process
+//! keeps (`kept.rs`). The mapping keeps the description alive, so the lock lasts as long as the process, even if the program closes the
+//! descriptor. This does not hold on overlay file systems, which map a different file, and for a child of `fork` that uses its parent's
+//! description with separate locks; in these cases, the region's tail also names its holder. A description never conflicts with its own
+//! locks, so a process examines each region only once ([`RegionSearch::next`]). Invariant: at most one process maps a region and counts in
+//! it.
 
 use crate::file::{self, HeaderLock, RawFile, cannot_write};
 use crate::image::is_stream;
@@ -14,21 +16,22 @@ use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Number of bytes before the header's lock byte that serve to probe the lifetime of locks, so many that processes do not collide.
+/// Number of bytes before the header's lock byte that are used to probe the lifetime of locks. There are enough of them that processes do
+/// not collide.
 const PROBE_BYTES: u64 = 1 << 50;
 
 /// A mapped region.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub address: usize,
-    /// Its index in the raw file; `None` for anonymous memory.
+    /// Index of the region in the raw file; `None` for anonymous memory.
     pub index: Option<u64>,
-    /// The event counter of its thread, as for [`crate::events::close`].
+    /// The event counter of the region's thread, as for [`crate::events::close`].
     pub event: u64,
 }
 
 impl Region {
-    /// Unmaps the region and releases its lock in `raw`, if that is still open. Counts stay in the file.
+    /// Unmaps the region and releases its lock in `raw`, if the file is still open. Counts stay in the file.
     pub fn release(self, raw: Option<&RawFile>, process: u32, counters: u64) {
         if self.index.is_some() {
             let _ = set_holder(self.address, counters, u64::from(process), 0);
@@ -39,7 +42,7 @@ impl Region {
         }
     }
 
-    /// Records in the region that another thread's counts are lost.
+    /// Records in the region that a different thread's counts are lost.
     pub fn note_lost(self, counters: u64, reason: LostReason) {
         file::add_lost(self.address + region_lost_offset(counters) as usize, reason);
     }
@@ -75,8 +78,8 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     .map(|address| Region { address, index: None, event: 0 })
 }
 
-/// Acquires a region of `raw` for `process` and maps it, at `over` if given. `reopen` opens the file once more; the first call replaces
-/// `raw` by the result.
+/// Acquires a region of `raw` for `process` and maps it, at `over` if given. `reopen` opens the file once more; on the first call, its
+/// result replaces `raw`.
 pub fn acquire(
     raw: &mut RawFile,
     search: &mut RegionSearch,
@@ -129,7 +132,7 @@ fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure>
     })
 }
 
-/// Undoes [`map`], unless another mapping will replace it.
+/// Undoes [`map`], unless a different mapping will replace the region.
 fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
     if over.is_none() {
         system::unmap(address, raw.region_stride as usize);
@@ -146,7 +149,7 @@ fn unlock(raw: &RawFile, index: u64) {
     let _ = system::lock_byte(&raw.descriptor, region_lock_byte(index), false);
 }
 
-/// Locks the first free region at or after `next`; returns its index and the holder that it names.
+/// Locks the first free region at or after `next`. Returns the region's index and the holder named in it.
 fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, Failure> {
     for index in next..count(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
@@ -158,7 +161,7 @@ fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Op
         if holder == 0 || system::process_is_gone(holder as u32) {
             return Ok(Some((index, holder)));
         }
-        // Its lock was lost with a descriptor. The process's own region may be acquired again.
+        // The holder's lock was lost with a descriptor. The process's own region may be acquired again.
         if holder != u64::from(process) {
             unlock(raw, index);
         }
@@ -177,10 +180,10 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     let _lock = HeaderLock::acquire(&raw.descriptor)?;
     let index = count(raw)?;
     let start = raw.regions_offset + index * raw.region_stride;
-    // Locked before it becomes visible, so that no other process takes it.
+    // Locked before the region becomes visible, so that no other process acquires it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(cannot_lock)?;
     file::check_space(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
-    // Reserved completely, because a disk that fills up later would kill the subject.
+    // The space is reserved completely, because a disk that fills up later would kill the subject.
     file::reserve_space(&raw.descriptor, start, raw.region_stride)?;
     Ok(index)
 }
@@ -203,7 +206,7 @@ fn probe_lock_lifetime(
             false => LockLifetime::Descriptor,
         };
         if search.life == LockLifetime::Descriptor {
-            // Until it is locked again, the holder's name keeps other processes away.
+            // Until the region is locked again, the holder named in it keeps other processes away.
             file::lock(&raw.descriptor, region_lock_byte(index))?;
         }
     }
@@ -218,10 +221,10 @@ fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
     if read.is_ok() { u64::from_le_bytes(holder) } else { 0 }
 }
 
-/// Changes the holder of the region mapped at `address`; returns false if the current one is not `before`.
+/// Changes the holder of the region mapped at `address`. Returns false if the current holder is not `before`.
 fn set_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
     let word = (address + region_holder_offset(counters) as usize) as *mut u64;
-    // No needless write, because that would allocate a page.
+    // Avoid unnecessary writes, which would allocate a page.
     // SAFETY: the word is aligned and in a mapped region; all users access it atomically, or read the file.
     before == holder || unsafe { AtomicU64::from_ptr(word) }.compare_exchange(before, holder, SeqCst, SeqCst).is_ok()
 }

@@ -27,19 +27,19 @@ pub enum Source {
     Unknown,
     /// Memory that is discarded.
     Anonymous,
-    /// The raw file that the pattern names.
+    /// The raw file that the pattern specifies.
     File,
 }
 
 pub struct State {
     pub source: Source,
-    /// From the image's start, or an earlier use, until the image's end.
+    /// True from the image's start, or its first use before that, until the image's end.
     running: bool,
     process: u32,
     table: RegionTable,
     search: RegionSearch,
     kept: Option<KeptFile>,
-    /// Why output was disabled, if it was.
+    /// The reason why output was disabled; `None` if it was not.
     lost: Option<LostReason>,
     /// In a child of `fork`: the parent's region, while it is still mapped where the child's will be.
     inherited: Option<Region>,
@@ -77,7 +77,7 @@ pub fn state(_: &mut Guard) -> &mut State {
     unsafe { &mut *STATE.0.get() }
 }
 
-/// Acquires another region of the raw file for the calling thread's stream; returns its address.
+/// Acquires an additional region of the raw file for the calling thread's stream. Returns the region's address.
 pub fn add_region() -> Option<usize> {
     let mut guard = Guard::take(is_forked)?;
     state(&mut guard).add_region()
@@ -86,11 +86,11 @@ pub fn add_region() -> Option<usize> {
 /// Number of threads whose lost counts could not be recorded in the raw file.
 pub static UNREPORTED_LOSSES: AtomicU32 = AtomicU32::new(0);
 
-/// A stream could not get another region, and the message was printed.
-static IS_GROWTH_REFUSED: AtomicBool = AtomicBool::new(false);
+/// Whether a message was printed that a stream could not get an additional region.
+static IS_GROWTH_FAILURE_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the calling thread count in `region`; returns the bias.
-pub fn bias_to(region: &Region, image: &Image) -> i64 {
+/// Makes the calling thread count in `region`. Returns the bias.
+pub fn set_bias_to(region: &Region, image: &Image) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
     set_bias(value, if untested::sees_each_count() { 0 } else { value });
     value
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// Prints why nothing is written from now on.
+    /// Prints the reason why nothing is written from now on.
     fn disable_output(&mut self, failure: &Failure) -> Source {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
         text::print_failure(subject, failure, &mut self.scratch);
@@ -145,7 +145,7 @@ impl State {
         let region = match self.table.assign(self.process, owner) {
             Some(region) => {
                 if region.index.is_none() {
-                    // Memory of a thread that has ended; this thread's counts will be lost like that one's.
+                    // Anonymous memory of a thread that has ended. This thread's counts will be lost as well.
                     self.note_lost();
                 }
                 region
@@ -156,7 +156,7 @@ impl State {
                 region
             }
         };
-        bias_to(&self.attach_event_counter(region, owner), &Image::from_linker())
+        set_bias_to(&self.attach_event_counter(region, owner), &Image::from_linker())
     }
 
     /// Opens an event counter for the calling thread, if the image needs one. If that fails, the thread's counts are discarded.
@@ -199,8 +199,8 @@ impl State {
         bias.load(SeqCst)
     }
 
-    /// Returns the owner of the calling thread's region. In a child of `vfork` that is the parent's thread, whose TLS it uses and whose id
-    /// is unknown here.
+    /// Returns the owner of the calling thread's region. In a child of `vfork`, the owner is the parent's thread, whose TLS the child uses
+    /// and whose ID is unknown.
     fn owner(&mut self) -> u32 {
         let process = system::process_id();
         if process != self.process {
@@ -208,7 +208,7 @@ impl State {
             if parent == self.process || parent == 0 {
                 return PINNED;
             }
-            // The first caller was a child of vfork.
+            // The first caller was a child of `vfork`.
             self.process = process;
         }
         system::thread_id()
@@ -279,8 +279,8 @@ impl State {
         let region = match self.acquire(&Image::from_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
-                // Retried for each chunk, but reported once; lost events are counted.
-                if !IS_GROWTH_REFUSED.swap(true, SeqCst) {
+                // Adding a region is retried for each chunk, but the failure is reported only once. Lost events are counted.
+                if !IS_GROWTH_FAILURE_REPORTED.swap(true, SeqCst) {
                     text::print_failure(self.path.bytes(), &failure, &mut self.scratch);
                 }
                 return None;
@@ -349,12 +349,12 @@ impl State {
         }
         let Some(kept) = kept::check(&mut self.kept) else { return };
         if system::map_page_to_read(&kept.raw.descriptor, kept.raw.switch_offset, image.switch).is_err() {
-            text::print_line(b"trodden: cannot map the sampling switch: nothing is sampled in this process\n");
+            text::print_line(b"trodden: cannot map the sampling switch, so nothing is sampled in this process\n");
         }
     }
 
-    /// Leaves the open file description to the parent by opening the same file again. (A different file means a different root.) If that
-    /// fails, uses the parent's description with locks of its own.
+    /// Leaves the open file description to the parent by opening the same file again. If that fails, or opens a different file because the
+    /// root folder has changed, uses the parent's description with separate locks.
     fn leave_description(&mut self, image: &Image) {
         let State { source, pattern, path, scratch, kept, .. } = self;
         kept::check(kept);
@@ -363,7 +363,7 @@ impl State {
             return;
         }
         let per_process = output::is_per_process(pattern);
-        let missing = if per_process { MissingFile::Create } else { MissingFile::Refuse };
+        let missing = if per_process { MissingFile::Create } else { MissingFile::Fail };
         let own = file::open(image, pattern, missing, path, scratch).ok().and_then(KeptFile::new);
         *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {

@@ -1,9 +1,9 @@
-//! Streams: settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events
-//! itself, and calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk.
-//! For a *whole program*, chunks are used in a ring of the thread's regions; if all are in use, because the recorder is slower, the thread
-//! gets another region, up to a limit, then waits for a chunk to be released. If none is, the last chunk's events are discarded and
-//! counted, and no thread waits until one is. A *flight recorder* overwrites the oldest chunks of its one region. Invariants: signals are
-//! blocked while a thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL` chunk never changes.
+//! Settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events itself, and
+//! calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk. For a *whole
+//! program*, chunks are used in a ring of the thread's regions; if all are in use, because the recorder is slower, the thread gets another
+//! region, up to a limit, then waits for a chunk to be released. If none is, the last chunk's events are discarded and counted, and no
+//! thread waits until one is. A *flight recorder* overwrites the oldest chunks of its one region. Invariants: signals are blocked while a
+//! thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL` chunk never changes.
 
 use crate::image::{address_of, is_stream};
 use crate::output;
@@ -57,7 +57,7 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
         );
         DEFAULT_LAST_EVENTS
     });
-    // One is being filled, and the one after it is free.
+    // One chunk is being filled, and the chunk after it is free.
     RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
 }
 
@@ -85,20 +85,20 @@ pub fn end_thread() {
     }
 }
 
-/// The frame slots of a thread that forks, saved while another region replaces its own.
+/// The frame slots of a thread that forks, saved while a different region replaces the thread's region.
 pub struct ShadowFrames {
     address: usize,
     count: usize,
 }
 
 impl ShadowFrames {
-    /// Saves those of the calling thread, whose region is at `base`.
+    /// Saves the slots of the calling thread, whose region is at `base`; `None` if out of memory.
     pub fn save(base: usize) -> Option<ShadowFrames> {
         let thread = thread_stream()?;
         let slots = base + HEADER;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW - HEADER) / WORD;
         let address = system::map_zeros(SHADOW, None).ok()?;
-        // SAFETY: both are mapped, the second is fresh.
+        // SAFETY: both ranges are mapped, and the second is fresh.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
         Some(ShadowFrames { address, count })
     }

@@ -1,7 +1,7 @@
 //! Assembly shared by several stubs: directives for linkers and unwinders, and saving registers. `fxsave64` suffices, because system calls
 //! and baseline Rust code only use the low halves of vector registers.
 
-/// Starts the function of this name, in a section of its own.
+/// Starts the function with a name, in a separate section.
 macro_rules! begin {
     ($name:literal) => {
         concat!(

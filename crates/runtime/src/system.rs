@@ -47,7 +47,7 @@ impl Descriptor {
         Descriptor { number, lock_command: LOCK_FOR_DESCRIPTION }
     }
 
-    /// Drops the descriptor without closing it, because its number now belongs to another file.
+    /// Drops the descriptor without closing it, because its number now belongs to a different file.
     pub fn leak(self) {
         core::mem::forget(self);
     }
@@ -56,7 +56,7 @@ impl Descriptor {
         self.number
     }
 
-    /// Makes future locks belong to this process, because its parent uses the same description.
+    /// Makes future locks belong to this process, because the parent uses the same description.
     pub fn lock_for_process(&mut self) {
         self.lock_command = LOCK_FOR_PROCESS;
     }
@@ -114,9 +114,9 @@ unsafe fn call(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, E
 }
 
 /// Pads arguments with zeros.
-fn pad_arguments<const N: usize>(given: [usize; N]) -> [usize; 6] {
+fn pad_arguments<const N: usize>(arguments: [usize; N]) -> [usize; 6] {
     let mut all = [0; 6];
-    all.iter_mut().zip(given).for_each(|(to, from)| *to = from);
+    all.iter_mut().zip(arguments).for_each(|(to, from)| *to = from);
     all
 }
 
@@ -181,7 +181,7 @@ pub fn read(file: &Descriptor, into: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Reads up to `into.len()` bytes at `offset`; returns how many.
+/// Reads up to `into.len()` bytes at `offset`. Returns the number of bytes read.
 pub fn read_at(file: &Descriptor, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
     system!(17, file.number, into.as_mut_ptr(), into.len(), offset)
 }
@@ -227,7 +227,7 @@ pub fn free_space(file: &Descriptor) -> Result<u64, Errno> {
     }
     let mut answer = FileSystem::default();
     system!(138, file.number, &raw mut answer)?;
-    // Some virtual file systems report 0 blocks, which means nothing.
+    // Some virtual file systems report 0 blocks, which carries no information.
     if answer.blocks == 0 {
         return Ok(u64::MAX);
     }
@@ -302,9 +302,9 @@ const MAPPINGS_START: usize = 0x5500_0000_0000;
 const MAPPINGS_SPREAD: usize = 0x20_0000_0000;
 const MAPPINGS_END: usize = 0x5550_0000_0000;
 
-/// Returns an address for a mapping away from the subject's, whose addresses then do not depend on the runtime. Programs may depend on
-/// addresses (hash tables of pointers), and the runtime's mappings differ between variants of a program. The kernel chooses another
-/// address if this one is not free.
+/// Returns an address for a mapping away from the subject's mappings, so that the subject's addresses do not depend on the runtime.
+/// Programs may depend on addresses (hash tables of pointers), and the runtime's mappings differ between variants of a program. If the
+/// address is not free, the kernel chooses a different one.
 fn mapping_hint(length: usize) -> usize {
     let bytes = length.next_multiple_of(4096);
     let first = MAPPINGS_START + ((&raw const NEXT_MAPPING as usize) << 12) % MAPPINGS_SPREAD;
@@ -313,7 +313,7 @@ fn mapping_hint(length: usize) -> usize {
     if place.checked_add(bytes).is_some_and(|end| end <= MAPPINGS_END) { place } else { 0 }
 }
 
-/// Maps `length` bytes of a file, at `over`, which must be one of the runtime's mappings of at least that length, or else away from the
+/// Maps `length` bytes of a file: at `over`, which must be one of the runtime's mappings of at least that length, or else away from the
 /// subject's mappings.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
@@ -386,7 +386,7 @@ pub fn effective_user() -> u32 {
     system!(107).unwrap_or(0) as u32
 }
 
-/// Returns true if `process` has no thread `thread` (any more).
+/// Returns true if `process` has no thread with the ID `thread`.
 pub fn thread_is_gone(process: u32, thread: u32) -> bool {
     system!(234, process, thread, 0) == Err(ESRCH)
 }
@@ -445,7 +445,7 @@ pub fn is_readable(address: usize) -> bool {
     system!(14, -1_i32, address, 0, size_of::<u64>()) != Err(Errno(14)) // EFAULT
 }
 
-/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, then makes sure that it
+/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, and then ensures that the process
 /// terminates.
 pub fn abort() {
     const SIGABRT: i32 = 6;
@@ -464,7 +464,7 @@ pub fn abort() {
     let _ = system!(231, 134);
 }
 
-/// Writes to a descriptor if that neither blocks nor raises SIGPIPE; otherwise does nothing.
+/// Writes to a descriptor if this neither blocks nor raises SIGPIPE. Otherwise does nothing.
 pub fn write_if_ready(number: i32, text: &[u8]) {
     /// The kernel's `struct pollfd`.
     #[repr(C)]

@@ -1,13 +1,13 @@
 //! The assignment of regions to threads.
 //!
-//! A thread's end is not announced (TLS destructors would need libc), so regions are reassigned when they run short: those whose thread
-//! the kernel no longer knows. Such a sweep happens only when there are twice as many regions as survived the last one, so its amortised
-//! cost per new region is constant. Invariant: at most one living thread owns an entry.
+//! The runtime is not notified of a thread's end (TLS destructors would need libc). So when regions run short, a sweep reassigns the
+//! regions whose thread no longer exists. A sweep happens only when there are twice as many regions as survived the last sweep, so the
+//! amortised cost per new region is constant. Invariant: at most one living thread owns an entry.
 
 use crate::region::Region;
 use crate::system;
 
-/// Owner that never ends: a thread whose TLS the calling thread borrowed (a child of `vfork`), and whose id is unknown.
+/// Owner that never ends: a thread whose ID is unknown, because a child of `vfork` entered the runtime with the thread's TLS.
 pub const PINNED: u32 = u32::MAX;
 const NO_OWNER: u32 = 0;
 const INLINE: usize = 8;
@@ -22,7 +22,7 @@ const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 
 
 /// The regions of this process and image.
 pub struct RegionTable {
-    /// The entries, while they are few.
+    /// The entries, while there are at most [`INLINE`].
     inline: [Entry; INLINE],
     /// Address of a mapping with the entries; 0 while they are inline.
     mapped: usize,
@@ -58,7 +58,7 @@ impl RegionTable {
 
     /// Assigns a region without a living owner to `owner`.
     pub fn assign(&mut self, process: u32, owner: u32) -> Option<Region> {
-        // Ids are reused: an entry with this thread's id belongs to a thread that has ended (or to this one, if its bias was reset).
+        // IDs are reused: an entry with this thread's ID belongs to a thread that has ended, or to this thread if its bias was reset.
         let found = match self.reassign(owner, owner) {
             None => self.reassign(NO_OWNER, owner),
             found => found,
@@ -83,7 +83,7 @@ impl RegionTable {
         Some(entry.region)
     }
 
-    /// Adds a region. Without memory for the entry, the region stays with its owner forever.
+    /// Adds a region. If there is no memory for the entry, the region stays with its owner forever.
     pub fn add(&mut self, region: Region, owner: u32) {
         if self.length == self.capacity.max(INLINE) && !self.enlarge() {
             return;

@@ -57,7 +57,7 @@ impl Text {
         self.bytes.get(start..=self.length).unwrap_or(&[0])
     }
 
-    /// Replaces the content by what `source` writes into the buffer; it returns the length.
+    /// Replaces the content with the bytes that `source` writes into the buffer. `source` returns their number.
     pub fn fill(&mut self, source: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
         let [buffer @ .., _] = &mut self.bytes;
         self.length = source(buffer)?.min(PATH_MAX - 1);
@@ -73,28 +73,28 @@ impl Text {
     }
 }
 
-/// Why counts cannot be written, and what the user can do.
+/// The reason why counts cannot be written, and what the user can do.
 pub struct Failure {
     pub reason: &'static [u8],
     pub error: Option<Errno>,
-    pub remedy: &'static [u8],
+    pub advice: &'static [u8],
     /// The corresponding reason in the raw file.
     pub lost: LostReason,
 }
 
 impl Failure {
-    pub const fn new(reason: &'static [u8], remedy: &'static [u8]) -> Failure {
-        Failure { reason, error: None, remedy, lost: LostReason::Other }
+    pub const fn new(reason: &'static [u8], advice: &'static [u8]) -> Failure {
+        Failure { reason, error: None, advice, lost: LostReason::Other }
     }
 
-    /// A failed system call. If a limit of the process is the cause, the remedy is to raise it.
-    pub const fn system(reason: &'static [u8], error: Errno, remedy: &'static [u8]) -> Failure {
-        let remedy: &[u8] = match error.0 {
+    /// A failed system call. If the cause is a limit of the process, the advice is to raise the limit.
+    pub const fn system(reason: &'static [u8], error: Errno, advice: &'static [u8]) -> Failure {
+        let advice: &[u8] = match error.0 {
             12 => b"let the program have more memory (ulimit -v)",
             24 => b"let the program open more files (ulimit -n)",
-            _ => remedy,
+            _ => advice,
         };
-        Failure { reason, error: Some(error), remedy, lost: LostReason::Other }
+        Failure { reason, error: Some(error), advice, lost: LostReason::Other }
     }
 
     /// Sets the reason recorded in the raw file.
@@ -103,20 +103,20 @@ impl Failure {
     }
 }
 
-/// Device and inode of standard error at the start, so that messages are never written to a file that got its number later. Zero if it was
-/// closed.
+/// Device and inode of standard error at the image's start, so that messages are never written to a file that got its descriptor later.
+/// Zero if standard error was closed.
 static STDERR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 fn stderr_now() -> [u64; 2] {
     system::stat_number(2).map_or([0; 2], |stat| [stat.dev, stat.ino])
 }
 
-/// Remembers which file standard error is.
+/// Stores the identity of standard error.
 pub fn remember_stderr() {
     STDERR.iter().zip(stderr_now()).for_each(|(saved, now)| saved.store(now, SeqCst));
 }
 
-/// Prints one line: `trodden: SUBJECT: reason (error): remedy; ...`. `scratch` is overwritten.
+/// Prints one line: `trodden: SUBJECT: reason (error): advice; ...`. `scratch` is overwritten.
 pub fn print_failure(subject: &[u8], failure: &Failure, scratch: &mut Text) {
     scratch.clear();
     let _ = compose(subject, failure, scratch);
@@ -124,7 +124,7 @@ pub fn print_failure(subject: &[u8], failure: &Failure, scratch: &mut Text) {
     print_line(scratch.with_nul(0));
 }
 
-/// Writes a line to standard error, if that is still the same file.
+/// Writes a line to standard error, if it is still the same file.
 pub fn print_line(line: &[u8]) {
     let [device, inode] = stderr_now();
     let same = STDERR.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
@@ -135,7 +135,7 @@ pub fn print_line(line: &[u8]) {
 
 fn compose(subject: &[u8], failure: &Failure, line: &mut Text) -> Result<(), Full> {
     line.extend(b"trodden: ")?;
-    // Leaves room for the rest of the line, however long the name is.
+    // Leaves room for the remainder of the line, however long the name is.
     for &byte in subject.iter().take(PATH_MAX - 512) {
         line.push(if byte < b' ' { b'?' } else { byte })?;
     }
@@ -153,8 +153,8 @@ fn compose(subject: &[u8], failure: &Failure, line: &mut Text) -> Result<(), Ful
         line.extend(b")")?;
     }
     line.extend(b": ")?;
-    line.extend(failure.remedy)?;
-    line.extend(b"; what runs from here on is not counted")
+    line.extend(failure.advice)?;
+    line.extend(b"; code that runs from here on is not counted")
 }
 
 /// Returns the description of common errors.

@@ -1,4 +1,4 @@
-//! Residual builds: what happens when a path is counted that the build did not know.
+//! Residual builds: the actions when a path executes that was unknown to the build.
 //!
 //! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. That calls
 //! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because more
@@ -29,19 +29,22 @@ const RELOADED: u8 = 4;
 pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
 /// Address of a bitmap with a bit for each counter of the template: 1 if the path became known.
 static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Whether vector registers wider than 128 bits have to be saved: 0 not known yet, 1 no, 2 yes.
+/// Whether vector registers wider than 128 bits must be saved: 0 if not known yet, 1 if not, 2 if so.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
 const UNKNOWN_ACTION: Failure =
     Failure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
 const NO_CALLBACK: Failure = Failure::new(b"there is no function trodden_untested", b"untested paths are only counted");
-const UNREADABLE: Failure =
-    Failure::new(b"it cannot be read", b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known");
-const NOT_OF_IMAGE: Failure = Failure::new(b"it holds no known paths of this program", MAKE_AGAIN);
-const OTHER_VERSION: Failure = Failure::new(b"another version of trodden made it", MAKE_AGAIN);
-const DAMAGED: Failure = Failure::new(b"it is damaged", MAKE_AGAIN);
-const NO_MEMORY: Failure = Failure::new(b"there is no memory for it", b"allow the program more; what was known to the build is known");
-const MAKE_AGAIN: &[u8] = b"make it again with `trodden export known --for PROGRAM`; what was known to the build is known";
+const UNREADABLE: Failure = Failure::new(
+    b"it cannot be read",
+    b"name a file that `trodden export known --for PROGRAM` wrote; only paths known to the build are known",
+);
+const NOT_OF_IMAGE: Failure = Failure::new(b"it contains no known paths of this program", WRITE_AGAIN);
+const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
+const CORRUPT: Failure = Failure::new(b"it is corrupt", WRITE_AGAIN);
+const NO_MEMORY: Failure =
+    Failure::new(b"there is no memory for it", b"let the program have more memory; only paths known to the build are known");
+const WRITE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
 
 /// Reads the settings from the environment, or else from the image, at the image's start. The texts are overwritten.
 pub fn prepare(text: &mut Text, scratch: &mut Text) {
@@ -83,11 +86,11 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
     }
 }
 
-/// Prints `trodden: SUBJECT: reason: remedy`.
+/// Prints `trodden: SUBJECT: reason: advice`.
 fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
     line.clear();
     let parts: [&[u8]; 6] =
-        [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.remedy];
+        [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.advice];
     let _ = parts.iter().try_for_each(|part| line.extend(part));
     let _ = line.push(b'\n');
     text::print_line(line.bytes());
@@ -108,7 +111,7 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
         return Ok(address);
     }
     system::unmap(address, length.max(1));
-    Err(&DAMAGED)
+    Err(&CORRUPT)
 }
 
 /// Returns the checksum in a header, if it belongs to a file of this image.
@@ -119,9 +122,9 @@ fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
         Ok(_) => {}
         Err(HeadError::EarlierFormat) => return Err(&OTHER_VERSION),
         Err(HeadError::NotTrodden) => return Err(&NOT_OF_IMAGE),
-        Err(HeadError::Truncated | HeadError::Checksum) => return Err(&DAMAGED),
+        Err(HeadError::Truncated | HeadError::Checksum) => return Err(&CORRUPT),
     }
-    let header = KnownHeader::read(bytes).ok_or(&DAMAGED)?;
+    let header = KnownHeader::read(bytes).ok_or(&CORRUPT)?;
     match header.image == image.identity() && header.counters == image.counters {
         true => Ok(header.checksum),
         false => Err(&NOT_OF_IMAGE),
@@ -140,7 +143,7 @@ fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     true
 }
 
-/// Returns true if every execution of an unknown path needs an action or a decision.
+/// Returns true if every execution of an unknown path must be handled by [`on_counted`].
 pub fn sees_each_count() -> bool {
     !matches!(ACTION.load(Relaxed), COUNT | REPORT)
 }
@@ -152,8 +155,8 @@ fn is_known(counter: usize) -> bool {
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// Handles a path that was taken: `counter` is its counter in the template, `copy` the thread's copy. It is already counted, unless
-/// [`ACTION`] is set.
+/// Handles the execution of a path: `counter` is the path's counter in the template, and `copy` the thread's copy. The execution is already
+/// counted, unless [`ACTION`] is set.
 pub extern "C" fn on_counted(counter: usize, copy: usize) {
     let acting = ACTION.load(Relaxed);
     if acting & RELOADED != 0 && is_known(counter) {
@@ -222,14 +225,16 @@ fn callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the frame that the thread
-/// remembers is live only if it is above the current frame and all its marks are intact. Frames that replace it overwrite some of them.
+/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the frame that the thread stored
+/// is live only if it is above the current frame and all of its marks are intact. Other frames at the same location overwrite some of the
+/// marks.
 #[repr(C)]
 struct CallbackFrame {
     marks: [u64; MARKS],
 }
 
-/// Number of words, large enough that other frames, with return addresses and saved registers, hardly leave all of them intact.
+/// Number of marks; large enough that other frames, which contain return addresses and saved registers, are very unlikely to leave all of
+/// them intact.
 const MARKS: usize = 64;
 
 impl CallbackFrame {
@@ -282,7 +287,7 @@ fn call_back(name: usize, path: u64, count: u64) {
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*thread).callback).write_volatile(outer) };
-    // Erase the marks, which might otherwise be found in the frame of another call.
+    // Erase the marks, which might otherwise appear in the frame of a later call.
     frame.marks.iter_mut().for_each(|word| {
         // SAFETY: a word of this structure.
         unsafe { (&raw mut *word).write_volatile(0) };

@@ -103,7 +103,7 @@ fn empty(name: &str) -> FunctionMap {
     }
 }
 
-/// Decides whether block `at` is a continuation of the previous block. The entry is not, and neither are two blocks in a row.
+/// Decides whether block `at` continues the previous block. The entry never does, and neither do two consecutive blocks.
 fn is_continuation(random: &mut Random, last: &mut bool, at: u32, count: u32) -> bool {
     *last = at > 0 && at < count && !*last && random.chance(8);
     *last

@@ -1,8 +1,8 @@
 //! Random small programs with direct, indirect and recursive calls, opaque code and unwinding, and an exhaustive enumeration of their short
 //! executions.
 //!
-//! The interpreter is an oracle for `trodden_witness` and shares no code with it. A frame is a function, a node, and the number of calls
-//! already calls_made in that node.
+//! The interpreter is an oracle for `trodden_witness` and shares no code with it. A frame consists of a function, a node, and the number of
+//! calls already made in that node.
 
 use crate::graphs::{self, Cycles};
 use crate::random::Random;
@@ -109,7 +109,7 @@ pub struct Execution {
     pub blocks: Vec<(WitnessFunctionId, Node)>,
     /// The executed nodes and edges at which a witness can be, in order.
     pub sites: Vec<WitnessSite>,
-    /// Calls, and how they end; those that are under way at the end of the run do not.
+    /// Calls and returns, in order. Calls that are active at the end of the run have no return.
     pub calls: Vec<CallStep>,
 }
 
@@ -117,7 +117,7 @@ pub struct Execution {
 enum Frame {
     /// In a node of the program, after `calls_made` of its calls.
     Code { function: WitnessFunctionId, node: Node, calls_made: usize },
-    /// In opaque code, which can continue in these ways.
+    /// In opaque code, which can continue in the ways that `can` describes.
     Outside { can: Opaque },
 }
 
@@ -128,8 +128,8 @@ struct Running {
     steps: usize,
 }
 
-/// Enumerates executions of at most `steps` steps, breadth first, until `limit` have been found or the search becomes too large. They are
-/// sorted and distinct.
+/// Enumerates executions of at most `steps` steps, breadth first, until `limit` have been found or the search becomes too large. The result
+/// is sorted and without duplicates.
 pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<Execution> {
     let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
     let mut first = Running { frames: Vec::new(), execution: nothing, steps: 0 };
@@ -163,7 +163,7 @@ impl Running {
     }
 
     /// Leaves the innermost frame.
-    fn end(&mut self) {
+    fn pop_frame(&mut self) {
         if let Some(Frame::Code { function, .. }) = self.frames.pop() {
             self.execution.calls.push(CallStep::Leave(function));
         }
@@ -194,12 +194,12 @@ impl Running {
         let mut this = self.clone();
         this.steps += 1;
         match this.frames.last().expect("it has frames").clone() {
-            Frame::Outside { can } => this.outside(program, can),
+            Frame::Outside { can } => this.leave_opaque(program, can),
             Frame::Code { function, node, calls_made } => {
                 let of = program.function(function);
                 match of.calls.iter().filter(|(n, _)| *n == node).nth(calls_made) {
                     Some((_, call)) => this.call(program, call),
-                    None => this.leave(program, function, node),
+                    None => this.leave_node(program, function, node),
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Running {
         next
     }
 
-    fn outside(mut self, program: &WitnessProgram, can: Opaque) -> Vec<Running> {
+    fn leave_opaque(mut self, program: &WitnessProgram, can: Opaque) -> Vec<Running> {
         let mut next = Vec::new();
         for callee in program.external().iter().filter(|_| can.calls_back) {
             let mut one = self.clone();
@@ -242,7 +242,8 @@ impl Running {
         next
     }
 
-    /// All states that can follow if the call in the innermost frame unwinds: entering a landing pad of any frame, or leaving all frames.
+    /// All states that can follow if the call in the innermost frame unwinds: a landing pad in any frame is entered, or all frames are
+    /// left.
     fn unwind(self, program: &WitnessProgram) -> Vec<Running> {
         let mut this = self;
         let mut next = Vec::new();
@@ -255,18 +256,18 @@ impl Running {
                     return next;
                 }
             }
-            this.end();
+            this.pop_frame();
         }
         next.push(this);
         next
     }
 
-    fn leave(mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> Vec<Running> {
+    fn leave_node(mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> Vec<Running> {
         let of = program.function(function);
         let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
         let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
         if node == of.graph.exit() {
-            self.end();
+            self.pop_frame();
             next.push(self);
         }
         next

@@ -318,7 +318,7 @@ fn runs_have_a_time_and_go_by_ranges() {
 fn a_command_that_fails_leaves_nothing_behind() {
     let place = place();
     let said = refusal(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
-    assert!(said.contains("cannot run ./missing") && said.contains("check the path"), "{said}");
+    assert!(said.contains("cannot run ./missing") && said.contains("Check the path"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
     // `text` is there, and is not executable; a folder is neither.

@@ -163,7 +163,7 @@ fn a_suite_can_be_one_run() {
     let missing = place.command(trodden()).args(["record", "--suite", "tests", "--", "./missing"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(said.contains("cannot run ./missing") && said.contains("check the path") && !said.contains("without --suite"), "{said}");
+    assert!(said.contains("cannot run ./missing") && said.contains("Check the path") && !said.contains("without --suite"), "{said}");
 }
 
 #[test]

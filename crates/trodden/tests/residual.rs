@@ -445,7 +445,7 @@ fn more_becomes_known_without_a_new_build() {
     let more = place.path("more.known");
     assert_eq!(counts(more.to_str().unwrap()), (vec![2], String::new()));
     let (all, error) = counts(place.path("prog.c").to_str().unwrap());
-    assert!(all == [2, 1] && error.contains("holds no known paths of this program"), "{error}");
+    assert!(all == [2, 1] && error.contains("contains no known paths of this program"), "{error}");
     let (all, error) = counts(place.path("none.known").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("none.known: it cannot be read: name a file"), "{error}");
     // A file that is not as it was written is not half believed.
@@ -457,14 +457,14 @@ fn more_becomes_known_without_a_new_build() {
     };
     let later = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION + 1).to_bytes();
     for (name, bytes, wanted) in [
-        ("a bit", flipped(whole.len() - 1), "it is damaged"),
-        ("the sum", flipped(offset_of!(KnownHeader, checksum)), "it is damaged"),
-        ("the end", whole[..whole.len() - 1].to_vec(), "it is damaged"),
-        ("the header", whole[..30].to_vec(), "it is damaged"),
-        ("the head", flipped(9), "it is damaged"),
+        ("a bit", flipped(whole.len() - 1), "it is corrupt"),
+        ("the sum", flipped(offset_of!(KnownHeader, checksum)), "it is corrupt"),
+        ("the end", whole[..whole.len() - 1].to_vec(), "it is corrupt"),
+        ("the header", whole[..30].to_vec(), "it is corrupt"),
+        ("the head", flipped(9), "it is corrupt"),
         ("the program", flipped(offset_of!(KnownHeader, image)), "no known paths of this program"),
-        ("an earlier one", [b"TRODMOR2", &whole[8..]].concat(), "another version of trodden made it"),
-        ("a later one", [&later[..], &whole[later.len()..]].concat(), "another version of trodden made it"),
+        ("an earlier one", [b"TRODMOR2", &whole[8..]].concat(), "a different version of trodden wrote it"),
+        ("a later one", [&later[..], &whole[later.len()..]].concat(), "a different version of trodden wrote it"),
     ] {
         let file = place.path(name);
         std::fs::write(&file, bytes).unwrap();

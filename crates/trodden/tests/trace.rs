@@ -367,7 +367,7 @@ fn what_cannot_be_traced_is_named() {
     let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
     assert!(errors(&missing).contains("process 999999999 cannot be traced: there is no such process"), "{}", errors(&missing));
     let several = folder.trodden(&["trace", "record", "--pid", "1", "--runs", "3"]);
-    assert!(errors(&several).contains("leave --runs out"), "{}", errors(&several));
+    assert!(errors(&several).contains("Omit --runs"), "{}", errors(&several));
     let foreign = folder.trodden(&["show", "input"]);
     assert!(errors(&foreign).contains("input is neither a profile, a trace"), "{}", errors(&foreign));
     std::fs::write(folder.path("empty"), "").unwrap();

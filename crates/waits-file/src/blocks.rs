@@ -1,8 +1,8 @@
-//! Determines what a thread did between two calls.
+//! Attribution of the time between two calls to the code that the thread executed.
 //!
-//! The time between two calls is a block. If it has enough samples, its time is divided in proportion to them; otherwise in proportion to
-//! the samples of all blocks of the thread between the same two call stacks. If there are none either, it is attributed to the functions
-//! that both calls have in common. The parts add up to the block, in nanoseconds.
+//! A block is the time span between two calls. If the block has enough samples, its time is divided in proportion to them; otherwise, in
+//! proportion to the samples of all of the thread's blocks between the same two call stacks. If these have no samples either, the time is
+//! attributed to the functions that both call stacks have in common. The parts add up to the block, in nanoseconds.
 
 use crate::codes::{Codes, own_frames};
 use crate::process_file::ProcessFile;
@@ -17,10 +17,10 @@ use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
 
 /// Minimum number of samples for a block to be divided by its own samples.
 const MIN_OWN_SAMPLES: usize = 8;
-/// Maximum number of codes per block. The samples of rarer ones count for the most frequent.
+/// Maximum number of codes per block. Samples of all other codes are added to the most frequent one.
 const MAX_CODES: usize = 12;
 
-/// Numbers of the call stacks before and after a block; `NO_STACK` at either end of the thread.
+/// Numbers of the call stacks before and after a block; `NO_STACK` at the start and the end of the thread.
 type StackPair = (u32, u32);
 
 /// The samples and stacks of a thread.
@@ -40,7 +40,7 @@ pub struct ThreadBlocks {
 }
 
 impl ThreadBlocks {
-    /// Reads the samples and stacks of a thread, and scans its calls once.
+    /// Reads a thread's samples and stacks, and scans its calls once.
     pub fn read(thread: &RecordedThread, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
@@ -82,7 +82,7 @@ impl ThreadBlocks {
         Ok(())
     }
 
-    /// Takes the samples of the block before a call.
+    /// Consumes the samples of the block before a call.
     fn take_samples(&mut self, index: u32) -> Vec<(u32, CodeId)> {
         let from = self.next_sample;
         while self.samples.get(self.next_sample).is_some_and(|(calls, _)| *calls <= index) {
@@ -91,7 +91,8 @@ impl ThreadBlocks {
         self.samples[from..self.next_sample].to_vec()
     }
 
-    /// Divides the `ns` between a call with the stack `before` and call number `index` with the stack `next`. Must be called in order.
+    /// Divides the `ns` nanoseconds between a call with the stack `before` and call number `index` with the stack `next`. Must be called
+    /// with ascending `index`.
     pub fn divide(
         &mut self,
         names: &mut BlockNames,
@@ -150,12 +151,12 @@ pub struct BlockNames {
     pub paths: Option<Box<dyn SamplePaths>>,
 }
 
-/// Whether a record is not a call, but supplements the previous or next one.
+/// Whether a record is not a call itself, but supplements the call before or after it.
 pub fn is_auxiliary(kind: u16) -> bool {
     matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::MEETING_SEND | kind::MEETING_RECV | kind::CPU_AT_ENTER)
 }
 
-/// Keeps the most frequent codes, in a deterministic order.
+/// Reduces the counts to the [`MAX_CODES`] most frequent codes, in a deterministic order.
 fn top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
     let rest: u64 = counts.iter().skip(MAX_CODES).map(|(_, count)| count).sum();

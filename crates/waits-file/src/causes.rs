@@ -10,24 +10,24 @@ use trodden_waits::{LocationId, LocationState, causes};
 pub struct Cause {
     /// Name of the function.
     pub function: String,
-    /// Its callers, with the waiting in ns that is caused in calls from each, largest first. Empty for the outermost function.
+    /// Callers of the function, each with the waiting in ns that its calls cause, largest first. Empty for the outermost function.
     pub callers: Vec<(String, u64)>,
     /// Source file; empty if unknown.
     pub file: String,
     /// Line that causes the most waiting; 0 if unknown.
     pub line: u32,
-    /// The location that executes it.
+    /// The location that executes the code.
     pub location: LocationId,
-    /// What the location does meanwhile.
+    /// The location's state while it executes the code.
     pub state: LocationState,
-    /// Waiting that it causes, ns.
+    /// Waiting that the code causes, ns.
     pub ns: u64,
 }
 
 /// Identifies a cause: function, file, location, state.
 type CauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
-/// Waiting in ns that a cause accounts for, in total, by line and by caller.
+/// Waiting in ns that a cause accounts for: in total, by line, and by caller.
 #[derive(Default)]
 struct CauseSum<'a> {
     ns: u64,
@@ -47,9 +47,9 @@ impl CauseSum<'_> {
 
 /// Sums up causes by function, location and state, largest first.
 ///
-/// A function with several callers may be a common helper. If nearly all of a location's waiting for it comes from one caller that other
-/// locations hardly execute, that caller is named instead. Likewise, a function that makes no recorded call is named if the waiting is
-/// spread over the functions that it calls.
+/// A function with several callers may be a common helper. If nearly all waiting for it on a location comes from one caller that other
+/// locations hardly execute, that caller is named instead. Likewise, a caller that makes no recorded call is named if the waiting is spread
+/// over several of its callees.
 pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;
     let (callers, executed) = (callers(replayed), executed(replayed));
@@ -64,7 +64,7 @@ pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let mut sums: HashMap<CauseKey, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
-        // If the caller is named instead of a helper, the line is that of the call.
+        // If the caller is named instead of a helper, the line is that of the helper's call.
         let (file, line) = code.call_place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
@@ -108,8 +108,8 @@ fn calling_functions(replayed: &Replayed) -> HashSet<&str> {
     calls.flat_map(|(_, code)| &code.path).map(String::as_str).collect()
 }
 
-/// Attributes causes at stack depth `level` to their caller if it is slow as a whole: it makes no recorded call, and no single callee
-/// accounts for most of its waiting. The outermost function of a thread is exempt.
+/// Attributes causes at stack depth `level` to their caller if the caller makes no recorded call and no single callee accounts for most of
+/// its waiting. The outermost function of a thread is exempt.
 fn merge_into_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
@@ -117,7 +117,7 @@ fn merge_into_callers(
     level: usize,
     calling_functions: &HashSet<&str>,
 ) {
-    /// Share of a caller's waiting from which on the callee remains the cause.
+    /// If a callee accounts for at least this share of its caller's waiting, the callee remains the cause.
     const MAIN_SHARE: f64 = 2.0 / 3.0;
     if level < 3 {
         return;
@@ -139,7 +139,7 @@ fn merge_into_callers(
 }
 
 /// Attributes causes at stack depth `level` to their caller if the function is a common helper, and the caller accounts for nearly all of
-/// its waiting on this location and runs almost only there.
+/// the helper's waiting on the location and runs almost exclusively there.
 fn attribute_to_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
@@ -148,7 +148,7 @@ fn attribute_to_callers(
     callers: &HashMap<&str, HashSet<&str>>,
     executed: &HashMap<&str, HashMap<LocationId, u64>>,
 ) {
-    /// Minimum share of the helper's waiting that comes from the caller, and of the caller's time that is spent on the location.
+    /// Minimum share of the helper's waiting that must come from the caller, and of the caller's time that must be spent on the location.
     const MIN_SHARE: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<(&str, LocationId), HashMap<&str, u64>> = HashMap::new();

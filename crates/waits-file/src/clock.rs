@@ -1,13 +1,13 @@
-//! Converts the ticks of all processes to a common time, in ns since the first event of the recording.
+//! Conversion of all processes' ticks to a common time, in ns since the first event of the recording.
 //!
 //! All processes on a host share a time-stamp counter, whose rate and offset follow from the earliest and the latest anchor of any process.
-//! Several hosts are related by their time of day, which [`crate::sync`] then corrects.
+//! The clocks of different hosts are related by the time of day, and [`crate::sync`] then corrects them.
 
 use crate::recording::{Process, Recording};
 use std::collections::BTreeMap;
 use trodden_waits::offset::Shift;
 
-/// Maximum time, ns: three months. Damaged ticks may have any value, and sums over all locations must not overflow.
+/// Maximum time, ns: three months. Corrupt ticks may have any value, and sums over all locations must not overflow.
 const MAX_TIME_NS: i128 = 1 << 53;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub struct Clock {
     /// Time of day minus the monotonic clock; 0 if there is only one host.
     offset_ns: i128,
     origin_ns: i128,
-    /// Correction derived from messages, which is subtracted.
+    /// Correction derived from messages; subtracted from the time.
     pub shift: Shift,
 }
 
 #[derive(Debug)]
 pub struct Clocks {
     pub clocks: Vec<Clock>,
-    /// Notes on their accuracy.
+    /// Notes on the clocks' accuracy.
     pub notes: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ impl Clock {
         (self.absolute_ns(ticks) - self.origin_ns).clamp(0, MAX_TIME_NS) as u64
     }
 
-    /// Returns the corrected time of the host's clock, ns.
+    /// Returns the corrected time on the host's clock, ns.
     pub fn absolute_ns(&self, ticks: u64) -> i128 {
         let distance = i128::from(ticks) - i128::from(self.ticks);
         let ns = i128::from(self.ns) + distance * i128::from(self.rise_ns) / i128::from(self.run_ticks.max(1)) + self.offset_ns;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_damaged_times_do_not_overflow() {
+    fn sums_of_corrupt_times_do_not_overflow() {
         let clock = Clock { origin_ns: 1000, ..host_clock(&[[0, 1000, 0], [2, 900_000_000, 0]], false) };
         assert!(clock.time_ns(u64::MAX).checked_mul(1000).is_some());
     }

@@ -1,8 +1,7 @@
 //! Code blocks, which the analysis identifies by number, and their names in reports.
 //!
-//! A code block is a stack of the program's own functions: that of a sample, or the part that the calls before and after a block have in
-//! common. A call site is such a stack with the line of the call. Lines within a block are counted separately and do not distinguish
-//! steps.
+//! A code block is a stack of the program's own functions: a sample's stack, or the common part of the call stacks before and after a
+//! block. A call site is a stack with the line of the call. Lines within a block are counted separately and do not distinguish steps.
 
 use crate::process_file::ProcessFile;
 use crate::sample_paths::TimedPath;
@@ -15,36 +14,36 @@ use trodden_waits::CodeId;
 /// A code block or call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeLocation {
-    /// Functions on the stack, outermost first; the last one is executed.
+    /// Functions on the stack, outermost first; the last one is executing.
     pub path: Vec<String>,
     /// File and line at which each function but the last calls the next.
     pub calls: Vec<(String, u32)>,
     /// Source file of the last function; empty if unknown.
     pub file: String,
-    /// The function called, for call sites.
+    /// The function called; `None` unless this is a call site.
     pub call: Option<&'static str>,
-    /// Line of the call, for call sites.
+    /// Line of the call; 0 unless this is a call site.
     pub call_line: u32,
-    /// The Ball-Larus path that was executed, if streams of the run are available.
+    /// The Ball-Larus path that was executed; `None` unless streams of the run are available.
     pub taken: Option<TimedPath>,
 }
 
 impl CodeLocation {
-    /// Returns file and line of the call in the function at this depth of the path, where 1 is the outermost. `None` for the last one.
+    /// Returns file and line of the call in the function at a depth of the path, where 1 is the outermost. `None` for the last function.
     pub fn call_place(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
 
-    /// Returns the function that is executed.
+    /// Returns the innermost function, which is executing.
     pub fn function(&self) -> &str {
         self.path.last().map_or("?", String::as_str)
     }
 }
 
-/// Weight of a sample relative to blocks without samples, which weigh their time: a kernel tick, ns.
+/// Weight of a sample, ns: one kernel tick. Blocks without samples have their time as weight.
 const SAMPLE_NS: u64 = 4_000_000;
 
-/// A stack, innermost frame first, of the program's own frames only, or of just the innermost frame if it has none of its own.
+/// The program's own frames of a stack, innermost first. If the stack contains none, only its innermost frame.
 type OwnFrames = Vec<StackFrame>;
 
 /// All codes, numbered.
@@ -57,9 +56,9 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Returns the number of a code, which is assigned on first use.
+    /// Returns the number of a code. A new code gets the next number.
     pub fn id(&mut self, mut code: CodeLocation) -> CodeId {
-        // Reports print names within a line, so control characters are escaped.
+        // Control characters are escaped, because reports print names within a line.
         let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
         names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::escape_line(name));
         if let Some(id) = self.ids.get(&code) {
@@ -72,7 +71,7 @@ impl Codes {
         id
     }
 
-    /// Returns the code with this number.
+    /// Returns the code with a number.
     pub fn get(&self, id: CodeId) -> &CodeLocation {
         &self.codes[id.0 as usize]
     }
@@ -82,7 +81,7 @@ impl Codes {
         (0..).map(CodeId).zip(self.codes.iter().map(Rc::as_ref))
     }
 
-    /// Returns the line that represents a code: that of the call, or the one with the largest weight; 0 if there is none.
+    /// Returns the line that represents a code in reports: the line of the call, or the line with the largest weight; 0 if unknown.
     pub fn line(&self, id: CodeId) -> u32 {
         let code = self.get(id);
         if code.call.is_some() {
@@ -94,8 +93,8 @@ impl Codes {
             .map_or(0, |(line, _)| *line)
     }
 
-    /// Returns the number of a code that is no function, such as start-up, with this name.
-    pub fn start(&mut self, name: &str) -> CodeId {
+    /// Returns the number of a pseudo-code that is not a function, such as start-up.
+    pub fn pseudo_code(&mut self, name: &str) -> CodeId {
         self.id(CodeLocation { path: vec![name.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
     }
 
@@ -105,26 +104,26 @@ impl Codes {
         self.id(CodeLocation { path: path(own), calls: calls(own), file, call: Some(call), call_line, taken: None })
     }
 
-    /// Returns the number of a sample's block, and adds the sample to the weight of its line.
+    /// Returns the number of a sample's code block, and adds the sample to the weight of its line.
     pub fn sample(&mut self, own: &OwnFrames, taken: Option<TimedPath>) -> CodeId {
         let id = self.block(own, taken);
         self.weigh(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
         id
     }
 
-    /// Adds time to the weight of a line of a block.
+    /// Adds time to the weight of a line in a block.
     pub fn weigh(&mut self, id: CodeId, line: u32, ns: u64) {
         let weight = self.lines.entry(id).or_default().entry(line).or_default();
         *weight = weight.saturating_add(ns);
     }
 
-    /// Returns the weights of a block's lines, or `None` if it has none.
+    /// Returns the weights of a block's lines; `None` if no line has a weight.
     pub fn lines(&self, id: CodeId) -> Option<&BTreeMap<u32, u64>> {
         self.lines.get(&id)
     }
 
-    /// Returns a block between two calls that has no samples, that is, the functions that both calls have in common, and the line of the
-    /// second call in the innermost of them.
+    /// Returns the code of a block without samples, which is the common part of the call stacks before and after it, and the line of the
+    /// second call in the innermost common function.
     pub fn between_calls(&mut self, before: Option<&OwnFrames>, next: Option<&OwnFrames>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {
@@ -133,7 +132,7 @@ impl Codes {
                 next[next.len() - common.max(1).min(next.len())..].to_vec()
             }
             (Some(own), None) | (None, Some(own)) => own.clone(),
-            (None, None) => return (self.start("(unknown)"), 0),
+            (None, None) => return (self.pseudo_code("(unknown)"), 0),
         };
         (self.block(&own, None), own.first().map_or(0, |frame| frame.line))
     }
@@ -162,7 +161,7 @@ pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>,
     let mut own: OwnFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
     // A closure that is inlined into its enclosing function counts as that function.
     let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
-    // Drops start-up code of the C library, which has no lines.
+    // Drops the C library's start-up code, which has no lines.
     if own.iter().any(|frame| !frame.file.is_empty()) {
         own.retain(|frame| !frame.file.is_empty());
     }

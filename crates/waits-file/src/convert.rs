@@ -1,4 +1,4 @@
-//! Converts recorded calls to calls of the analysis: translates ranks to processes, and handles and addresses to unique numbers.
+//! Conversion of recorded calls to the analysis's calls: translates ranks to processes, and handles and addresses to unique numbers.
 
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, Recording};
@@ -10,26 +10,26 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT
 /// Numbers of the predefined communicators.
 const COMM_WORLD: u64 = 1;
 const COMM_SELF: u64 = 2;
-/// Maximum size of a message that MPI libraries buffer, so that its send does not wait for the receive. Smallest common limit, in bytes.
+/// Maximum size in bytes of messages that all common MPI libraries buffer, so that the send does not wait for the receive.
 pub const MAX_BUFFERED_BYTES: u64 = 4096;
-/// Flag in the number of a communicator that keeps messages of neighbourhood collectives apart from the program's own.
+/// Flag in a communicator's number that separates messages of neighbourhood collectives from the program's own messages.
 const NEIGHBOUR_FLAG: u64 = 1 << 62;
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
-/// Suffixes of operations in which a member may contribute nothing to some others.
+/// Name suffixes of operations in which a member may contribute no data to some other members.
 const NONBINDING_SUFFIXES: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
 /// Result of a wait in which the thread was woken. Other results are error numbers.
 const WOKEN: u64 = 0;
 /// Result of a futex wait that returned at once, because the value had changed.
 const EAGAIN: u64 = 11;
-/// Amount of a collective operation without data, which MPI libraries may leave early.
+/// Recorded size of a collective operation without data. MPI libraries may return early from it.
 const NO_DATA: u64 = u64::MAX;
 
 /// The processes of one `MPI_COMM_WORLD`.
 #[derive(Debug)]
 struct Job {
     size: u32,
-    /// The recorded ones, by rank.
+    /// The recorded processes, by rank.
     processes: HashMap<u32, ProcessId>,
 }
 
@@ -58,7 +58,7 @@ impl Converter {
 
     fn add(&mut self, id: ProcessId, process: &Process) {
         let Some(mpi) = &process.file.mpi else { return self.ranks.push(None) };
-        // Ranks are unique within a job, so a process belongs to the first job of its size that still lacks its rank.
+        // Ranks are unique within a job, so assign the process to the first job of the same size in which its rank is still free.
         let fits = |job: &Job| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
             self.jobs.push(Job { size: mpi.size, processes: HashMap::new() });
@@ -70,7 +70,7 @@ impl Converter {
         self.ranks.push(Some((job as u32, mpi.rank)));
     }
 
-    /// Returns the number of missing ranks, and the size, of each job that is recorded incompletely.
+    /// Returns the number of missing ranks and the size of each job with missing ranks.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
         let missing = |job: &Job| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
@@ -157,7 +157,7 @@ impl Converter {
         }
     }
 
-    /// Whether the result of waiting for a process is the ID of a recorded process.
+    /// Whether `result`, the return value of a call that waits for a process, is the ID of a recorded process.
     fn is_recorded_pid(&self, result: u64) -> bool {
         u32::try_from(result).is_ok_and(|number| self.pids.contains(&number))
     }
@@ -198,7 +198,7 @@ impl Converter {
         })
     }
 
-    /// Returns the process with this rank in a communicator, if it is recorded.
+    /// Returns the process with a rank in a communicator; `None` if it is not recorded.
     fn peer(&self, process: &Process, id: ProcessId, communicator: u64, rank: i32) -> Option<ProcessId> {
         let rank = usize::try_from(rank).ok()?;
         let (job, _) = self.ranks[id.0 as usize]?;
@@ -258,7 +258,8 @@ impl Converter {
         })
     }
 
-    /// Converts a collective operation on an intercommunicator: the root is in one group, its counterparts are all in the other.
+    /// Converts a collective operation on an intercommunicator. The root is in one group, and all members that it exchanges data with are
+    /// in the other.
     fn intercommunicator_collective(
         &mut self,
         id: ProcessId,
@@ -268,7 +269,7 @@ impl Converter {
         remote: &RankList,
     ) -> Option<Collective> {
         let own = local.position(world_rank)?;
-        // Both groups are numbered consecutively, starting with the one whose first member has the lower world rank.
+        // Ranks are assigned to both groups consecutively, starting with the group whose first member has the lower world rank.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (rule_of(record.kind), record.peer) {
             (rule @ (Rule::FromRoot | Rule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
@@ -282,7 +283,7 @@ impl Converter {
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
-    /// Returns the token of the call that created a thread, or for a process's first thread, of the call that created the process. `None`
+    /// Returns the token of the call that created a thread or, for a process's first thread, of the call that created the process. `None`
     /// if that call is not recorded.
     pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<Token> {
         if token != 0 {
@@ -305,7 +306,7 @@ fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
     }
 }
 
-/// Whether a member of the collective operation of this name cannot leave before those that it waits for have entered.
+/// Whether no member of the collective operation with a name can leave before all members that it waits for have entered.
 pub fn is_binding(name: &str) -> bool {
     !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
@@ -349,8 +350,14 @@ pub struct ConvertedParts {
 }
 
 impl ConvertedParts {
-    /// Takes the records that follow a call and belong to it.
-    pub fn take(converter: &Converter, process: &Process, id: ProcessId, record: &CallRecord, calls: &mut RecordedCalls) -> ConvertedParts {
+    /// Consumes the auxiliary records that follow a call and belong to it.
+    pub fn collect(
+        converter: &Converter,
+        process: &Process,
+        id: ProcessId,
+        record: &CallRecord,
+        calls: &mut RecordedCalls,
+    ) -> ConvertedParts {
         let mut parts = ConvertedParts::default();
         if record.kind == kind::START {
             parts.starts.push(RequestId(record.request));
@@ -384,7 +391,7 @@ impl ConvertedParts {
 }
 
 impl Converter {
-    /// Returns the source of a completed receive, whose rank refers to the communicator that the receive was started on.
+    /// Returns the source of a completed receive. Its rank is relative to the communicator on which the receive was started.
     fn peer_of_status(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {
         let communicator = self.wildcards.get(&(id, record.request)).copied().unwrap_or(COMM_WORLD);
         self.peer(process, id, communicator, record.peer)

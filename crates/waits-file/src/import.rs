@@ -1,4 +1,4 @@
-//! Imports traces of other tools. They are read whole, then fed to the analysis in order of time.
+//! Importers for traces of other tools. A trace is read completely and then fed to the analysis in chronological order.
 //!
 //! | file | contents |
 //! |---|---|
@@ -29,7 +29,7 @@ use std::path::Path;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId};
 
-/// Maximum size of a text, which is held in memory as a whole.
+/// Maximum size of a trace in bytes. The complete trace is held in memory.
 const MAX_TEXT_BYTES: u64 = 4 << 30;
 
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(crate) struct Imported {
     pub locations: Vec<ImportedLocation>,
     pub names: BlockNames,
     pub notes: Vec<String>,
-    /// The format was recognised, even if there are no events.
+    /// Whether the format was recognised, even if the trace has no events.
     pub is_recognised: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct ImportedLocation {
     pub name: LocationName,
     pub process: ProcessId,
     pub begin_ns: u64,
-    /// In order of time.
+    /// Events in chronological order.
     pub events: Vec<ImportedEvent>,
 }
 
@@ -64,19 +64,19 @@ pub(crate) struct ImportedEvent {
 
 #[derive(Clone, Debug)]
 pub(crate) enum EventKind {
-    /// Since its previous event, the thread executed this code in this state.
+    /// Since its previous event, the thread executed this code in the given state.
     Run(CodeId, LocationState),
     Enter(Call, CodeId),
     Exit(Call),
 }
 
-/// Reads and decompresses a whole file. Fails if it has more than the given number of bytes.
+/// Reads and decompresses a complete file. Fails if the content exceeds the given number of bytes.
 pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 
 /// Analyses a trace of another tool.
 ///
 /// # Errors
-/// Fails if the format is unknown, the trace is damaged, or the code of a prediction does not occur.
+/// Fails if the format is unknown, if the trace is corrupt, or if no code belongs to the function of a prediction.
 pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
     let imported = read(path, decompressed)?;
     if imported.locations.is_empty() && !imported.is_recognised {
@@ -87,7 +87,7 @@ pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> R
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
-            bail!("--what-if {function}: the trace has no code in a function of that name");
+            bail!("--what-if {function}: the trace contains no function of that name");
         }
         let answer = pass(&imported, options(asked, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.predictions.push((function.clone(), *percent, answer.outcome.what_if_ns));
@@ -99,7 +99,7 @@ pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> R
 /// First bytes of a file that `perf record` writes.
 const PERF_DATA: &[u8] = b"PERFILE2";
 
-/// Whether a line is a scheduler event by which traces of perf are recognised.
+/// Whether a line contains a scheduler event, which identifies perf's text format.
 pub fn is_scheduler_line(line: &str) -> bool {
     line.contains("sched_switch:")
 }
@@ -129,7 +129,7 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     }
 }
 
-/// Returns the number of the code with this stack of names, which calls `call` if it is a call site.
+/// Returns the number of the code with the given stack of names. For a call site, `call` is the called function.
 pub fn code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
     let id = names.codes.id(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken: None });
@@ -180,12 +180,12 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
     }
 }
 
-/// Position of the merge in the events of a location.
+/// A location's position in the merge of all events.
 struct Cursor {
     /// Index of the next event.
     next: usize,
     time_ns: u64,
-    /// What was executed since the last call.
+    /// Code executed since the last call.
     blocks: Vec<TimeBlock>,
     /// Entry and code of the current call.
     open: Option<(u64, CodeId)>,
@@ -210,7 +210,7 @@ impl Cursor {
         }
     }
 
-    /// Collects what is executed until the next call event.
+    /// Collects the blocks executed before the next call event.
     fn skip_runs(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
         while let Some(ImportedEvent { time_ns, kind: EventKind::Run(code, state) }) = location.events.get(self.next) {
             let ns = time_ns.saturating_sub(self.time_ns);
@@ -222,9 +222,9 @@ impl Cursor {
         }
     }
 
-    /// Returns the sort key of the next call event, or of the location's end after the last one.
+    /// Returns the sort key of the next call event or, after the last one, of the location's end.
     fn key(&self, location: &ImportedLocation, index: usize) -> Reverse<(u64, bool, usize)> {
-        // Times may run back, which the analysis diagnoses, but not before the location's start.
+        // Times may decrease, which the analysis diagnoses, but not below the location's start.
         let next =
             location.events.get(self.next).map(|event| (event.time_ns.max(location.begin_ns), matches!(event.kind, EventKind::Exit(_))));
         let (time_ns, is_end) = next.unwrap_or((self.time_ns, true));

@@ -1,4 +1,4 @@
-//! Reads the text file that describes recorded processes. The recorder documents its lines (`crates/waits-recorder/src/process.rs`).
+//! Parser of the text file that describes recorded processes. Its format is documented in `crates/waits-recorder/src/process.rs`.
 
 use crate::ranks::RankList;
 use anyhow::{Result, anyhow, bail};
@@ -15,11 +15,11 @@ pub struct ProcessFile {
     pub start: u64,
     /// Process ID of its parent.
     pub parent: u32,
-    /// Host that it ran on.
+    /// Name of the host that the process ran on.
     pub host: String,
     /// Boot ID of the host.
     pub boot: String,
-    /// Whether ticks are those of the time-stamp counter.
+    /// Whether ticks are counted by the time-stamp counter.
     pub is_counter: bool,
     /// Path of the program.
     pub program: String,
@@ -60,9 +60,9 @@ pub struct GroupMembers {
 /// An executable mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedImage {
-    /// Address of its first byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// Address after its last byte.
+    /// Address after the last byte.
     pub end: u64,
     /// Offset in the file, bytes.
     pub offset: u64,
@@ -76,44 +76,49 @@ pub struct SharedMemory {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and inode, which anonymous shared memory has as well.
+    /// Device and inode. Anonymous shared memory has them, too.
     file: (String, u64),
 }
 
 impl ProcessFile {
-    /// Parses the file of a program, with the program's process and its forked children in order of first occurrence. A last line
-    /// without line end stems from a killed program and is ignored.
+    /// Parses the file of a program. Returns the program's process and its forked children in order of first occurrence. A last line
+    /// without a newline is ignored, since the program was killed while it wrote the line.
     ///
     /// # Errors
-    /// Fails if the text has another format, or a line is damaged.
+    /// Fails if the text has a different format, or if a line is corrupt.
     pub fn parse(path: &Path, text: &str) -> Result<Vec<ProcessFile>> {
         let mut files: Vec<ProcessFile> = Vec::new();
-        let mut places: HashMap<(u32, u64), usize> = HashMap::new();
+        let mut indices: HashMap<(u32, u64), usize> = HashMap::new();
         let mut current = None;
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let mut lines = (1..).zip(whole.lines());
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = (1..).zip(complete.lines());
         match lines.next() {
             Some((_, "trodden-waits 2")) => {}
             Some((_, other)) if other.starts_with("trodden-waits ") => {
-                bail!("{}: this trodden cannot read recordings of version `{other}`. Use the one that recorded it", path.display())
+                bail!(
+                    "{}: the recording has the format `{other}`, which this version of trodden cannot read. Use the version that \
+                        recorded it",
+                    path.display()
+                )
             }
-            _ => bail!("{}: not a file of recorded processes: its first line is not `trodden-waits 2`", path.display()),
+            _ => bail!("{} does not describe recorded processes: its first line is not `trodden-waits 2`", path.display()),
         }
         for (line_number, line) in lines {
-            let damaged = |what| anyhow!("{}:{line_number}: {what}: the recording is damaged, record again", path.display());
+            let corrupt = |what| anyhow!("{}:{line_number}: {what}. The recording is corrupt; record again", path.display());
             if let Some(name) = line.strip_prefix("process ") {
-                let (number, start) = process_name(name).map_err(damaged)?;
-                current = Some(*places.entry((number, start)).or_insert_with(|| {
+                let (number, start) = process_name(name).map_err(corrupt)?;
+                current = Some(*indices.entry((number, start)).or_insert_with(|| {
                     files.push(ProcessFile { number, start, ..ProcessFile::default() });
                     files.len() - 1
                 }));
                 continue;
             }
-            let file = current.and_then(|at: usize| files.get_mut(at)).ok_or_else(|| damaged("a line before the first process".into()))?;
-            file.read_line(line).map_err(damaged)?;
+            let file =
+                current.and_then(|at: usize| files.get_mut(at)).ok_or_else(|| corrupt("expected `process` before this line".into()))?;
+            file.read_line(line).map_err(corrupt)?;
         }
         if files.is_empty() {
-            bail!("{}: names no process: the recording is damaged, record again", path.display());
+            bail!("{} describes no process. The recording is corrupt; record again", path.display());
         }
         Ok(files)
     }
@@ -138,14 +143,14 @@ impl ProcessFile {
                 None => self.maps.extend(MappedImage::parse(rest)?),
             },
             "note" => self.notes.push(rest.into()),
-            // Newer recorders may write further lines.
+            // Newer recorders may write additional kinds of lines.
             _ => {}
         }
         Ok(())
     }
 
-    /// Returns a number for the object at an address in shared memory, which is the same in all processes that map it. `None` if the
-    /// memory is not shared.
+    /// Returns a number for the object at an address in shared memory. The number is the same in all processes that map the memory. `None`
+    /// if the memory is not shared.
     pub fn shared_object(&self, address: u64) -> Option<u64> {
         let memory = self.shared.iter().rev().find(|memory| (memory.start..memory.end).contains(&address))?;
         let mut hasher = DefaultHasher::new();
@@ -206,7 +211,7 @@ impl MappedImage {
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
         let (start, end) = fields.next().and_then(|f| f.split_once('-')).ok_or("a mapping without addresses")?;
         let offset = fields.nth(1).ok_or("a mapping without an offset")?;
-        // The path may contain blanks.
+        // The path may contain spaces.
         let path = line.find('/').map(|at| line[at..].trim_end().trim_end_matches(" (deleted)").to_owned());
         let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
         Ok(path.map(|path| MappedImage { start, end, offset, path }))
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_damaged_line() {
+    fn errors_name_the_corrupt_line() {
         let text = TEXT.replace("anchor 1 2 3", "anchor 1 x 3");
         let error = ProcessFile::parse(Path::new("p.process"), &text).unwrap_err().to_string();
         assert!(error.starts_with("p.process:8: `x` is not a number"), "{error}");

@@ -1,4 +1,4 @@
-//! The ranks of a group, stored as ranges, so that memory is proportional to their text, however many ranks it denotes.
+//! The ranks of a group, stored as ranges, so that memory is proportional to the length of their text rather than to the number of ranks.
 
 /// World ranks in the order of a group; `None` for a process outside `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,21 +10,21 @@ pub struct RankList {
 /// Consecutive members of the group with consecutive world ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankRange {
-    /// Place of the first member in the group.
+    /// Rank of the first member within the group.
     begin: usize,
     /// World rank of the first member.
     first: Option<u32>,
     count: usize,
 }
 
-/// Maximum number of ranks, which MPI counts in `int`.
+/// Maximum number of ranks. MPI stores ranks as `int`.
 const MAX_RANKS: usize = i32::MAX as usize;
 
 impl RankList {
-    /// Appends members: `?` for an unknown one, a rank, or a range of ranks (`4-6`).
+    /// Appends members: `?` for an unknown member, a rank, or a range of ranks (`4-6`).
     ///
     /// # Errors
-    /// Fails if the text is none of these, or the group becomes too large.
+    /// Fails if the text has none of these forms, or if the group becomes too large.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let rank = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a rank"));
@@ -47,15 +47,16 @@ impl RankList {
         self.length
     }
 
-    /// Returns the world rank of the member at a place in the group. The outer `None` means that there is no such place.
-    pub fn get(&self, place: usize) -> Option<Option<u32>> {
-        let index = self.ranges.partition_point(|range| range.begin <= place).checked_sub(1)?;
+    /// Returns the world rank of the member with the rank `position` in the group. The outer `None` means that the group has no such
+    /// member; the inner `None`, that the world rank is unknown.
+    pub fn get(&self, position: usize) -> Option<Option<u32>> {
+        let index = self.ranges.partition_point(|range| range.begin <= position).checked_sub(1)?;
         let range = self.ranges[index];
-        let distance = place - range.begin;
+        let distance = position - range.begin;
         (distance < range.count).then_some(range.first.map(|first| first + distance as u32))
     }
 
-    /// Returns the place of a world rank in the group.
+    /// Returns the rank in the group of the member with a world rank.
     pub fn position(&self, rank: u32) -> Option<usize> {
         self.ranges.iter().find_map(|range| {
             let distance = rank.checked_sub(range.first?)? as usize;
@@ -69,12 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_by_place_and_by_rank() {
+    fn members_are_found_by_position_and_by_world_rank() {
         let mut list = RankList::default();
         ["4-6", "?", "1", "9-2147483600"].iter().for_each(|text| list.add(text).unwrap());
         let places = [0, 1, 2, 3, 4, 5, 6, 2_147_483_596, 2_147_483_597];
         let ranks = [Some(4), Some(5), Some(6), None, Some(1), Some(9), Some(10), Some(2_147_483_600)];
-        assert_eq!(places.map(|place| list.get(place))[..8], ranks.map(Some));
+        assert_eq!(places.map(|position| list.get(position))[..8], ranks.map(Some));
         assert_eq!((list.get(2_147_483_597), list.len()), (None, 2_147_483_597));
         assert_eq!(
             [4, 6, 7, 1, 9, 2_147_483_600].map(|rank| list.position(rank)),

@@ -1,4 +1,4 @@
-//! Runs a program with the preload library that records its calls.
+//! Runs a program under the preload library that records its calls.
 
 use crate::recording::{Recording, files, threads_in};
 use anyhow::{Context, Result, bail, ensure};
@@ -17,9 +17,9 @@ use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
-/// The preload library that records, and other preloaded libraries.
+/// The recorder, which is a preload library, and other libraries to preload.
 pub struct Recorder {
-    /// File of the library, whose name must contain neither blanks nor colons.
+    /// Path of the recorder. Must contain neither spaces nor colons.
     pub library: PathBuf,
     /// Previous value of `LD_PRELOAD`.
     pub preloaded: Option<OsString>,
@@ -29,7 +29,7 @@ pub struct Recorder {
 pub struct RecordedProgram<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// Folder for the recording. `%p` stands for this process's ID, `%h` for the host name.
+    /// Folder for the recording. `%p` is replaced with this process's ID, and `%h` with the host name.
     pub output: &'a Path,
     /// Samples per second of processor time of each thread; 0 disables sampling.
     pub rate: u32,
@@ -41,7 +41,7 @@ impl RecordedProgram<'_> {
     /// # Errors
     /// Fails if the folder cannot be created, or if the command cannot be started or cannot be recorded.
     pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
-        refuse_restricted(&self.command[0])?;
+        check_recordable(&self.command[0])?;
         let (folder, is_new) = prepare_folder(self.output)?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
@@ -50,7 +50,7 @@ impl RecordedProgram<'_> {
             Ok(status) => status,
             Err(error) => {
                 if is_new {
-                    // The folder is empty. A failure to remove it matters less than the reason why the command did not run.
+                    // The folder is empty. Failing to remove it matters less than the error that is returned.
                     let _ = fs::remove_dir(&folder);
                 }
                 return Err(cannot_run(&self.command[0], error).into());
@@ -67,7 +67,7 @@ impl RecordedProgram<'_> {
                 ),
             }
         } else {
-            // Shows the folder as the user typed it, unless that was a pattern.
+            // Show the folder as the user typed it, unless it was a pattern.
             let is_pattern = self.output.to_string_lossy().contains('%');
             let folder = if is_pattern { folder.to_string_lossy() } else { self.output.to_string_lossy() };
             let folder = shell_word(&folder);
@@ -77,8 +77,8 @@ impl RecordedProgram<'_> {
     }
 }
 
-/// Refuses a command that cannot be recorded, or would be disturbed.
-fn refuse_restricted(command: &OsStr) -> Result<()> {
+/// Fails if a command cannot be recorded because it is privileged or its address space is limited.
+fn check_recordable(command: &OsStr) -> Result<()> {
     if let Some((path, what)) = trodden_trace::privileged_file(command, None) {
         bail!(
             "{} has {what}, so the dynamic loader ignores LD_PRELOAD and the program cannot be recorded. Record a copy without it, or \
@@ -99,7 +99,7 @@ fn refuse_restricted(command: &OsStr) -> Result<()> {
 }
 
 impl Recorder {
-    /// Checks that the library can be preloaded, by running `true` with it. Output goes to `folder`.
+    /// Checks that the recorder can be preloaded, by running `true` with it. Recordings go to `folder`.
     ///
     /// # Errors
     /// Fails with the loader's message if it rejects the library.
@@ -108,10 +108,10 @@ impl Recorder {
         command.env("LD_PRELOAD", self.preload_list()).env(OUTPUT_VARIABLE, folder);
         let out = command.output().context("cannot run `true`")?;
         let said = String::from_utf8_lossy(&out.stderr);
-        // The loader only prints an error message, and runs the program nevertheless.
+        // If the loader rejects the library, it prints an error message but still runs the program.
         ensure!(
             out.status.success() && said.is_empty(),
-            "running `true` with {} preloaded failed: {} {}",
+            "cannot run `true` with {} preloaded: {} {}",
             self.library.display(),
             out.status,
             said.trim()
@@ -130,7 +130,8 @@ impl Recorder {
     }
 }
 
-/// Prepares an empty folder, and returns its path and whether it is new. An old recording in it is removed; anything else is an error.
+/// Creates the folder if necessary, or removes the recording in it. Returns its path, and whether it is new. Fails if the folder contains
+/// files that do not belong to a recording.
 fn prepare_folder(output: &Path) -> Result<(PathBuf, bool)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
@@ -141,7 +142,7 @@ fn prepare_folder(output: &Path) -> Result<(PathBuf, bool)> {
     }
     let make = || {
         folder.parent().map_or(Ok(()), fs::create_dir_all)?;
-        // A new folder is private to the user. An existing one keeps its mode, so that it can be shared.
+        // A new folder is private to the user. An existing folder keeps its mode, so that it can be shared.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
     make().with_context(|| format!("cannot create the folder {}", folder.display()))?;
@@ -164,7 +165,7 @@ fn remove_recording(folder: &Path) -> Result<()> {
     entries.iter().try_for_each(fs::remove_file).with_context(|| format!("cannot remove the recording in {}", folder.display()))
 }
 
-/// Whether a file belongs to a recording of one of the `processes`. Checks contents, since names alone do not prove it.
+/// Whether a file belongs to a recording of one of the `processes`. The content is checked as well, since the name alone proves nothing.
 fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
     let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
@@ -172,7 +173,7 @@ fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
         && is_of_process
         && match path.extension().and_then(OsStr::to_str) {
             Some("process") => true,
-            // If the process was killed right at its start, the file is empty or starts with zeros.
+            // If the process was killed immediately after its start, the file is empty or starts with zeros.
             Some("threads") => {
                 let beginning = [&MAGIC[..], &FileKind::WAITS.0].concat();
                 begins_with(path, &beginning)

@@ -1,4 +1,4 @@
-//! Reads a recording: its processes and their threads. Calls are streamed from disk.
+//! Reader of recordings: processes and their threads. Calls are streamed from disk.
 
 use crate::process_file::ProcessFile;
 use crate::threads_file::{Piece, ThreadsFile};
@@ -14,18 +14,18 @@ use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, Th
 /// A recording.
 #[derive(Debug)]
 pub struct Recording {
-    /// Processes with at least one thread, by rank, then by start.
+    /// Processes with at least one thread, ordered by rank, and then by start time.
     pub processes: Vec<Process>,
-    /// Messages about damaged parts, which are missing.
+    /// Messages about corrupt parts, which are missing.
     pub losses: Vec<String>,
 }
 
 /// A recorded process.
 #[derive(Debug)]
 pub struct Process {
-    /// Its description.
+    /// Description of the process.
     pub file: ProcessFile,
-    /// Its threads in order of start.
+    /// Threads in order of start time.
     pub threads: Vec<RecordedThread>,
 }
 
@@ -34,13 +34,13 @@ pub struct Process {
 pub struct RecordedThread {
     /// Thread ID of the kernel.
     pub number: u32,
-    /// Handle by which other threads refer to it.
+    /// Handle by which other threads refer to this thread.
     pub token: u64,
-    /// Start of its recording, ticks.
+    /// Start of the thread's recording, ticks.
     pub begin: u64,
-    /// Start of its recording on the monotonic clock, ns.
+    /// Start of the thread's recording on the monotonic clock, ns.
     pub begin_ns: u64,
-    /// A later pair of ticks and monotonic clock (ns); 0 if there is none.
+    /// A later simultaneous reading of ticks and the monotonic clock (ns); zeros if there is none.
     pub anchor: (u64, u64),
     path: Arc<Path>,
     calls: Arc<[Piece]>,
@@ -48,7 +48,7 @@ pub struct RecordedThread {
     stacks: Vec<Piece>,
 }
 
-/// Returns the files in a folder with this extension, sorted.
+/// Returns the files in a folder with the extension `ending`, sorted by name.
 pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> =
@@ -66,7 +66,7 @@ impl Recording {
     /// Opens a recording: reads the descriptions of processes, and locates the records of threads.
     ///
     /// # Errors
-    /// Fails if the folder is not a recording or has no thread, or if a file is damaged beyond use; the message names it.
+    /// Fails if the folder is not a recording or contains no thread, or if a file is unusable; the message names the file.
     pub fn open(folder: &Path) -> Result<Recording> {
         if !folder.is_dir() {
             bail!("{} is not a recording, that is, a folder written by `trodden waits record`", folder.display());
@@ -74,7 +74,7 @@ impl Recording {
         let mut recording = Recording { processes: Vec::new(), losses: Vec::new() };
         for path in files(folder, "process")? {
             let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            // The disk was full, or the program was killed right at its start.
+            // The disk was full, or the program was killed immediately after its start.
             if text.is_empty() {
                 continue;
             }
@@ -84,14 +84,14 @@ impl Recording {
         if recording.processes.is_empty() {
             match recording.losses.first() {
                 Some(loss) => bail!("{} has no recorded threads: {loss}", folder.display()),
-                None => bail!("{} has no recorded threads: did the program use MPI or threads?", folder.display()),
+                None => bail!("{} has no recorded threads. Only programs that use MPI or threads are recorded", folder.display()),
             }
         }
         recording.processes.sort_by_key(|p| (p.file.mpi.as_ref().map_or(u32::MAX, |mpi| mpi.rank), p.threads[0].begin));
         Ok(recording)
     }
 
-    /// Adds the processes of a program, with the threads in their common file, which may be missing.
+    /// Adds the processes of a program, and their threads from the program's threads file, which may be missing.
     fn add(&mut self, processes: Vec<ProcessFile>, path: &Path) -> Result<()> {
         let mut found = if path.exists() { ThreadsFile::read(path)? } else { ThreadsFile::default() };
         let shared: Arc<Path> = path.into();
@@ -110,7 +110,7 @@ impl Recording {
         if unnamed > 0 {
             let threads = plural(unnamed as u128, "thread is", "threads are");
             let text = path.with_extension("process");
-            self.losses.push(format!("{threads} left out, because {} does not describe the process", text.display()));
+            self.losses.push(format!("{threads} left out, because {} does not describe their process", text.display()));
         }
         self.losses.append(&mut found.losses);
         Ok(())
@@ -132,13 +132,13 @@ impl RecordedThread {
         }
     }
 
-    /// Returns the thread's calls, beginning with the first.
+    /// Returns an iterator over the thread's calls.
     pub fn calls(&self) -> RecordedCalls {
         let (path, pieces) = (self.path.clone(), self.calls.clone());
         RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_incomplete: false }
     }
 
-    /// Reads all samples, of which a thread has at most a few hundred per second.
+    /// Reads all samples. They fit into memory, since a thread has at most a few hundred per second.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read(&self.samples)? {
@@ -156,7 +156,7 @@ impl RecordedThread {
             }
             let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
             let mut rest = &words[..];
-            // A count of zero ends the piece.
+            // A frame count of zero ends the piece.
             while let [count, after @ ..] = rest
                 && *count != 0
             {
@@ -180,11 +180,12 @@ impl RecordedThread {
     }
 }
 
-/// The calls of a thread. The file is open only during reads, since a recording may have more threads than a process may open files.
+/// An iterator over a thread's calls. The file is open only during reads, since a recording may have more threads than a process may open
+/// files.
 pub struct RecordedCalls {
     path: Arc<Path>,
     pieces: Arc<[Piece]>,
-    /// Index of the current piece, and offset of the next read in it.
+    /// Index of the current piece, and offset of the next read within that piece.
     piece: usize,
     at: u32,
     bytes: Vec<u8>,
@@ -205,7 +206,7 @@ impl RecordedCalls {
             let record = CallRecord::read(&self.bytes[self.used..])?;
             self.used += RECORD_SIZE;
             if record.kind == kind::END {
-                // All pieces but the last are full.
+                // Only the last piece may be partially filled.
                 self.is_incomplete = self.piece + 1 < self.pieces.len();
                 (self.piece, self.used) = (self.pieces.len(), self.bytes.len());
                 return None;
@@ -215,7 +216,7 @@ impl RecordedCalls {
         self.next.as_ref()
     }
 
-    /// Whether records are missing, so that all later ones were left out. Known only after the last record was read.
+    /// Whether records are missing, so that all later ones were left out. Meaningful only after the last record was read.
     pub fn is_incomplete(&self) -> bool {
         self.is_incomplete
     }
@@ -231,7 +232,7 @@ impl RecordedCalls {
         self.bytes.resize(size as usize, 0);
         let place = piece.offset + u64::from(self.at);
         if File::open(&self.path).and_then(|file| file.read_exact_at(&mut self.bytes, place)).is_err() {
-            // The file was readable when the recording was opened, so records are missing.
+            // The file was readable when the recording was opened, so a failure means that records are missing.
             (self.is_incomplete, self.piece, self.used) = (true, self.pieces.len(), self.bytes.len());
             return false;
         }

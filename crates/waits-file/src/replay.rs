@@ -1,7 +1,6 @@
-//! Feeds a recording to the analysis: the calls of all threads, merged in order of time.
+//! Feeds a recording to the analysis: the calls of all threads, merged in chronological order.
 //!
-//! Calls are streamed. Memory holds the samples, the state of the analysis, and the calls that were read
-//! ahead for each thread.
+//! Calls are streamed. Memory holds only the samples, the state of the analysis, and a few calls read ahead for each thread.
 
 use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
 use crate::clock::{Clock, clocks};
@@ -23,19 +22,19 @@ use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 pub struct Replayed {
     /// Result of the analysis.
     pub outcome: WaitOutcome,
-    /// Names of codes.
+    /// Codes and their names.
     pub names: BlockNames,
     /// Names of locations, by number.
     pub locations: Vec<LocationName>,
-    /// MPI functions for which there is no rule, with the number of calls and their time in ns.
+    /// MPI functions whose waits are not explained, with the number of calls and their total time in ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
     /// Notes about missing or estimated data.
     pub notes: Vec<String>,
-    /// What each location did when; empty unless requested.
+    /// The activity of each location over time; empty unless requested.
     pub timeline: Timeline,
     /// Number of calls.
     pub calls: u64,
-    /// Predictions: function, reduction of its time in per cent, and the resulting run time in ns.
+    /// Predictions: function, reduction of its time in percent, and the resulting run time in ns.
     pub predictions: Vec<(String, f64, u64)>,
 }
 
@@ -46,9 +45,9 @@ pub struct LocationName {
     pub process: u32,
     /// Whether `process` is an MPI rank.
     pub is_rank: bool,
-    /// Index of the thread in the process; 0 for the first one.
+    /// Index of the thread in the process, from 0.
     pub thread: u32,
-    /// Wall-clock time of those computing blocks whose processor time was measured, ns.
+    /// Wall-clock time of the computing blocks whose processor time was measured, ns.
     pub computing_ns: u64,
     /// Processor time of the same blocks, ns.
     pub processor_ns: u64,
@@ -64,11 +63,11 @@ const MAX_LISTED: usize = 12;
 pub struct ReportOptions {
     /// Distance of paths below which waits at a site are equivalent, between 0 and 2.
     pub threshold: f64,
-    /// How distances of paths are measured.
+    /// Which code the distance of two paths takes into account.
     pub rule: ClassRule,
-    /// Functions whose speed-up to predict one by one, each with the reduction of its time in per cent.
+    /// Functions for which to predict the effect of a speed-up, each with the reduction of its time in percent.
     pub what_if: Vec<(String, f64)>,
-    /// Whether to keep what each location did when.
+    /// Whether to keep the activity of each location over time.
     pub timeline: bool,
     /// Whether to keep the expressions of all waits.
     pub expand: bool,
@@ -81,10 +80,10 @@ impl Default for ReportOptions {
     }
 }
 
-/// Analyses a recording, with an additional pass for each prediction.
+/// Analyses a recording. Each prediction takes an additional pass.
 ///
 /// # Errors
-/// Fails if a file cannot be read, if the code of a prediction does not occur, or if `paths` match no sample.
+/// Fails if a file cannot be read, if no code belongs to the function of a prediction, or if `paths` match no sample.
 pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
     let options = options(asked, None);
     let mut names = BlockNames { paths, ..BlockNames::default() };
@@ -117,7 +116,7 @@ pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dy
     Ok(replayed)
 }
 
-/// Returns the options of the analysis that correspond to those of the report.
+/// Returns the analysis options that correspond to a report's options.
 pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
     AnalysisOptions {
         threshold: asked.threshold,
@@ -153,12 +152,12 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
     notes.extend(recording.losses.iter().take(MAX_LISTED).cloned());
     if recording.losses.len() > MAX_LISTED {
         let more = (recording.losses.len() - MAX_LISTED) as u128;
-        notes.push(format!("and {}", plural(more, "more damaged part of the recording", "more damaged parts of the recording")));
+        notes.push(format!("and {}", plural(more, "more corrupt part of the recording", "more corrupt parts of the recording")));
     }
     let incomplete = streams.iter().filter(|stream| stream.calls.is_incomplete()).count();
     if incomplete > 0 {
         let threads = plural(incomplete as u128, "thread", "threads");
-        notes.push(format!("the calls of {threads} are damaged: calls after the damage are left out"));
+        notes.push(format!("the calls of {threads} are corrupt from some point on and are left out from there"));
     }
     notes.extend(replay.notes());
     let locations = streams.into_iter().map(|stream| stream.name).collect();
@@ -194,9 +193,9 @@ struct Stream<'a> {
     time_ns: u64,
     next: Option<NextEvent>,
     name: LocationName,
-    /// Time and processor time at the last call exit where the latter was measured, ns.
+    /// Time and processor time at the last call exit at which processor time was measured, ns.
     processor: Option<(u64, u64)>,
-    /// Time in the block before the next call in which the thread was ready to run but had no processor, ns.
+    /// Time in the block before the next call during which the thread was ready to run but had no processor, ns.
     ready_ns: u64,
 }
 
@@ -219,8 +218,8 @@ impl<'a> Stream<'a> {
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
         let time_ns = clock.time_ns(thread.begin);
-        let (place, is_rank) = (rank.unwrap_or(id.0), rank.is_some());
-        let name = LocationName { process: place, is_rank, thread: number, ..LocationName::default() };
+        let (process_number, is_rank) = (rank.unwrap_or(id.0), rank.is_some());
+        let name = LocationName { process: process_number, is_rank, thread: number, ..LocationName::default() };
         Ok(Stream {
             location,
             process: id,
@@ -276,7 +275,7 @@ impl Replay<'_, '_> {
     fn run(&mut self, streams: &mut [Stream]) {
         let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
         let key = |stream: &Stream, index: usize| {
-            // At equal times entries come before exits, because others may wait for them.
+            // At equal times, entries precede exits, because other locations may wait for an entry.
             stream.next_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextEvent::Exit(..))), index)))
         };
         queue.extend(streams.iter().enumerate().filter_map(|(index, stream)| key(stream, index)));
@@ -287,13 +286,13 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Feeds the next event of a thread to the analysis, and determines the one after it.
+    /// Feeds a thread's next event to the analysis, and determines the event after it.
     fn step(&mut self, stream: &mut Stream, time_ns: u64) {
         let process = &self.recording.processes[stream.process.0 as usize];
         match stream.next.take() {
             Some(NextEvent::Start) => {
                 let creator = self.converter.creator(process, stream.process, stream.thread.token);
-                let code = self.names.codes.start("(start)");
+                let code = self.names.codes.pseudo_code("(start)");
                 self.analysis.start(stream.location, stream.process, time_ns, creator, code);
                 stream.next = self.next_call(stream, process);
             }
@@ -322,7 +321,7 @@ impl Replay<'_, '_> {
                 continue;
             }
             self.calls += 1;
-            let mut parts = ConvertedParts::take(&self.converter, process, stream.process, &record, &mut stream.calls);
+            let mut parts = ConvertedParts::collect(&self.converter, process, stream.process, &record, &mut stream.calls);
             let call = self.converter.call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
             return Some(NextEvent::Enter(record, call));
@@ -345,7 +344,7 @@ impl Replay<'_, '_> {
         }
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
         let site = stream.blocks.site(self.names, &process.file, record.stack, record.function, name);
-        // Waiting for a condition variable first releases its mutex.
+        // Waiting for a condition variable first releases the mutex.
         if let Call::Sleep(_, SleepKind::Condition(Some(mutex)), _) = call {
             self.instant_call(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
             self.analysis.enter(stream.location, time_ns, &[], call, site);

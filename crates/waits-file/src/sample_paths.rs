@@ -1,4 +1,4 @@
-//! The paths that samples interrupted. They are known from streams of the same run, which the caller reads.
+//! The paths that samples interrupted. The caller reads them from streams of the same run.
 
 use crate::process_file::ProcessFile;
 use anyhow::Result;
@@ -9,9 +9,9 @@ use trodden_wire::waits::SampleRecord;
 /// The path that a sample interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TimedPath {
-    /// The function whose path it is.
+    /// The function that contains the path.
     pub function: String,
-    /// The lines on the path, and how it ends, as shown in reports.
+    /// The lines on the path, and how the path ends, as shown in reports.
     pub lines: Rc<str>,
 }
 
@@ -27,11 +27,11 @@ pub trait SamplePaths {
     fn notes(&self) -> &BTreeSet<String>;
 }
 
-/// Whether a frame's function and a path's function are the same, up to parameters and enclosing scopes.
+/// Whether a frame's function and a path's function are the same, ignoring parameters and enclosing scopes.
 pub fn is_function(frame: &str, path: &str) -> bool {
     fn base(name: &str) -> &str {
-        let whole = name.split(['(', '<']).next().unwrap_or(name);
-        whole.rsplit("::").next().unwrap_or(whole)
+        let unparameterised = name.split(['(', '<']).next().unwrap_or(name);
+        unparameterised.rsplit("::").next().unwrap_or(unparameterised)
     }
     !frame.is_empty() && (frame == path || base(frame) == base(path) && !base(path).is_empty())
 }

@@ -9,7 +9,7 @@ use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, expl
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
-    /// Code that others wait for, because it computes or sleeps.
+    /// Code that other locations wait for, because it computes or sleeps.
     pub causes: Vec<Cause>,
     /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
     pub other_causes: Vec<Cause>,
@@ -23,7 +23,7 @@ pub struct WaitSummary {
     pub threshold: f64,
     /// Waits by kind: name, family, occurrences, ns. Longest first.
     pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
-    /// Functions with the time of each location, by excess of the slowest location over the mean.
+    /// Functions in which locations spend different amounts of time, by the excess of the slowest location over the mean.
     pub imbalance: Vec<Imbalance>,
     /// Functions with their time on the critical path in ns, longest first.
     pub critical_path: Vec<(String, u64)>,
@@ -49,11 +49,11 @@ pub struct SiteSummary {
 pub struct ClassSummary {
     /// The class itself.
     pub waits: Class,
-    /// Steps of the path that is waited for, with ns.
+    /// Steps on the path of the location waited for, with their times in ns.
     pub plus: Vec<(Step, u64)>,
-    /// Steps of the waiting path, with ns.
+    /// Steps on the path of the waiting location, with their times in ns.
     pub minus: Vec<(Step, u64)>,
-    /// Time of redundant steps that was removed from the longer and the shorter path, ns.
+    /// Total time of the redundant steps removed from the longer and from the shorter path, ns.
     pub removed_ns: (u64, u64),
 }
 
@@ -103,7 +103,7 @@ impl WaitSummary {
         }
     }
 
-    /// Returns the code with this number.
+    /// Returns the code with a number.
     pub fn code(&self, id: CodeId) -> &CodeLocation {
         self.replayed.names.codes.get(id)
     }
@@ -118,7 +118,7 @@ impl WaitSummary {
         &self.replayed.locations[id.0 as usize]
     }
 
-    /// Returns the name of a location in text output, with the process or thread only where it is not obvious.
+    /// Returns a location's name for text output. The process and the thread are named only if the run has several.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {
@@ -145,7 +145,7 @@ fn class_summary(replayed: &Replayed, class: &Class) -> ClassSummary {
     }
 }
 
-/// Distributes the waiting that code causes over its lines, in proportion to the time spent in each.
+/// Distributes the waiting that code causes over the code's lines, in proportion to the time spent in each.
 fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     let codes = &replayed.names.codes;
     let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Converts addresses of recorded processes to functions and lines.
+//! Conversion of addresses in recorded processes to functions and lines.
 //!
 //! A frame is the program's own unless its image is in a system library folder or its source belongs to a standard library. Reports name
 //! the innermost own frame, so that the time of `memcpy` counts for its caller.
@@ -19,7 +19,7 @@ pub struct StackFrame {
     pub file: String,
     /// Line; 0 if unknown.
     pub line: u32,
-    /// Whether it is part of the program rather than of a system library.
+    /// Whether the function is part of the program rather than of a system library.
     pub is_own: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Symbols {
     pub notes: BTreeSet<String>,
 }
 
-/// File name of the preload library that records.
+/// File name of the recorder, a preload library.
 pub const RECORDER: &str = "libtrodden_waits_recorder.so";
 
 /// Folders of system libraries.
@@ -77,7 +77,7 @@ fn image<'a>(images: &'a mut HashMap<String, Option<SymbolImage>>, notes: &mut B
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
-                // For system libraries, function names are enough.
+                // For system libraries, function names suffice.
                 if !is_system(path) {
                     notes.insert(error.to_string());
                 }
@@ -102,8 +102,8 @@ fn is_standard(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
-/// Returns a function's name without parameters, which debug information of inlined functions often lacks: inlined and ordinary calls
-/// should give the same step.
+/// Returns a function's name without parameters. Debug information of inlined functions often lacks them, and inlined and ordinary calls
+/// should yield the same step.
 fn name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
     let known = Name::from_linkage(symbol);
@@ -113,7 +113,7 @@ fn name(frame: &SourceFrame) -> Option<String> {
 impl SymbolImage {
     fn frames(&self, address: u64, is_program: bool) -> Vec<StackFrame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
-        // PLT stubs have no symbol of their own, and the nearest one before them is `_init`, of another section.
+        // PLT stubs have no symbol. The nearest preceding symbol is `_init`, which is in a different section.
         let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::from_linkage(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {

@@ -1,8 +1,8 @@
-//! Corrects the clocks of several hosts from the order of events: a receive ends after its send starts, and a collective operation ends
-//! after the entries that it waits for.
+//! Correction of several hosts' clocks by the order of events: a receive ends after its send starts, and a collective operation ends after
+//! the entries that it waits for.
 //!
-//! Hosts are corrected one after the other, each against all hosts that are already corrected; [`trodden_waits::offset`] estimates the
-//! offset. A host without messages in both directions stays uncorrected, which a note reports.
+//! Hosts are corrected one after the other, each relative to all hosts that are already corrected; [`trodden_waits::offset`] estimates the
+//! offset. A host without messages in both directions stays uncorrected, and a note says so.
 
 use crate::clock::Clocks;
 use crate::convert::{ConvertedParts, Converter};
@@ -19,7 +19,7 @@ type Host = usize;
 /// Communicator, sender, receiver, tag.
 type Channel = (CommunicatorId, ProcessId, ProcessId, i32);
 
-/// Two events on different hosts, of which the first must precede the second. Times are those of each host's own clock, ns.
+/// Two events on different hosts, of which the first must precede the second. Each time is measured on its own host's clock, ns.
 #[derive(Clone, Copy, Debug)]
 struct Precedence {
     first: (Host, i128),
@@ -73,7 +73,7 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
     Ok(())
 }
 
-/// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds that they give for its clock.
+/// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds that these messages imply for its clock.
 fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bounds)> {
     let mut found: BTreeMap<Host, Bounds> = BTreeMap::new();
     for Precedence { first, second } in precedences {
@@ -86,7 +86,7 @@ fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Op
     found.into_iter().max_by_key(|(host, bounds)| (bounds.lower.len().min(bounds.upper.len()), std::cmp::Reverse(*host)))
 }
 
-/// Returns the largest error of the clocks that a host is corrected against.
+/// Returns the largest error among the clocks of the hosts that a host exchanged messages with.
 fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
     let partner = |precedence: &Precedence| match (precedence.first.0 == host, precedence.second.0 == host) {
         (true, _) => errors.get(&precedence.second.0),
@@ -96,16 +96,16 @@ fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, ho
     precedences.iter().filter_map(partner).max().copied().unwrap_or(0)
 }
 
-/// Times of the members of one collective operation on one host.
+/// Entry and exit times of one collective operation's members on one host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
-    /// Last entry of a member that others wait for.
+    /// Last entry of any member that others wait for.
     entered: Option<i128>,
-    /// First exit of a member that waits for others.
+    /// First exit of any member that waits for others.
     left: Option<i128>,
 }
 
-/// All times in a recording at which messages and collective operations start and end.
+/// The start and end times of all messages and collective operations in a recording.
 #[derive(Default)]
 struct Times {
     /// Starts of sends, and ends of receives.
@@ -128,7 +128,7 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
         for thread in &process.threads {
             let mut calls = thread.calls();
             while let Some(record) = calls.next() {
-                let mut parts = ConvertedParts::take(&converter, process, own.id, &record, &mut calls);
+                let mut parts = ConvertedParts::collect(&converter, process, own.id, &record, &mut calls);
                 let call = converter.call(process, own.id, thread.token, &record, &mut parts);
                 let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
                 own.call(&call, enter, Some(exit).filter(|_| record.exit != 0));
@@ -154,7 +154,7 @@ fn prepared_message(message: Message, is_receive: bool) -> Prepared {
     Prepared::Messages { sends, receives }
 }
 
-/// Returns the messages of a neighbourhood collective. Calls on windows give none, because they may return before their partners arrive.
+/// Returns the messages of a neighbourhood collective. Calls on windows yield none, because they may return before their partners arrive.
 fn prepared_exchange(exchange: &MultiExchange) -> Prepared {
     if exchange.kind == WaitKind::LateSender {
         Prepared::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
@@ -274,7 +274,8 @@ impl Collector<'_> {
 impl Times {
     /// Returns the pairs of events on different hosts whose order is certain.
     ///
-    /// The n-th receive to end on a channel ends after n sends have started, hence after the n-th one, whichever message it received.
+    /// The n-th receive that ends on a channel ends after n sends have started, and hence after the n-th send, whichever message it
+    /// received.
     fn precedences(self) -> Vec<Precedence> {
         let mut precedences = Vec::new();
         for mut sides in self.messages.into_values() {

@@ -1,7 +1,7 @@
-//! Locates the records of each thread in the file of a program and its forked children.
+//! Index of each thread's records in the threads file of a program and its forked children.
 //!
-//! Each header gives the place of the next one and has a checksum. After a damaged header the reader searches for the next valid one, and
-//! reports what lies between as lost. Only the headers of threads and chunks are kept in memory.
+//! Each header contains the offset of the next header, and a checksum. After a corrupt header, the reader searches for the next valid one
+//! and reports the bytes in between as lost. Only the headers of threads and chunks are kept in memory.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use trodden_wire::waits::{
     ThreadHeader, VERSION, chunk_kind,
 };
 
-/// Maximum plausible size of an extent, bytes. Recorders write smaller ones.
+/// Maximum plausible size of an extent, bytes. Recorders write smaller extents.
 const MAX_EXTENT: u32 = 16 << 20;
 /// Maximum number of bytes searched for the next extent. A process that was killed leaves a gap of at most one extent.
 const MAX_GAP: u64 = 64 << 20;
@@ -24,7 +24,7 @@ const WINDOW: usize = 4096;
 
 pub type ProcessKey = (u32, u64);
 
-/// A contiguous range of records of a thread.
+/// A contiguous range of a thread's records in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub offset: u64,
@@ -44,14 +44,14 @@ impl Piece {
 #[derive(Debug, Default)]
 struct FoundThread {
     header: Option<ThreadHeader>,
-    /// Its calls, samples and stacks.
+    /// Pieces with calls, with samples, and with stacks.
     pieces: [Vec<Piece>; 3],
 }
 
 #[derive(Debug, Default)]
 pub struct ThreadsFile {
     threads: BTreeMap<ProcessKey, BTreeMap<u32, FoundThread>>,
-    /// Messages about damaged parts, which are missing.
+    /// Messages about corrupt parts, which are missing.
     pub losses: Vec<String>,
 }
 
@@ -59,16 +59,16 @@ impl ThreadsFile {
     /// Reads the headers of a file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, does not belong to a recording, or has another version of the format.
+    /// Fails if the file cannot be read, does not belong to a recording, or has an unsupported format version.
     pub fn read(path: &Path) -> Result<ThreadsFile> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let size = file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
         let mut reader =
-            ThreadsReader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), damaged: Vec::new() };
-        let begin = reader.at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
+            ThreadsReader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), corrupt: Vec::new() };
+        let begin = reader.bytes_at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
             match expect_head(begin, FileKind::WAITS, VERSION) {
-                // A damaged head counts as a loss, like those of other extents.
+                // A corrupt first header counts as a loss, like any other corrupt header.
                 Ok(_) | Err(FileError::Head(HeadError::Checksum)) => {}
                 Err(FileError::Version { found, .. }) => {
                     bail!(
@@ -80,19 +80,19 @@ impl ThreadsFile {
                 Err(FileError::Head(error @ HeadError::EarlierFormat)) => {
                     bail!("{}: {error}. Use that version, or record again", path.display())
                 }
-                Err(error) => bail!("{}: not a file of recorded threads: {error}", path.display()),
+                Err(error) => bail!("{} does not contain recorded threads: {error}", path.display()),
             }
         }
         reader.extents().with_context(|| format!("cannot read {}", path.display()))?;
-        let ThreadsReader { mut found, damaged, .. } = reader;
-        for (from, to) in damaged {
+        let ThreadsReader { mut found, corrupt, .. } = reader;
+        for (from, to) in corrupt {
             if from >= size {
-                found.losses.push(format!("{}: truncated at byte {size}: later records are missing", path.display()));
+                found.losses.push(format!("{} is truncated at byte {size}, so later records are missing", path.display()));
                 continue;
             }
-            found.losses.push(format!("{}: bytes {from} to {to} are damaged: the records in them are missing", path.display()));
+            found.losses.push(format!("{}: bytes {from} to {to} are corrupt, so the records in them are missing", path.display()));
         }
-        found.check(path);
+        found.drop_incomplete(path);
         Ok(found)
     }
 
@@ -100,14 +100,14 @@ impl ThreadsFile {
         self.threads.values().map(BTreeMap::len).sum()
     }
 
-    /// Takes out the threads of a process, each with its calls, samples and stacks.
+    /// Removes and returns the threads of a process, each with its calls, samples and stacks.
     pub fn take(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
         let threads = self.threads.remove(&process).unwrap_or_default();
         threads.into_values().filter_map(|thread| Some((thread.header?, thread.pieces))).collect()
     }
 
-    /// Drops everything after missing records, and threads whose headers are missing.
-    fn check(&mut self, path: &Path) {
+    /// Drops all records after a gap, and all threads without a header.
+    fn drop_incomplete(&mut self, path: &Path) {
         for ((process, _), threads) in &mut self.threads {
             threads.retain(|index, thread| {
                 let Some(header) = thread.header else {
@@ -117,8 +117,8 @@ impl ThreadsFile {
                 for ((pieces, size), what) in
                     thread.pieces.iter_mut().zip([RECORD_SIZE, SAMPLE_SIZE, 0]).zip(["calls", "samples", "stacks"])
                 {
-                    if let Some(whole) = whole(pieces, size) {
-                        pieces.truncate(whole);
+                    if let Some(complete) = pieces_before_gap(pieces, size) {
+                        pieces.truncate(complete);
                         let (path, thread) = (path.display(), header.thread);
                         self.losses.push(format!("{path}: {what} of thread {thread} of process {process} are missing from some point on"));
                     }
@@ -130,9 +130,9 @@ impl ThreadsFile {
     }
 }
 
-/// Returns the number of pieces before the first gap, or `None` if there is no gap. A `size` of 0 stands for records of variable size,
-/// whose gaps are found when they are read.
-fn whole(pieces: &[Piece], size: usize) -> Option<usize> {
+/// Returns the number of pieces before the first gap, or `None` if there is no gap. `size` is the size of a record; 0 means that records
+/// have variable size, and their gaps are found when they are read.
+fn pieces_before_gap(pieces: &[Piece], size: usize) -> Option<usize> {
     if pieces.first().is_some_and(|first| first.first != 0) {
         return Some(0);
     }
@@ -147,13 +147,13 @@ struct ThreadsReader<'a> {
     /// Offset of the window in the file.
     begin: u64,
     found: ThreadsFile,
-    /// Start and end of damaged ranges.
-    damaged: Vec<(u64, u64)>,
+    /// Start and end offsets of corrupt ranges.
+    corrupt: Vec<(u64, u64)>,
 }
 
 impl ThreadsReader<'_> {
-    /// Returns up to [`WINDOW`] bytes at an offset. `None` if the file is too short.
-    fn at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
+    /// Returns the `count` bytes at an offset; `count` must not exceed [`WINDOW`]. `None` if the file is too short.
+    fn bytes_at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ impl ThreadsReader<'_> {
                     let is_extent = |reader: &mut Self, at: u64| Ok(reader.extent(at)?.is_some());
                     at = self.skip(at, self.size.min(at + MAX_GAP), EXTENT_ALIGNMENT, is_extent)?;
                     if at < self.size && self.extent(at)?.is_none() {
-                        self.damaged.push((at, self.size));
+                        self.corrupt.push((at, self.size));
                         return Ok(());
                     }
                 }
@@ -189,32 +189,33 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads the header of an extent, and returns its process and its size. `None` if there is no valid header.
+    /// Reads the header of an extent, and returns its process and size. `None` if the header is invalid.
     fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
-        let Some(bytes) = self.at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
+        let Some(bytes) = self.bytes_at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
         Ok((header.is_intact() && is_sound).then_some(((header.process, header.start), header.size)))
     }
 
-    /// Finds the next offset for which `is_it` holds, else `to`. Skipped bytes are recorded as damaged unless all are zero.
-    fn skip(&mut self, from: u64, to: u64, step: usize, is_it: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
+    /// Returns the next offset for which `is_match` holds, or `to` if there is none. Skipped bytes are recorded as corrupt unless all are
+    /// zero.
+    fn skip(&mut self, from: u64, to: u64, step: usize, is_match: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
         let (mut at, mut is_damaged) = (from, false);
-        while at < to && !is_it(self, at)? {
+        while at < to && !is_match(self, at)? {
             let count = (step as u64).min(to - at).min(self.size.saturating_sub(at)) as usize;
-            is_damaged |= self.at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
+            is_damaged |= self.bytes_at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
             at += step as u64;
         }
         let at = at.min(to);
         if is_damaged {
-            self.damaged.push((from, at));
+            self.corrupt.push((from, at));
         }
         Ok(at)
     }
 
     fn chunks(&mut self, process: ProcessKey, from: u64, to: u64) -> io::Result<()> {
         if to > self.size {
-            self.damaged.push((self.size, to));
+            self.corrupt.push((self.size, to));
         }
         let end = to.min(self.size);
         let mut at = from;
@@ -225,7 +226,7 @@ impl ThreadsReader<'_> {
             };
             let offset = at + CHUNK_HEADER_SIZE as u64;
             let is_thread = header.kind == chunk_kind::THREAD && header.size as usize >= CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
-            let thread = if is_thread { self.at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
+            let thread = if is_thread { self.bytes_at(offset, ThreadHeader::BYTES)?.and_then(ThreadHeader::read) } else { None };
             let known = self.found.threads.entry(process).or_default().entry(header.thread).or_default();
             known.header = known.header.or(thread);
             // The file may be truncated.
@@ -238,9 +239,9 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads the header of a chunk that must end by `to`. `None` if there is no valid header.
+    /// Reads the header of a chunk that must end by `to`. `None` if the header is invalid.
     fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
-        let Some(bytes) = self.at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
+        let Some(bytes) = self.bytes_at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ChunkHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);
         let is_known = (chunk_kind::THREAD..=chunk_kind::STACKS).contains(&header.kind);

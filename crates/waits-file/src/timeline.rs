@@ -1,4 +1,4 @@
-//! What each location did when, for the timeline of HTML pages and for exported traces: bars for blocks, calls and waits.
+//! The activity of each location over time, for HTML pages and exported traces: bars for blocks, calls and waits.
 //!
 //! At most [`MAX_BARS`] bars are kept. If there are more, the shortest are dropped, and [`Timeline::min_bar_ns`] states the limit.
 
@@ -7,7 +7,7 @@ use trodden_waits::{CodeId, LocationId, Wait};
 /// Maximum number of bars.
 const MAX_BARS: usize = 60_000;
 
-/// What a bar is.
+/// The activity that a bar shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Executing code.
@@ -18,7 +18,7 @@ pub enum Activity {
     Waiting(LocationId),
 }
 
-/// A stretch of time of a location.
+/// A time span on a location's timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
     /// The location.
@@ -57,7 +57,7 @@ impl Timeline {
         }
     }
 
-    /// Adds the bars of a call: its waits, and the rest of it.
+    /// Adds the bars of a call: its waits, and the time around them.
     pub fn call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
         let mut from_ns = from_ns;
         for wait in waits {

@@ -1,6 +1,6 @@
-//! Calls that sleep or wait for something outside the recording. Their time is neither computation nor explained waiting.
+//! Wrappers of calls that sleep or wait for something outside the recording. Their time is neither computation nor explained waiting.
 //!
-//! Calls that programs make often are recorded only if they take long.
+//! Frequent calls are recorded only if they take long.
 
 use crate::real::{Real, real};
 use crate::signals::without_sampler_signal;
@@ -23,14 +23,14 @@ macro_rules! blocking {
     )* };
 }
 
-/// The result of a call that blocks, as 64 bits.
+/// The result of a blocking call, convertible to the 64 bits that are recorded.
 trait BlockedResult {
-    fn word(self) -> u64;
+    fn into_word(self) -> u64;
 }
 macro_rules! results {
     ($($type:ty)*) => { $(
         impl BlockedResult for $type {
-            fn word(self) -> u64 {
+            fn into_word(self) -> u64 {
                 self as u64
             }
         }
@@ -38,7 +38,7 @@ macro_rules! results {
 }
 results! { c_int c_uint isize }
 
-/// Makes a call that blocks, and records it.
+/// Makes and records a blocking call.
 #[inline]
 fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
     let Some(thread) = recordable_thread() else { return call() };
@@ -46,14 +46,14 @@ fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl Fn
     let result = call();
     // SAFETY: errno is the thread's own. The record must not change it.
     let error = unsafe { *libc::__errno_location() };
-    open.record().object = result.word();
+    open.record().object = result.into_word();
     finish(thread, open);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
     result
 }
 
-/// Wrappers of calls that wait for a signal of a set.
+/// Defines wrappers of calls that wait for any signal in a set.
 macro_rules! awaited_signals {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         /// Waits for a signal.

@@ -1,4 +1,4 @@
-//! C11 threads. The C library does not implement them by calls of POSIX thread functions, so they need wrappers of their own.
+//! C11 threads. They need separate wrappers because the C library does not implement them with calls of POSIX thread functions.
 
 use crate::contention;
 use crate::pthread::{Object, create_thread, join_thread, locks, record_wait, record_wake, start_thread, unlocks, wake};
@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
 use trodden_wire::waits::{CallName, kind};
 
-/// The value of `thrd_busy`, which `mtx_trylock` returns if another thread has the mutex.
+/// The value of `thrd_busy`, which `mtx_trylock` returns if another thread holds the mutex.
 const THRD_BUSY: c_int = 1;
 
 locks! {
@@ -19,7 +19,7 @@ unlocks! { mtx_unlock }
 
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Waits for a condition variable. This releases the mutex, and lets threads continue that wait for it.
+        /// Waits for a condition variable. This releases the mutex, so threads that wait for the mutex may continue.
         ///
         /// # Safety
         /// The contract of the C function.

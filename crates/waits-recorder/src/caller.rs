@@ -1,8 +1,8 @@
-//! Tells calls by the program from calls by an MPI library, which creates threads and processes for itself.
+//! Distinguishes the program's calls from those of an MPI library, which creates threads and processes for its own use.
 
 use crate::images;
 
-/// Prefixes of the names of MPI libraries and of their components.
+/// Prefixes of the file names of MPI libraries and their components.
 const LIBRARIES: [&[u8]; 14] = [
     b"libmpi",
     b"libopen-",
@@ -20,7 +20,7 @@ const LIBRARIES: [&[u8]; 14] = [
     b"libhwloc",
 ];
 
-/// Whether the code at an address is part of the program, and not of an MPI library.
+/// Whether the code at an address is part of the program rather than of an MPI library.
 pub fn is_program_code(address: usize) -> bool {
     let is_library = |name: &[u8]| LIBRARIES.iter().any(|library| name.starts_with(library));
     !images::any(|info| images::segment_at(info, address).is_some() && is_library(images::file_name(info)))

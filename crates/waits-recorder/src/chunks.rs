@@ -1,8 +1,8 @@
-//! The file with the records of all threads of a program and its forked children (`trodden_wire::waits`).
+//! The threads file: the records of all threads of a program and its forked children (`trodden_wire::waits`).
 //!
-//! A process maps one *extent* of the file after the other, and allocates the chunks of its threads in it. Mapped memory belongs to the
-//! kernel, so records reach the file however the process ends. Only a full extent costs system calls, and threads and processes need no
-//! files of their own. Chunks follow each other without gaps, and the lock ensures that each has its header before the next one begins.
+//! A process maps one *extent* of the file after the other, and allocates its threads' chunks within the extents. Mapped memory belongs to
+//! the kernel, so records reach the file however the process ends. System calls are needed only when an extent is full, and all threads and
+//! processes share one file. Chunks are contiguous, and a lock ensures that a chunk's header is written before the next chunk begins.
 
 use crate::lock::Lock;
 use crate::output::{self, page_size, preserving_errno};
@@ -12,27 +12,27 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use trodden_wire::waits::{CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, ThreadHeader, chunk_kind};
 
-/// Sizes of a process's first extents; the last one is that of all others. Multiples of the usual page sizes.
+/// Sizes of a process's first extents, in bytes; all further extents have the last size. Multiples of the usual page sizes.
 const EXTENTS: [usize; 4] = [4 << 10, 32 << 10, 128 << 10, 256 << 10];
-/// Size of a thread's first chunk of a kind. Each further one is [`GROWTH`] times as large, up to [`MAX_SIZE`].
+/// Size in bytes of a thread's first chunk of each kind. Each further chunk is [`GROWTH`] times as large, up to [`MAX_SIZE`].
 pub const FIRST_SIZE: usize = 544;
 /// See [`FIRST_SIZE`].
 pub const GROWTH: usize = 4;
 /// See [`FIRST_SIZE`].
 pub const MAX_SIZE: usize = EXTENTS[3];
-/// Minimum size of a chunk. A smaller rest of an extent stays unused.
+/// Minimum size of a chunk. If less space is left in an extent, it stays unused.
 const MIN_SIZE: usize = 480;
 
 /// Size of the file, in memory that the program shares with its forked children. Null if the file is not open.
 static SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
-/// A mapped part of the file. This structure is in a page of its own after the mapping.
+/// A mapped part of the file. This structure is stored in a separate page after the mapping.
 struct Extent {
     base: *mut u8,
     size: usize,
     /// Offset in the file.
     offset: u64,
-    /// Number of open chunks, plus one while it is the newest extent.
+    /// Number of open chunks in this extent, plus one while it is the newest.
     users: usize,
     next: *mut Extent,
     previous: *mut Extent,
@@ -41,20 +41,20 @@ struct Extent {
 /// A chunk that a thread writes to.
 pub struct Chunk {
     extent: *mut Extent,
-    /// The first byte after its header.
+    /// The first byte after the chunk's header.
     pub start: *mut u8,
-    /// Number of bytes after its header.
+    /// Number of bytes after the chunk's header.
     pub size: usize,
 }
 
 struct ThreadsFile {
     file: OwnFile,
-    /// Number of extents of this process so far.
+    /// Number of extents that this process has created.
     count: usize,
     newest: *mut Extent,
-    /// Number of used bytes of the newest extent.
+    /// Number of bytes in use in the newest extent.
     used: usize,
-    /// Number of threads of this process so far.
+    /// Number of threads that this process has added.
     threads: u32,
 }
 
@@ -64,7 +64,7 @@ impl ThreadsFile {
 
 static STATE: Lock<ThreadsFile> = Lock::new(ThreadsFile::NONE);
 
-/// Creates the file. Returns false if that is impossible.
+/// Creates the file. Returns false on failure.
 pub fn open() -> bool {
     let file = naming::path(b".threads").and_then(|path| OwnFile::create(&path, 0));
     let (Some(file), Some(size)) = (file, memory::map_shared::<AtomicU64>()) else { return false };
@@ -90,32 +90,32 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
     })
 }
 
-/// Allocates a chunk for a thread's records of a kind, the first of which is number `first`. It is smaller than `size` at the end of an
-/// extent. Returns `None` if the disk is full.
+/// Allocates a chunk of `size` bytes, or less at the end of an extent, for a thread's records of a kind. `first` is the number of the
+/// chunk's first record. Returns `None` if the disk is full.
 pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
     STATE.with(|state| state.chunk(ChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
 }
 
-/// Gives up a chunk that is full.
+/// Releases a full chunk.
 pub fn release(chunk: Chunk) {
     STATE.with(|state| state.release(chunk));
 }
 
-/// Writes words at an offset of the file, which need not be mapped.
+/// Writes words at an offset in the file, which need not be mapped.
 pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
-    // The lock is not held meanwhile, since starting threads wait for it.
+    // The lock is not held during the write, because new threads wait for it.
     if let Some((file, _)) = STATE.with(|state| state.file.descriptor(path)) {
         // SAFETY: the words are readable.
         preserving_errno(|| unsafe { libc::syscall(libc::SYS_pwrite64, file, words.as_ptr(), size_of_val(&words), offset) });
     }
 }
 
-/// Continues in a forked child, which uses the same file, but not its parent's extents.
+/// Resets the state in a forked child, which uses the same file but not its parent's extents.
 pub fn begin_child() {
     let parents = STATE.begin_child(ThreadsFile::NONE);
     let mut extent = parents.newest;
     while !extent.is_null() {
-        // SAFETY: a list of the parent, copied to this process. Its structures are in private pages.
+        // SAFETY: the parent's list was copied to this process, since its structures are in private pages.
         let next = unsafe { (*extent).previous };
         unmap(extent);
         extent = next;
@@ -128,15 +128,15 @@ fn path() -> Option<output::Path> {
 }
 
 impl ThreadsFile {
-    /// Allocates a chunk of the size in its header, or of the rest of the extent if that is at least `least`.
+    /// Allocates a chunk of the size in its header or, if the extent has less space left but at least `least` bytes, of that size.
     fn chunk(&mut self, header: ChunkHeader, least: usize) -> Option<Chunk> {
-        if self.rest() < least && !self.extend() {
+        if self.unused_bytes() < least && !self.extend() {
             return None;
         }
-        let size = (header.size as usize).next_multiple_of(CHUNK_ALIGNMENT).min(self.rest());
+        let size = (header.size as usize).next_multiple_of(CHUNK_ALIGNMENT).min(self.unused_bytes());
         let header = ChunkHeader::new(header.kind, header.thread, header.first, size as u32);
         // SAFETY: the newest extent is mapped, and has room for the chunk.
-        let place = unsafe { (*self.newest).base.add(self.used) };
+        let start = unsafe { (*self.newest).base.add(self.used) };
         // SAFETY: as above.
         unsafe {
             place.cast::<ChunkHeader>().write(header);
@@ -144,11 +144,11 @@ impl ThreadsFile {
         }
         self.used += size;
         // SAFETY: a chunk is larger than its header.
-        Some(Chunk { extent: self.newest, start: unsafe { place.add(CHUNK_HEADER_SIZE) }, size: size - CHUNK_HEADER_SIZE })
+        Some(Chunk { extent: self.newest, start: unsafe { start.add(CHUNK_HEADER_SIZE) }, size: size - CHUNK_HEADER_SIZE })
     }
 
-    /// Number of unused bytes of the newest extent.
-    fn rest(&self) -> usize {
+    /// Number of unused bytes in the newest extent.
+    fn unused_bytes(&self) -> usize {
         // SAFETY: the newest extent is mapped.
         if self.newest.is_null() { 0 } else { unsafe { (*self.newest).size - self.used } }
     }
@@ -174,7 +174,7 @@ impl ThreadsFile {
         unmap(extent);
     }
 
-    /// Maps a new extent at the end of the file. Returns false if there is no room.
+    /// Maps a new extent at the end of the file. Returns false if the disk is full or a limit is reached.
     #[cold]
     fn extend(&mut self) -> bool {
         let page = page_size();
@@ -208,14 +208,14 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
         return None;
     }
     let offset = end.fetch_add(size as u64, Ordering::Relaxed);
-    // Another process may have extended the file meanwhile.
+    // Another process may have extended the file in the meantime.
     if offset + size as u64 > output::file_limit() {
         return None;
     }
     // Allocate disk blocks now: a full disk is an error here, but a signal on a later write to the mapping.
     // SAFETY: the file is open.
     if unsafe { libc::posix_fallocate(file, offset as i64, size as i64) } != 0 {
-        // Leave what is left of the disk to the program.
+        // Leave the remaining disk space to the program.
         report_disk_full();
         return None;
     }
@@ -227,7 +227,7 @@ fn new_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent
 }
 
 fn map(file: libc::c_int, offset: u64, size: usize, page: usize) -> Option<*mut Extent> {
-    let base: *mut u8 = memory::memory(size + page)?;
+    let base: *mut u8 = memory::map_private(size + page)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
     // SAFETY: this replaces the first part of memory that was just mapped.
     if unsafe { libc::mmap(base.cast(), size, protection, flags, file, offset as i64) } == libc::MAP_FAILED {
@@ -248,7 +248,7 @@ fn unmap(extent: *mut Extent) {
     memory::release(base, size + page_size());
 }
 
-/// Reports on standard error that the disk is full, once in a process.
+/// Reports on standard error that the disk is full, at most once per process.
 fn report_disk_full() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {

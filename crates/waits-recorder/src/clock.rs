@@ -1,4 +1,4 @@
-//! Time: ticks of the time-stamp counter if its rate is constant, or else nanoseconds of the monotonic clock.
+//! Time in ticks: ticks of the time-stamp counter if its rate is constant, or else nanoseconds of the monotonic clock.
 //!
 //! Reading the counter takes about 8 ns and reading the clock 25 ns; each recorded call needs two readings.
 
@@ -13,7 +13,7 @@ static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 #[inline]
 pub fn now() -> u64 {
     match SOURCE.load(Ordering::Relaxed) {
-        // SAFETY: every x86-64 processor has the instruction.
+        // SAFETY: every x86-64 processor supports the instruction.
         #[cfg(target_arch = "x86_64")]
         COUNTER => unsafe { core::arch::x86_64::_rdtsc() },
         CLOCK => monotonic_ns(),
@@ -24,7 +24,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Whether ticks are those of the time-stamp counter.
+/// Whether ticks are counted by the time-stamp counter.
 pub fn is_counter() -> bool {
     now();
     SOURCE.load(Ordering::Relaxed) == COUNTER
@@ -45,7 +45,7 @@ pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How often the calling thread has voluntarily given up its processor.
+/// Number of voluntary context switches of the calling thread.
 pub fn sleeps() -> i64 {
     // SAFETY: all zeros are a valid value.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
@@ -54,7 +54,7 @@ pub fn sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// Ticks and monotonic clock at the same moment: the best of three tries.
+/// A simultaneous reading of ticks and the monotonic clock in ns: the tightest of three.
 pub fn anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {

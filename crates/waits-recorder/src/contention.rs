@@ -1,18 +1,18 @@
 //! Numbers of waiting threads by object, so that the release of a lock without waiters need not be recorded.
 //!
-//! Objects are hashed by address. If two share a count, a release may be recorded needlessly, but no wait is lost. This does not depend
-//! on how the C library implements locks.
+//! Objects are hashed by address. If two objects share a count, a release may be recorded unnecessarily, but no wait is lost. This does not
+//! depend on how the C library implements locks.
 
 use crate::memory::map_shared;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 const SLOTS: usize = 4096;
-/// Whether any thread has waited. If none has, a forked child need not clear the counts.
+/// Whether any thread has ever waited. Otherwise, a forked child need not clear the counts.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 static WAITING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
-/// Counts that a process shares with its children, since they may wait for objects in shared memory, which have the same address in all
-/// of them. Null before the first fork.
+/// Counts that a process shares with its children. All of them may wait for objects in shared memory, which are mapped at the same address.
+/// Null before the first fork.
 static SHARED: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
 
 #[inline]
@@ -26,13 +26,13 @@ fn shared_counts() -> Option<&'static [AtomicU32; SLOTS]> {
     unsafe { SHARED.load(Ordering::Acquire).as_ref() }
 }
 
-/// Prepares for a fork: from now on, parent and child count in memory that they share.
+/// Prepares for a fork: from now on, parent and child count in shared memory.
 pub fn share() {
     if shared_counts().is_some() {
         return;
     }
     let Some(memory) = map_shared::<[AtomicU32; SLOTS]>() else { return };
-    // If another thread is first, its memory is used.
+    // If another thread was faster, its memory is used.
     let _ = SHARED.compare_exchange(null_mut(), memory, Ordering::AcqRel, Ordering::Acquire);
 }
 
@@ -43,7 +43,7 @@ pub fn is_awaited(object: usize) -> bool {
         || shared_counts().is_some_and(|counts| counts[slot_of(object)].load(Ordering::Relaxed) != 0)
 }
 
-/// Counts a thread that starts to wait, before its next attempt to take the object.
+/// Counts a thread that starts to wait. Must be called before the thread's next attempt to acquire the object.
 pub fn begin(object: usize) {
     if !HAS_WAITED.load(Ordering::Relaxed) {
         HAS_WAITED.store(true, Ordering::Relaxed);
@@ -63,8 +63,8 @@ pub fn end(object: usize) {
     }
 }
 
-/// Runs a call that takes `object` before it returns, as a wait for a condition variable takes its mutex. The thread counts as waiting,
-/// so that the release of the object is recorded.
+/// Runs a call that acquires `object` before it returns, as a wait for a condition variable acquires the mutex. Meanwhile, the thread
+/// counts as waiting, so that the release of the object is recorded.
 pub fn waiting_during<R>(object: usize, call: impl FnOnce() -> R) -> R {
     begin(object);
     let result = call();

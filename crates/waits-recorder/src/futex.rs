@@ -1,4 +1,5 @@
-//! The C function `syscall`, by which Rust's `std::sync` and others use futexes. Other system calls are passed through.
+//! Wrapper of the C function `syscall`, through which Rust's `std::sync` and other libraries use futexes. Other system calls are passed
+//! through.
 //!
 //! The function is variadic in C. On x86-64 and AArch64, its arguments are passed like those of a function with seven integers.
 
@@ -13,7 +14,7 @@ const WAIT: usize = 0;
 const WAKE: usize = 1;
 const WAIT_BITSET: usize = 9;
 const WAKE_BITSET: usize = 10;
-/// The mask of the operation without its flags.
+/// Mask that removes the flags from a futex operation.
 const OPERATION: usize = 0x7f;
 
 static REAL: Real = Real::new(c"syscall");
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
     let record = open.record();
     record.object = a as u64;
     if kind == kind::FUTEX_WAKE {
-        // The record is complete before the woken thread continues.
+        // The record must be complete before the woken thread continues.
         record.size_or_count = c as u64;
         finish(thread, open);
         return run_unrecorded(thread, call);

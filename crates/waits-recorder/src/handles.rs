@@ -1,4 +1,5 @@
-//! A lock-free hash table that gives each handle a fixed slot, for tables of information about handles. Any thread may use it at any time.
+//! A lock-free hash table that assigns each handle a fixed slot, which serves as an index into tables of data about handles. Any thread may
+//! use it at any time.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +15,7 @@ impl<const SLOTS: usize> Handles<SLOTS> {
         Handles { slots: [const { AtomicUsize::new(0) }; SLOTS], equal_bits }
     }
 
-    /// The slot of a handle, if it has one.
+    /// The slot of a handle; `None` if the handle is not in the table.
     pub fn find(&self, handle: usize) -> Option<usize> {
         let slot = self.probes(handle).find(|slot| [handle, 0].contains(&self.slots[*slot].load(Ordering::Acquire)))?;
         (self.slots[slot].load(Ordering::Acquire) == handle).then_some(slot)

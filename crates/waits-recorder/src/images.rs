@@ -5,18 +5,18 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use libc::dl_phdr_info;
 
-/// Calls `is_it` for images until it returns true. Returns whether it did.
-pub fn any(mut is_it: impl FnMut(&dl_phdr_info) -> bool) -> bool {
+/// Whether `is_match` returns true for any loaded image. Stops at the first match.
+pub fn any(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
     // SAFETY: the callback has the type of the closure whose address is passed.
-    unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_it)), (&raw mut is_it).cast()) != 0 }
+    unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_match)), (&raw mut is_match).cast()) != 0 }
 }
 
 type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
 
 fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
-    unsafe extern "C" fn show<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_it: *mut c_void) -> c_int {
+    unsafe extern "C" fn show<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_match: *mut c_void) -> c_int {
         // SAFETY: the linker passes a valid record, and the closure from `any`.
-        unsafe { (*is_it.cast::<F>())(&*info) }.into()
+        unsafe { (*is_match.cast::<F>())(&*info) }.into()
     }
     show::<F>
 }

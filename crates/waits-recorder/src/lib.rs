@@ -1,10 +1,10 @@
 //! A preload library that records, in any program, the calls by which processes and threads wait for each other.
 //!
 //! `trodden waits record` sets `LD_PRELOAD`. The library interposes functions of MPI and POSIX threads, blocking functions and `syscall`,
-//! calls the real ones, and writes records (`trodden_wire::waits`) into a mapped file. Invariants: it allocates nothing on the heap; a
-//! thread writes to its own chunks only; taking a free lock costs one attempt and no record; its own calls are never recorded (a depth
-//! per thread); if a file cannot be written, the program continues unrecorded. Threads that an MPI library creates for itself are not
-//! recorded.
+//! calls the real functions, and writes records (`trodden_wire::waits`) into a mapped file. Invariants: the library allocates nothing on
+//! the heap; a thread writes only to its own chunks; acquiring a free lock costs one attempt and no record; the library's own calls are
+//! never recorded (each thread counts its call depth); if a file cannot be written, the program continues unrecorded. Threads that an MPI
+//! library creates for its own use are not recorded.
 
 mod blocked;
 mod c11;

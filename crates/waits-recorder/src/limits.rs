@@ -1,4 +1,4 @@
-//! The limit of the address space (RLIMIT_AS) that a program sets for itself. The kernel's limit is higher by what this library maps.
+//! The address space limit (RLIMIT_AS) that a program sets for itself. The kernel's limit is raised by the size of this library's mappings.
 
 use crate::lock::Lock;
 use core::ffi::c_int;
@@ -20,24 +20,24 @@ static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 /// Maximum number of bytes that this library maps once the program has set a limit.
 const MAX_MAPPED: u64 = 1 << 30;
 
-/// Whether the process started with a limited address space. Such a limit includes no allowance for this library.
+/// Whether the process started with a limited address space. That limit includes no allowance for this library.
 pub fn began_limited() -> bool {
-    !IS_LIMITED.load(Ordering::Acquire) && kernels_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
+    !IS_LIMITED.load(Ordering::Acquire) && kernel_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
 }
 
-/// Raises the kernel's limit by the `bytes` that this library is about to map, or lowers it if negative, so that the program's limit
-/// stays the same. Returns false if there is no room.
+/// Raises the kernel's limit by the `bytes` that this library is about to map, or lowers it if `bytes` is negative, so that the program's
+/// limit stays the same. Returns false if the limit cannot be raised.
 pub fn adjust(bytes: i64) -> bool {
     if !IS_LIMITED.load(Ordering::Acquire) {
         return true;
     }
     ALLOWANCE.with(|allowance| {
         let soft = allowance.soft.saturating_add_signed(bytes);
-        let Ok(mut limit) = kernels_limit(None) else { return false };
+        let Ok(mut limit) = kernel_limit(None) else { return false };
         if limit.rlim_cur != libc::RLIM_INFINITY {
             limit.rlim_cur = limit.rlim_cur.saturating_sub(allowance.soft).saturating_add(soft);
         }
-        let has_room = soft <= allowance.hard && kernels_limit(Some(limit)).is_ok();
+        let has_room = soft <= allowance.hard && kernel_limit(Some(limit)).is_ok();
         if has_room {
             allowance.soft = soft;
         }
@@ -45,13 +45,13 @@ pub fn adjust(bytes: i64) -> bool {
     })
 }
 
-/// Continues in a forked child. Another thread of the parent may have held the lock.
+/// Frees the lock in a forked child, since another thread of the parent may have held it.
 pub fn begin_child() {
     ALLOWANCE.keep_in_child();
 }
 
-/// Sets or queries the kernel's limit of the address space. Returns the previous limit, or the error number.
-fn kernels_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
+/// Sets or queries the kernel's address space limit. Returns the previous limit, or the error number.
+fn kernel_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
     let mut old = rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.as_ref().map_or(null(), core::ptr::from_ref);
     // SAFETY: a valid limit or null, and a writable limit.
@@ -60,9 +60,9 @@ fn kernels_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
     if result == 0 { Ok(old) } else { Err(unsafe { *libc::__errno_location() }) }
 }
 
-/// Sets or queries the limit of the address space that the program sees. `mapped`: bytes that this library has mapped. Returns the
-/// previous limit, or the error number.
-pub fn programs_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
+/// Sets or queries the address space limit as the program sees it. `mapped` is the number of bytes that this library has mapped. Returns
+/// the previous limit, or the error number.
+pub fn program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
     let less = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_sub(by) };
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
     ALLOWANCE.with(|allowance| {
@@ -70,12 +70,12 @@ pub fn programs_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int>
             0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED },
             _ => Allowance { ..*allowance },
         };
-        // The kernel refuses a soft limit above the hard limit; make sure that this stays so.
+        // The kernel rejects a soft limit above the hard limit. The raised limits must preserve this.
         let raised = |new: rlimit| rlimit {
             rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, next_allowance.soft) },
             rlim_max: more(new.rlim_max, next_allowance.hard),
         };
-        let old = kernels_limit(new.map(raised))?;
+        let old = kernel_limit(new.map(raised))?;
         let seen = rlimit { rlim_cur: less(old.rlim_cur, allowance.soft), rlim_max: less(old.rlim_max, allowance.hard) };
         if new.is_some() {
             *allowance = next_allowance;

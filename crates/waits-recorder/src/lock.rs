@@ -1,8 +1,8 @@
 //! A lock for data that all threads of the process share.
 //!
-//! All signals are blocked while it is held, because a handler of the program could jump out, cancel the thread, or use this library. A
-//! thread that finds the lock held sleeps until it is released. If it yielded its processor instead, other programs could take it for a
-//! whole time slice, which is milliseconds for a lock that is held for microseconds.
+//! All signals are blocked while the lock is held, because the program's handlers could jump out, cancel the thread, or call this library.
+//! A thread that finds the lock held sleeps until the release. If it only yielded its processor, another program could run for a full time
+//! slice: milliseconds, for a lock that is held for microseconds.
 
 use crate::output::preserving_errno;
 use core::cell::UnsafeCell;
@@ -14,7 +14,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and other threads may sleep until it is free.
 const AWAITED: u32 = 2;
-/// Number of attempts before a thread sleeps, about a microsecond.
+/// Number of attempts before a thread sleeps; they take about a microsecond.
 const ATTEMPTS: u32 = 32;
 
 /// A value, and the lock that guards it.
@@ -51,14 +51,14 @@ impl<T> Lock<T> {
             }
             core::hint::spin_loop();
         }
-        // Other threads may sleep, too, so the lock stays marked as awaited while it is held.
+        // Other threads may be asleep as well, so the lock stays marked as awaited while it is held.
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
             futex(&self.state, libc::FUTEX_WAIT, AWAITED);
         }
     }
 
-    /// Replaces the value in a forked child and frees the lock. The thread that held it in the parent does not exist in the child, and
-    /// may have been in the middle of a change. Returns the old value.
+    /// Replaces the value in a forked child, and frees the lock. The thread that held it in the parent does not exist in the child, and may
+    /// have left the value half-changed. Returns the old value.
     pub fn begin_child(&self, value: T) -> T {
         // SAFETY: a forked child has no other thread.
         let parents = core::mem::replace(unsafe { &mut *self.value.get() }, value);
@@ -74,7 +74,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// Sleeps while a word has this value, or wakes this many threads that sleep.
+/// Sleeps while `word` equals `value`, or wakes up to `value` sleeping threads, depending on `operation`.
 #[cold]
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
@@ -83,8 +83,8 @@ fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }
 
-/// Lets another thread run, for which this one waits. After some tries it sleeps, since the other thread may have a lower priority and
-/// would not run as long as this one is ready to.
+/// Lets another thread run, which this one waits for. After some tries, it sleeps: the other thread may have a lower priority, and would
+/// not run while this one is runnable.
 pub fn yield_or_sleep(tries: &mut u32) {
     const MAX_YIELDS: u32 = 64;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };

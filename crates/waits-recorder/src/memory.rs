@@ -6,20 +6,20 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::c_int;
 
-/// Maps private, zeroed memory, until [`release`].
-pub fn memory<T>(count: usize) -> Option<*mut T> {
+/// Maps private, zeroed memory for `count` values. `None` if that fails. [`release`] unmaps it.
+pub fn map_private<T>(count: usize) -> Option<*mut T> {
     map(count, libc::MAP_PRIVATE)
 }
 
-/// Maps zeroed memory that this process shares with its future children.
+/// Maps zeroed memory that this process shares with its future children. `None` if that fails.
 pub fn map_shared<T>() -> Option<*mut T> {
     map(1, libc::MAP_SHARED)
 }
 
-/// Number of bytes that are mapped here.
+/// Number of bytes currently mapped by this module.
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Number of bytes of the address space that this library uses: its image, and what it has mapped.
+/// Number of bytes of address space that this library uses: its image and its mappings.
 pub fn mapped() -> u64 {
     MAPPED.load(Ordering::Relaxed) + images::own_size() as u64
 }
@@ -40,10 +40,10 @@ fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
     Some(place.cast())
 }
 
-/// Unmaps private memory.
+/// Unmaps memory from [`map_private`], with the same `count`.
 pub fn release<T>(place: *mut T, count: usize) {
     let size = page_rounded(count * size_of::<T>());
-    // SAFETY: it was mapped here with this size.
+    // SAFETY: the memory was mapped by this module with this size.
     unsafe { libc::munmap(place.cast(), size) };
     MAPPED.fetch_sub(size as u64, Ordering::Relaxed);
     limits::adjust(-(size as i64));

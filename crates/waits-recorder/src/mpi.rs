@@ -1,7 +1,7 @@
-//! MPI: wrappers of a table of functions, for Open MPI and MPICH at once.
+//! Wrappers of MPI functions, which are listed in a table. The same wrappers serve Open MPI and MPICH.
 //!
 //! Both libraries take the same arguments in the same registers. They differ in handles (addresses or 32-bit numbers), in constants, and
-//! in the layout of a status. So arguments are passed on unchanged, and `implementation.rs` knows the differences.
+//! in the layout of a status. So arguments are passed on unchanged, and only `implementation.rs` handles the differences.
 
 mod behaviour;
 mod call;
@@ -40,8 +40,8 @@ macro_rules! wrappers {
 use wrappers;
 
 /// The arguments, padded with zeros.
-fn padded<const N: usize>(given: [usize; N]) -> [usize; call::MAX_ARGUMENTS] {
+fn padded<const N: usize>(arguments: [usize; N]) -> [usize; call::MAX_ARGUMENTS] {
     let mut all = [0; call::MAX_ARGUMENTS];
-    all[..N].copy_from_slice(&given);
+    all[..N].copy_from_slice(&arguments);
     all
 }

@@ -1,18 +1,18 @@
-//! Names of a recording's files, and of the processes in them.
+//! Names of a recording's files, and of the processes in these files.
 
 use crate::output::Path;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
-/// The environment variable that names the folder.
+/// The environment variable that contains the recording's folder.
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
 /// Ticks when recording began. With the process ID, it identifies the process.
 pub static START: AtomicU64 = AtomicU64::new(0);
-/// ID and start of the process that created the files; 0 if there are none. Its forked children write to them, too.
+/// ID and start of the process that created the files, to which its forked children write as well; 0 if no files were created.
 pub static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Whether the environment names a folder.
-pub fn names_folder() -> bool {
+/// Whether the environment specifies a folder.
+pub fn has_folder() -> bool {
     // SAFETY: the name is a C string, and so is the value.
     unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
 }
@@ -23,10 +23,10 @@ pub fn name() -> (u32, u64) {
     (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
 }
 
-/// The path of the file with this ending.
-pub fn path(ending: &[u8]) -> Option<Path> {
+/// The path of the file with an extension; `None` if no folder is specified.
+pub fn path(extension: &[u8]) -> Option<Path> {
     let mut path = stem()?;
-    path.add(ending);
+    path.add(extension);
     Some(path)
 }
 

@@ -1,11 +1,11 @@
 //! System calls on files, and text of bounded length.
 //!
-//! The C library's file functions are cancellation points, or are recorded by this library, so system calls are made directly.
+//! The C library's file functions are cancellation points or are recorded by this library, so this module makes system calls directly.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
-/// Opens a file. Returns -1 if that fails.
+/// Opens a file. Returns -1 on failure.
 pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
     /// Recordings contain file names and addresses, so only their owner may read them.
     const MODE: c_int = 0o600;
@@ -77,7 +77,7 @@ pub fn page_size() -> usize {
     SIZE.load(Ordering::Relaxed)
 }
 
-/// A path, or a line of text, of bounded length.
+/// Text of bounded length, such as a path or a line.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -93,7 +93,7 @@ impl<const N: usize> Text<N> {
         Text { bytes: [0; N], length: 0 }
     }
 
-    /// Appends bytes as far as there is room. One byte is kept for the terminating zero.
+    /// Appends bytes, truncated to the available space. One byte is reserved for the terminating zero.
     pub fn add(&mut self, bytes: &[u8]) -> &mut Self {
         let count = bytes.len().min(N - 1 - self.length);
         self.bytes[self.length..self.length + count].copy_from_slice(&bytes[..count]);

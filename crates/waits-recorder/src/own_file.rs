@@ -1,7 +1,7 @@
 //! Files of the recording that stay open.
 //!
-//! A program may close any descriptor, or reuse its number for a file of its own. So the file is recognised by its inode before each use,
-//! and reopened if necessary. Its number is high, so that the program's own descriptors have the same numbers as without the recorder.
+//! A program may close any descriptor, or reuse its number for a different file. So the file is identified by its inode before each use,
+//! and reopened if necessary. Its descriptor is high, so that the program's own descriptors have the same numbers as without the recorder.
 
 use crate::output::{self, Path};
 use core::ffi::CStr;
@@ -19,12 +19,12 @@ pub struct OwnFile {
 }
 
 impl OwnFile {
-    /// No file.
+    /// The value for "no file".
     pub const NONE: OwnFile = OwnFile { descriptor: -1, flags: 0, identity: (0, 0) };
 
     /// Creates a new file. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
-        let descriptor = opened(path, flags | libc::O_CREAT | libc::O_EXCL)?;
+        let descriptor = open_high(path, flags | libc::O_CREAT | libc::O_EXCL)?;
         Some(OwnFile { descriptor, flags, identity: status(descriptor)?.0 })
     }
 
@@ -39,12 +39,12 @@ impl OwnFile {
         Some(OwnFile { descriptor, flags: 0, identity: status(descriptor)?.0 })
     }
 
-    /// Whether this is no file.
+    /// Whether this is [`OwnFile::NONE`].
     pub fn is_none(&self) -> bool {
         self.identity == (0, 0)
     }
 
-    /// Closes the file, if the descriptor still is this file's.
+    /// Closes the file, unless the program has reused the descriptor.
     pub fn close(&mut self) {
         if !self.is_none() && status(self.descriptor).is_some_and(|(identity, _)| identity == self.identity) {
             output::close(self.descriptor);
@@ -52,7 +52,7 @@ impl OwnFile {
         *self = OwnFile::NONE;
     }
 
-    /// The descriptor and the current size; `None` if the file is gone. `path` gives the path where it was created.
+    /// The descriptor and the current size; `None` if the file is gone. `path` returns the path at which the file was created.
     pub fn descriptor(&mut self, path: impl FnOnce() -> Option<Path>) -> Option<(c_int, u64)> {
         if self.is_none() {
             return None;
@@ -61,7 +61,7 @@ impl OwnFile {
         if let Some((_, size)) = status(self.descriptor).filter(is_own) {
             return Some((self.descriptor, size));
         }
-        let descriptor = opened(&path()?, self.flags)?;
+        let descriptor = open_high(&path()?, self.flags)?;
         let Some((_, size)) = status(descriptor).filter(is_own) else {
             output::close(descriptor);
             return None;
@@ -71,7 +71,7 @@ impl OwnFile {
     }
 }
 
-fn opened(path: &Path, flags: c_int) -> Option<c_int> {
+fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
     let low = output::open(path.as_ptr(), FLAGS | flags);
     if low < 0 {
         return None;

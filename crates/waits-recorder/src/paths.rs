@@ -1,16 +1,16 @@
-//! The position of a thread in its stream of paths, if the program was built to write one (`trodden build --stream`).
+//! A thread's position in its stream of paths, if the program was built with `trodden build --stream`.
 //!
-//! The program itself writes the stream. A sample notes how many events the thread has written so far, so that the path that it is
-//! executing can be read off the stream. The function that returns a thread's stream is a hidden symbol of the executable: it is found in
-//! the symbol table, unless that was stripped.
+//! The program itself writes the stream. A sample contains the number of events that the thread has written so far, which identifies the
+//! path being executed. The function that returns a thread's stream is a hidden symbol of the executable, so it is found through the symbol
+//! table, unless the executable is stripped.
 
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::stream::{CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, ChunkHeader, HEADER_BYTES, STREAM_PLACE_SYMBOL, ThreadStream};
 
-/// Address of the function; 0 if the program writes no streams.
-static PLACE: AtomicUsize = AtomicUsize::new(0);
+/// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
+static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 
 /// The section type SHT_SYMTAB.
 const SYMBOL_TABLE: u32 = 2;
@@ -19,7 +19,7 @@ const RELOCATABLE_FILE: u16 = 3;
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 
-/// Finds the function, once in a process.
+/// Finds the function. Called once per process.
 pub fn find() {
     let path = c"/proc/self/exe";
     // SAFETY: the path is a C string.
@@ -40,15 +40,15 @@ pub fn find() {
     }
     // SAFETY: the mapping has this size, and the kernel does not permit writes to a running executable.
     let image = unsafe { core::slice::from_raw_parts(place.cast::<u8>(), size) };
-    PLACE.store(address(image).unwrap_or(0), Ordering::Release);
+    STREAM_FUNCTION.store(address(image).unwrap_or(0), Ordering::Release);
     // SAFETY: the mapping is not borrowed any more.
     unsafe { libc::munmap(place, size.max(1)) };
 }
 
-/// The number of events that the calling thread has written, plus 1; 0 if it is unknown or the program writes no streams. Safe in signal
+/// The number of events that the calling thread has written, plus 1; 0 if unknown or if the program writes no streams. Safe in signal
 /// handlers.
 pub fn position() -> u64 {
-    let place = PLACE.load(Ordering::Acquire);
+    let place = STREAM_FUNCTION.load(Ordering::Acquire);
     if place == 0 {
         return 0;
     }
@@ -61,7 +61,7 @@ pub fn position() -> u64 {
     }
     let (chunk, events) = match cursor % CHUNK_BYTES {
         0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
-        // The thread was interrupted after the addition that leaves a chunk, and before the runtime found the next one.
+        // The thread was interrupted after its cursor left a chunk, and before the runtime moved it to the next chunk.
         used if used < HEADER_BYTES => return 0,
         used => (cursor - used, (used - HEADER_BYTES) / 4),
     };
@@ -71,7 +71,7 @@ pub fn position() -> u64 {
     if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }
 }
 
-/// The address of the function in memory, by the symbol table of the executable.
+/// The address of the function in memory, according to the executable's symbol table.
 fn address(image: &[u8]) -> Option<usize> {
     let sections = number(image, 0x28, 8)? as usize;
     let count = number(image, 0x3c, 2)? as usize;
@@ -79,11 +79,11 @@ fn address(image: &[u8]) -> Option<usize> {
     let table = (0..count).find(|index| section(*index, 4, 4) == Some(u64::from(SYMBOL_TABLE)))?;
     let (begin, size) = (section(table, 0x18, 8)? as usize, section(table, 0x20, 8)? as usize);
     let names = section(section(table, 0x28, 4)? as usize, 0x18, 8)? as usize;
-    let is_wanted = |at: &usize| {
+    let is_stream_function = |at: &usize| {
         let name = number(image, *at, 4).and_then(|offset| image.get(names + offset as usize..));
         name.and_then(|name| CStr::from_bytes_until_nul(name).ok()).is_some_and(|name| name.to_bytes() == STREAM_PLACE_SYMBOL.as_bytes())
     };
-    let symbol = (begin..begin + size).step_by(SYMBOL).find(is_wanted)?;
+    let symbol = (begin..begin + size).step_by(SYMBOL).find(is_stream_function)?;
     let value = number(image, symbol + 8, 8)? as usize;
     let entry = number(image, 0x18, 8)? as usize;
     if number(image, 0x10, 2)? as u16 != RELOCATABLE_FILE {

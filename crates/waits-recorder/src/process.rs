@@ -1,10 +1,10 @@
-//! The process file: lines of text about the processes of a recording. A program and its forked children append blocks of lines, each by
-//! a single write, so that threads and processes may append at any time. [`FILE_BEGIN`] has the format.
+//! The process file: lines of text that describe the processes of a recording. A program and its forked children append blocks of lines,
+//! each with a single write, so that threads and processes may append at any time. [`FILE_BEGIN`] documents the format.
 
 pub mod fork;
 
 use crate::lock::{Lock, without_signals, yield_or_sleep};
-use crate::naming::{FIRST, FOLDER_VARIABLE, START, name, names_folder, path};
+use crate::naming::{FIRST, FOLDER_VARIABLE, START, has_folder, name, path};
 use crate::output::{self, OutputLine, Text};
 use crate::own_file::OwnFile;
 use crate::{chunks, clock, images, limits, memory};
@@ -16,24 +16,24 @@ const UNKNOWN: u8 = 0;
 const RECORDED: u8 = 1;
 const UNRECORDED: u8 = 2;
 const SEALED: u8 = 3;
-/// The state before it became [`SEALED`], and the first byte of the folder's name then.
+/// The state before [`STATE`] became [`SEALED`], and the first byte of the folder's name at that time.
 static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
 /// The process file.
 static LINES: Lock<OwnFile> = Lock::new(OwnFile::NONE);
-/// The text of [`add_place`].
+/// The text of [`add_environment`].
 static PLACE: Lock<OutputLine> = Lock::new(OutputLine::new());
 /// Number of loads and unloads of images when the maps were last written.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
-/// Whether this process was forked by a recorded one.
+/// Whether this process was forked by a recorded process.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// Whether this process has forked.
 static IS_PARENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is to be recorded: the environment names a folder, and the files could be opened.
+/// Whether this process is recorded: the environment specifies a folder, and the files could be opened. Opens them on the first call.
 pub fn is_recorded() -> bool {
     match STATE.load(Ordering::Acquire) {
-        UNKNOWN => names_folder() && without_signals(open),
+        UNKNOWN => has_folder() && without_signals(open),
         state => state == RECORDED,
     }
 }
@@ -43,7 +43,7 @@ pub fn has_begun() -> bool {
     STATE.load(Ordering::Acquire) == RECORDED
 }
 
-/// Whether recording has ended because the process filters its system calls. This library makes no system calls from then on.
+/// Whether recording has ended because the process filters its system calls. If so, this library makes no system calls.
 #[inline]
 pub fn is_sealed() -> bool {
     STATE.load(Ordering::Acquire) == SEALED
@@ -52,7 +52,7 @@ pub fn is_sealed() -> bool {
 /// Ends the recording of the process, and of programs that it executes, because it is about to filter its system calls.
 pub fn seal() {
     if has_begun() {
-        note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
+        append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
     SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
     change_folder(0);
@@ -76,7 +76,7 @@ fn change_folder(first: u8) {
 
 #[cold]
 fn open() -> bool {
-    // If several threads come here at the same time, the first one opens the files.
+    // If several threads get here at the same time, the first one opens the files.
     if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         let mut tries = 0;
         while STATE.load(Ordering::Acquire) == UNKNOWN {
@@ -110,11 +110,11 @@ fn make_lines() -> bool {
     file.map(|file| LINES.with(|lines| *lines = file)).is_some()
 }
 
-/// Creates the file of threads.
+/// Creates the threads file. Returns false on failure.
 fn begin_threads() -> bool {
     if limits::began_limited() {
         write_block(
-            b"note a program is not recorded, because its address space is limited (RLIMIT_AS, `ulimit -v`) and the recorder needs some",
+            b"note a program is not recorded: its address space is limited (RLIMIT_AS, `ulimit -v`), and the recorder needs a part of it",
         );
         return false;
     }
@@ -135,7 +135,7 @@ fn begin(is_first: bool) {
     line.add(b"parent ").number(unsafe { libc::getppid() } as u64).add(b"\n");
     PLACE.with(|place| {
         if is_first {
-            add_place(place);
+            add_environment(place);
         }
         line.add(place.as_bytes());
     });
@@ -143,8 +143,8 @@ fn begin(is_first: bool) {
     write(line.as_bytes());
 }
 
-/// Appends where a process runs, and which program. This is the same for all forked children.
-fn add_place(line: &mut OutputLine) {
+/// Appends the host, the boot ID, the kind of ticks, and the program, all of which are the same for all forked children.
+fn add_environment(line: &mut OutputLine) {
     line.add(b"host ");
     let mut name = [0u8; 256];
     // SAFETY: the buffer has this size.
@@ -159,7 +159,7 @@ fn add_place(line: &mut OutputLine) {
     line.add(until_zero(&program)).add(b"\n");
 }
 
-/// Begins a block of lines of this process.
+/// Begins a block of lines about this process.
 fn add_name<const N: usize>(lines: &mut Text<N>) {
     let (process, start) = name();
     lines.add(b"process ").number(process.into()).add(b" ").number(start).add(b"\n");
@@ -180,8 +180,8 @@ fn write(lines: &[u8]) {
     });
 }
 
-/// Appends a line, if the process is recorded.
-pub fn line(line: &OutputLine) {
+/// Appends a line about this process, if the process is recorded.
+pub fn append_line(line: &OutputLine) {
     if is_recorded() {
         write_block(line.as_bytes());
     }
@@ -195,7 +195,7 @@ fn write_block(line: &[u8]) {
 }
 
 /// Appends a note for the reader of the report. Uses little stack, since a thread's stack may be small.
-pub fn note(text: &[u8]) {
+pub fn append_note(text: &[u8]) {
     if is_recorded() {
         let mut block = Text::<512>::new();
         add_name(&mut block);
@@ -203,11 +203,11 @@ pub fn note(text: &[u8]) {
     }
 }
 
-/// Notes that the recording has no room, once in a process.
+/// Notes that no space is left for the recording, at most once per process.
 pub fn note_full() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {
-        note(b"a process had no room for its recording: later calls of its threads are missing");
+        append_note(b"no space was left for a process's recording, so later calls of its threads are missing");
     }
 }
 
@@ -226,12 +226,12 @@ pub fn anchor() {
     }
 }
 
-/// Whether this process was forked by a recorded one.
+/// Whether this process was forked by a recorded process.
 pub fn is_child() -> bool {
     IS_CHILD.load(Ordering::Acquire)
 }
 
-/// Whether the program is a user's. Children of system programs such as shells and launchers are other programs.
+/// Whether the program is not a system program, such as a shell or a launcher, whose children are different programs.
 pub fn is_user_program() -> bool {
     let mut program = [0u8; 2048];
     // SAFETY: the buffer has this size.
@@ -241,7 +241,7 @@ pub fn is_user_program() -> bool {
     !folders.iter().any(is_in)
 }
 
-/// Prepares for the first fork: the maps list the memory that parent and child share.
+/// Prepares for the first fork by writing the maps, which list the memory that parent and child share.
 pub fn begin_fork() {
     if !IS_PARENT.swap(true, Ordering::AcqRel) {
         IMAGES.store(0, Ordering::Release);
@@ -252,7 +252,7 @@ pub fn begin_fork() {
 /// Appends the executable mappings and those of shared memory, if images were loaded or unloaded since the last time.
 pub fn maps() {
     let mut images = 0u64;
-    // Loads and unloads are counted separately, so that each change is seen.
+    // The sum of loads and unloads changes with every load and unload.
     images::any(|info| {
         images = info.dlpi_adds + (info.dlpi_subs << 32);
         true
@@ -271,13 +271,13 @@ pub fn maps() {
     }
 }
 
-/// Notes which library waits by direct system calls, which cannot be interposed.
+/// Notes that libgomp is loaded, which waits with direct system calls that cannot be interposed.
 fn note_libraries() {
     static IS_NOTED: AtomicBool = AtomicBool::new(false);
-    // `dlopen` is no alternative: it waits for constructors, and one of those may wait for this thread.
+    // `dlopen` is not an alternative: it waits for constructors, and one of them may wait for this thread.
     let has_openmp = images::any(|info| images::file_name(info).starts_with(b"libgomp."));
     if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
-        note(b"libgomp (GCC's OpenMP runtime) waits by direct system calls, which are not recorded");
+        append_note(b"libgomp (GCC's OpenMP runtime) waits with direct system calls, which are not recorded");
     }
 }
 
@@ -288,9 +288,9 @@ struct Scratch {
     lines: Text<16384>,
 }
 
-/// Copies the lines of executable mappings, and of memory that other processes may write. Truncates lines longer than 4 KiB.
+/// Copies the lines of executable mappings, and of mappings that other processes may write. Truncates lines longer than 4 KiB.
 fn copy_executable(from: i32) {
-    let Some(memory) = memory::memory::<Scratch>(1) else { return };
+    let Some(memory) = memory::map_private::<Scratch>(1) else { return };
     // SAFETY: zeroed memory of this size, and zeros are a valid value of all fields.
     let scratch = unsafe { &mut *memory };
     add_name(&mut scratch.lines);
@@ -325,7 +325,7 @@ fn copy_lines(from: i32, Scratch { buffer, line, lines }: &mut Scratch) {
     }
 }
 
-/// The first line of the file, which has this format:
+/// The first line of the file. The file has this format:
 ///
 /// ```text
 /// trodden-waits 2
@@ -340,7 +340,7 @@ fn copy_lines(from: i32, Scratch { buffer, line, lines }: &mut Scratch) {
 /// ```
 const FILE_BEGIN: &[u8] = b"trodden-waits 2\n";
 
-/// In a forked child, gives up an opening of the files that another thread of the parent may have begun.
+/// In a forked child, abandons an attempt to open the files that another thread of the parent may have begun.
 pub fn abandon_opening() {
     if STATE.load(Ordering::Acquire) == UNKNOWN && START.load(Ordering::Acquire) != 0 {
         FIRST[0].store(0, Ordering::Relaxed);
@@ -348,7 +348,7 @@ pub fn abandon_opening() {
     }
 }
 
-/// Makes a forked child a process of its own.
+/// Makes a forked child a separate process of the recording.
 pub fn begin_child() {
     let file = LINES.begin_child(OwnFile::NONE);
     LINES.with(|lines| *lines = file);
@@ -359,7 +359,7 @@ pub fn begin_child() {
     IMAGES.store(0, Ordering::Release);
 }
 
-/// Appends what is known at the end of the process.
+/// Appends the last lines about a process that ends.
 pub fn end() {
     if (is_child() || IS_PARENT.load(Ordering::Acquire)) && has_begun() {
         IMAGES.store(0, Ordering::Release);

@@ -1,10 +1,10 @@
 //! POSIX threads: contended locks, condition variables, barriers, semaphores, and start and end of threads.
 //!
-//! A lock is tried first. The wait is recorded only if another thread has the lock, and the release only if a thread waits.
+//! A lock is first tried without waiting. A wait is recorded only if another thread holds the lock, and a release only if a thread waits.
 
 use crate::caller::is_program_code;
 use crate::handles::Handles;
-use crate::memory::{memory, release};
+use crate::memory::{map_private, release};
 use crate::real::{Real, real};
 use crate::thread::{self, OpenRecord, Thread, begin, finish, recordable_thread, run_unrecorded};
 use crate::{contention, process, walk};
@@ -27,7 +27,7 @@ pub fn record_wait(kind: u16, function: CallName, object: Object, other: u64, ca
     result
 }
 
-/// What is recorded of a result: 0, or the error number.
+/// The recorded form of a result: 0, or the error number.
 fn failure(result: c_int) -> u64 {
     // SAFETY: errno is the thread's own.
     if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
@@ -43,7 +43,7 @@ pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: Object, o
     finish(thread, open);
 }
 
-/// Makes and records a call that lets other threads continue. The record is complete before they do.
+/// Makes and records a call that lets other threads continue. The record is complete before they continue.
 #[inline]
 pub fn record_wake(kind: u16, function: CallName, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
@@ -52,8 +52,8 @@ pub fn record_wake(kind: u16, function: CallName, object: Object, amount: u64, c
     run_unrecorded(thread, call)
 }
 
-/// Wrappers of functions that take locks: name, name in the record, function that only tries, and additional arguments. `$busy` is what
-/// the latter function returns if another thread has the lock.
+/// Defines wrappers of functions that acquire locks: name, name in the record, the function that only tries to acquire the lock, and
+/// additional arguments. `$busy` is the result of that function if another thread holds the lock.
 macro_rules! locks {
     ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         /// Takes a lock.
@@ -104,7 +104,7 @@ locks! {
 }
 unlocks! { pthread_mutex_unlock pthread_rwlock_unlock pthread_spin_unlock }
 
-/// Wrappers of waits for a condition variable. They release the mutex, and let threads continue that wait for it.
+/// Defines wrappers of waits for a condition variable. Such a wait releases the mutex, so threads that wait for the mutex may continue.
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
         /// Waits for a condition variable.
@@ -152,7 +152,7 @@ pub fn wake(condition: Object, function: CallName, amount: u64, call: impl FnOnc
     if contention::is_awaited(condition as usize) { record_wake(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
-/// The number of threads that a barrier is for.
+/// The number of threads that a barrier waits for.
 unsafe fn participants(barrier: Object) -> u64 {
     // SAFETY: glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a new thread needs to start.
+/// The data that a thread's creator passes to the new thread.
 pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
@@ -230,7 +230,7 @@ pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
     routine(argument)
 }
 
-/// Makes the recording of the calling thread end when the thread does, by the destructor of a thread-specific key.
+/// Ensures that recording of the calling thread ends when the thread ends, with the destructor of a thread-specific key.
 pub fn end_with_thread() {
     static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
@@ -246,11 +246,11 @@ pub fn end_with_thread() {
             )
         } == 0
         {
-            // If another thread was first, its key is used.
+            // If another thread was faster, its key is used.
             let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
-    // SAFETY: the value is never dereferenced. Any value but null makes the destructor run.
+    // SAFETY: the value is never dereferenced. The destructor runs if it is not null.
     unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn pthread_create(
     create_thread(CallName::pthread_create, handle, attributes, (routine, run), argument, create)
 }
 
-/// Creates a thread that starts in `run`, which registers it and then calls its routine.
+/// Creates a thread that starts in `run`, which registers the thread and then calls its routine.
 pub fn create_thread<R>(
     function: CallName,
     handle: *const pthread_t,
@@ -286,8 +286,8 @@ pub fn create_thread<R>(
 ) -> c_int {
     thread::register(0, 0);
     let Some(thread) = recordable_thread() else { return create(routine, argument) };
-    let token = thread::token();
-    let Some(start) = memory::<ThreadStart<R>>(1) else { return create(routine, argument) };
+    let token = thread::new_token();
+    let Some(start) = map_private::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: fresh memory of this size.
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
     let open = begin(thread, kind::THREAD_CREATE, function);
@@ -296,7 +296,7 @@ pub fn create_thread<R>(
     if result == 0 {
         // SAFETY: after a successful call, the handle is initialised.
         if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
-            // The C library reuses handles, so the newest token is valid.
+            // The C library reuses handles, so the newest token replaces older ones.
             THREAD_TOKENS[slot].store(token, Ordering::Release);
         }
     } else {
@@ -305,7 +305,7 @@ pub fn create_thread<R>(
     result
 }
 
-/// The stack size of a thread with these attributes; null means the default ones.
+/// The stack size in bytes of a thread with the given attributes; null means default attributes.
 fn stack_size(attributes: *const pthread_attr_t) -> usize {
     // SAFETY: all zeros are a valid value.
     let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
@@ -326,7 +326,7 @@ fn stack_size(attributes: *const pthread_attr_t) -> usize {
 /// Starts the recording of a new thread. Returns the routine and argument that its creator passed.
 pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
-    // SAFETY: `create_thread` wrote it for this thread alone.
+    // SAFETY: `create_thread` wrote the structure for this thread alone.
     let ThreadStart { routine, argument, token, stack_size } = unsafe { place.read() };
     if !process::is_sealed() {
         release(place, 1);
@@ -344,7 +344,7 @@ pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() ->
     let mut open = begin(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {
-        // The thread did not end, so only the timeout ended the wait.
+        // The thread has not ended, so it was the timeout that ended the wait.
         open.record().kind = kind::BLOCKED;
     }
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);

@@ -1,9 +1,9 @@
-//! Finds the functions that this library interposes, once each: in the libraries that come after it, or else by the caller's image. A
-//! library that `dlopen` loads without RTLD_GLOBAL is visible only to images that name it, so the linker's global order does not lead to
-//! it.
+//! Lookup of the functions that this library interposes, once each: in the libraries that follow it in the linker's order, or else from the
+//! caller's image. A library that `dlopen` loads without RTLD_GLOBAL is visible only to images that depend on it, and is not part of the
+//! linker's global order.
 
 use crate::images;
-use crate::memory::{memory, release};
+use crate::memory::{map_private, release};
 use crate::output::Path;
 use crate::walk;
 use std::ffi::CStr;
@@ -18,17 +18,17 @@ pub struct Real {
 }
 
 impl Real {
-    /// A function with this name.
+    /// The function with a name.
     pub const fn new(name: &'static CStr) -> Self {
         Real { name, version: None, address: AtomicUsize::new(0) }
     }
 
-    /// A function with this name and version, or just this name if the version does not exist.
+    /// The function with a name and version, or with just the name if the version does not exist.
     pub const fn versioned(name: &'static CStr, version: &'static CStr) -> Self {
         Real { name, version: Some(version), address: AtomicUsize::new(0) }
     }
 
-    /// The address. If there is none, the call is impossible, and the process exits with a message.
+    /// The function's address. If no library defines the function, the process exits with a message, since the call is impossible.
     #[inline]
     pub fn get(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
@@ -37,7 +37,7 @@ impl Real {
         }
     }
 
-    /// Looks the address up; `None` if there is none.
+    /// Looks up the function's address; `None` if no library defines the function.
     pub fn find(&self) -> Option<usize> {
         let next = |version: Option<&CStr>| search(libc::RTLD_NEXT, self.name, version);
         let address = self.version.map_or(0, |version| next(Some(version)));
@@ -65,13 +65,13 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// A variable with this name.
+    /// The variable with a name.
     pub const fn new(name: &'static CStr) -> Self {
         Variable { name, address: AtomicUsize::new(0) }
     }
 
-    /// The address; 0 if no library defines the variable. Searches the whole program first, since an executable may have a copy that all
-    /// images use.
+    /// The variable's address; 0 if no library defines the variable. Searches the global order first, since the executable may have a copy
+    /// that all images use.
     pub fn address(&self) -> usize {
         let known = self.address.load(Ordering::Relaxed);
         if known != 0 {
@@ -84,7 +84,7 @@ impl Variable {
     }
 }
 
-/// Looks up a symbol by a handle of the linker. Returns 0 if it is not found, or is this library's own.
+/// Looks up a symbol by one of the linker's handles. Returns 0 if the symbol is not found or is defined by this library.
 fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
     // SAFETY: a valid handle, and C strings.
     let address = unsafe {
@@ -97,11 +97,11 @@ fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usi
     if walk::is_own(address) { 0 } else { address }
 }
 
-/// Looks up a symbol as the image that called this library would, among the libraries which that image names, or else in all images.
+/// Looks up a symbol among the dependencies of the image that called this library, or else in all images.
 #[cold]
 fn find_in_images(name: &CStr) -> usize {
     let caller = walk::walk(0).addresses[0];
-    let Some(path) = memory::<Path>(1) else { return 0 };
+    let Some(path) = map_private::<Path>(1) else { return 0 };
     // SAFETY: zeroed memory of this size, and zeros are an empty path.
     let place = unsafe { &mut *path };
     let mut address = in_image(name, place, |info, _| images::segment_at(info, caller).is_some());
@@ -119,13 +119,13 @@ fn find_in_images(name: &CStr) -> usize {
     address
 }
 
-/// Looks up a symbol in an image and in the libraries that it names. If it is found, the image stays loaded, since the address is kept.
-fn in_image(name: &CStr, place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
-    // The executable has no path here, and what it can see was already searched.
-    if !copy_path(place, is_it) || place.as_bytes().is_empty() {
+/// Looks up a symbol in an image and its dependencies. If the symbol is found, the image stays loaded, since the address is stored.
+fn in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
+    // The executable's path is empty here, and its dependencies have already been searched.
+    if !copy_path(place, is_match) || place.as_bytes().is_empty() {
         return 0;
     }
-    // Not within the iteration over images, which holds a lock of the linker.
+    // Must not happen within the iteration over images, which holds one of the linker's locks.
     // SAFETY: the path is a C string, and the image is already loaded, so none of its code runs.
     let handle = unsafe { libc::dlopen(place.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
@@ -139,11 +139,12 @@ fn in_image(name: &CStr, place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, u
     address
 }
 
-/// Copies the path of the first image that `is_it` accepts, given the image and its index. Returns whether there is one.
-fn copy_path(place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
+/// Copies the path of the first image for which `is_match` returns true, given the image and its index. Returns whether there is such an
+/// image.
+fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
     let mut index = 0;
     images::any(|info| {
-        let is_found = is_it(info, index);
+        let is_found = is_match(info, index);
         if is_found {
             place.clear();
             // SAFETY: the name is a C string of the linker.

@@ -1,10 +1,10 @@
-//! The records of one kind of a thread, as a sequence of chunks.
+//! A thread's records of one kind, stored in a sequence of chunks.
 
 use crate::chunks::{self, Chunk, FIRST_SIZE, GROWTH, MAX_SIZE};
 use crate::process;
 use core::marker::PhantomData;
 
-/// Records of one kind in the chunks of one thread.
+/// A thread's records of one kind.
 pub struct Records<T> {
     kind: u32,
     thread: u32,
@@ -13,7 +13,7 @@ pub struct Records<T> {
     chunk: Option<Chunk>,
     /// The previous chunk, which stays mapped until the next one begins, because a record in it may be incomplete.
     previous: Option<Chunk>,
-    /// Number of bytes of the chunk that have records.
+    /// Number of bytes in use in the chunk.
     used: usize,
     /// Size of the next chunk.
     size: usize,
@@ -22,7 +22,7 @@ pub struct Records<T> {
 }
 
 impl<T> Records<T> {
-    /// No records yet. `thread` is the thread's number in the file.
+    /// Creates an empty sequence. `thread` is the thread's number in the file.
     pub fn new(kind: u32, thread: u32) -> Self {
         let size = FIRST_SIZE;
         Records { kind, thread, count: 0, chunk: None, previous: None, used: 0, size, is_full: false, record: PhantomData }
@@ -59,7 +59,7 @@ impl<T> Records<T> {
 
     #[cold]
     fn advance(&mut self) -> bool {
-        // After a gap, the numbers of later records would be wrong.
+        // After a failure, no more records are added, since a gap would make the numbers of later records wrong.
         if self.is_full {
             return false;
         }
@@ -74,13 +74,13 @@ impl<T> Records<T> {
         true
     }
 
-    /// Ends the records.
+    /// Releases the chunks.
     pub fn close(&mut self) {
         self.chunk.take().into_iter().chain(self.previous.take()).for_each(chunks::release);
         self.is_full = true;
     }
 
-    /// Abandons the records in a forked child without a change, since they are the parent's.
+    /// Abandons the chunks in a forked child without changing them, since they belong to the parent.
     pub fn forget(&mut self) {
         (self.chunk, self.previous, self.is_full) = (None, None, true);
     }

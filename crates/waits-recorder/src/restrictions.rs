@@ -1,8 +1,9 @@
-//! Programs that restrict themselves by a system call filter (seccomp), or by a limit of their address space.
+//! Support for programs that restrict themselves with a system call filter (seccomp) or an address space limit.
 //!
-//! - A filter might refuse this library's system calls, or end the program because of them. So before a filter is set, recording ends
-//!   in the whole process and in programs that it executes, and this library makes no system calls any more.
-//! - The kernel's limit of the address space is higher than the program's by what this library maps ([`limits`]). The program sees its own.
+//! - A filter might reject this library's system calls, or kill the program because of them. So before a filter is set, recording ends in
+//!   the entire process and in programs that it executes, and this library makes no more system calls.
+//! - The kernel's address space limit exceeds the program's by the size of this library's mappings ([`limits`]). The program sees its own
+//!   limit.
 
 use crate::memory::mapped;
 use crate::real::{Real, real};
@@ -25,13 +26,13 @@ fn filtering<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R)
     result
 }
 
-/// Whether a call of `prctl` with these arguments sets a filter. With a null filter, programs only test for support.
+/// Whether a call of `prctl` with these arguments sets a filter. With a null filter, the program only tests for support.
 fn sets_by_prctl(option: usize, mode: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_MODE_STRICT as usize, libc::SECCOMP_MODE_FILTER as usize);
     option == libc::PR_SET_SECCOMP as usize && (mode == strict || mode == filtered && filter != 0)
 }
 
-/// The same for the system call `seccomp`.
+/// Whether the system call `seccomp` with these arguments sets a filter.
 fn sets_by_seccomp(operation: usize, flags: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_SET_MODE_STRICT as usize, libc::SECCOMP_SET_MODE_FILTER as usize);
     operation == strict && flags == 0 && filter == 0 || operation == filtered && filter != 0
@@ -57,13 +58,13 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     filtering(sets_by_prctl(option as usize, a, b), || real!(REAL, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d))
 }
 
-/// Whether a limit is that of this process's address space, which is adjusted.
+/// Whether a limit is this process's address space limit, which is adjusted.
 fn is_adjusted(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::name().0;
     resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::names_folder()
 }
 
-/// Returns a result as the C library's functions do.
+/// Converts a result to the conventions of the C library: stores the old limit, or sets errno and returns -1.
 fn completed(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
     match result {
         Ok(limit) => {
@@ -108,7 +109,7 @@ macro_rules! limits {
             static REAL: Real = Real::new(c"prlimit64");
             if is_adjusted(process, resource) {
                 // SAFETY: by the caller's contract.
-                return completed(limits::programs_limit(unsafe { new.as_ref() }.copied(), mapped()), old);
+                return completed(limits::program_limit(unsafe { new.as_ref() }.copied(), mapped()), old);
             }
             real!(REAL, fn(pid_t, c_uint, *const rlimit, *mut rlimit) -> c_int, process, resource, new, old)
         }

@@ -1,7 +1,7 @@
-//! How long a thread was ready to run but had no processor, according to the kernel's scheduling statistics.
+//! The time during which a thread was ready to run but had no processor, according to the kernel's scheduling statistics.
 //!
-//! Opening the file each time costs ten microseconds, but programs may have more threads than descriptors. So the files of a few threads
-//! that read them often stay open.
+//! Opening the statistics file for each read costs ten microseconds, but a program may have more threads than descriptors. So the files of
+//! a few threads that read them often stay open.
 
 use crate::lock::Lock;
 use crate::output;
@@ -19,16 +19,16 @@ static KEPT: Lock<[OwnFile; MAX_KEPT]> = Lock::new([const { OwnFile::NONE }; MAX
 /// The scheduling statistics of one thread.
 #[derive(Default)]
 pub struct Schedule {
-    asked: u32,
-    /// The index of its file among those that stay open.
+    reads: u32,
+    /// Index into [`KEPT`] of the thread's file; `None` unless the file stays open.
     kept: Option<usize>,
 }
 
 impl Schedule {
-    /// How long the calling thread, which owns these statistics, was ready to run but had no processor, in ns; 0 if that is unknown.
+    /// Total time during which the calling thread, which owns these statistics, was ready to run but had no processor, in ns; 0 if unknown.
     pub fn ready_ns(&mut self) -> u64 {
-        self.asked = self.asked.saturating_add(1);
-        if self.asked == READS_UNTIL_KEPT {
+        self.reads = self.reads.saturating_add(1);
+        if self.reads == READS_UNTIL_KEPT {
             self.kept = keep();
         }
         let mut text = [0u8; 64];
@@ -57,7 +57,7 @@ fn keep() -> Option<usize> {
     })
 }
 
-/// Closes the files in a forked child, since they are those of its parent's threads.
+/// Closes the files in a forked child, since they belong to its parent's threads.
 pub fn begin_child() {
     let mut parents = KEPT.begin_child([const { OwnFile::NONE }; MAX_KEPT]);
     parents.iter_mut().for_each(OwnFile::close);

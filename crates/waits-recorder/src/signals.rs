@@ -1,8 +1,8 @@
-//! The sampler's signal, and how it is hidden from the program.
+//! The sampler's signal, which is hidden from the program.
 //!
-//! It is a real-time signal that the program does not use, since signals that the program sends itself would be mixed up with the
-//! sampler's. The C library hides its own signals in the same way. Sets of all signals, which programs block or wait for, are passed on
-//! without it. If the program installs a handler for it nevertheless, the handler gets all such signals that are not the sampler's.
+//! The sampler uses a real-time signal that the program does not use, and hides it as the C library hides its own signals. If the program
+//! blocks or waits for the set of all signals, the sampler's signal is removed from the set. If the program nevertheless installs a handler
+//! for the signal, the handler receives all of its occurrences that do not come from the sampler.
 
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
@@ -14,9 +14,9 @@ use libc::{siginfo_t, sigset_t};
 type Action = libc::sigaction;
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// The signal; 0 if none is chosen.
+/// The sampler's signal; 0 before it is chosen.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The action that the program has set for it: handler, flags, and signals blocked meanwhile.
+/// The program's own action for the signal: handler, flags, and signals blocked during the handler.
 static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static FLAGS: AtomicI32 = AtomicI32::new(0);
 static MASK: AtomicU64 = AtomicU64::new(0);
@@ -28,8 +28,8 @@ fn mark() -> *mut c_void {
     (&raw const SIGNAL).cast_mut().cast()
 }
 
-/// Chooses the last signal that has its default action, and installs the sampler's handler. Returns the signal's number, and the value
-/// that timers must pass.
+/// Chooses the highest real-time signal with the default action, and installs the sampler's handler. Returns the signal's number, and the
+/// value that timers must pass with it. `None` if no signal is free.
 pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
     let is_free = |signal: &c_int| installed(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
     let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
@@ -41,7 +41,7 @@ pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
     Some((signal, mark()))
 }
 
-/// Unblocks the signal in the calling thread, if the program has blocked all signals.
+/// Unblocks the sampler's signal in the calling thread if the thread blocks all real-time signals.
 pub fn unblock() {
     // SAFETY: all zeros are a valid value.
     let mut blocked: sigset_t = unsafe { zeroed() };
@@ -61,7 +61,8 @@ fn set(signal: c_int, flags: c_int) -> bool {
     // SAFETY: all zeros are a valid value.
     let mut action: Action = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
-    // Runs on the thread's own stack: alternate stacks are made for small handlers (8 KiB in Rust's threads), and unwinding needs more.
+    // The handler runs on the thread's own stack: alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
+    // needs more.
     action.sa_flags = libc::SA_SIGINFO | flags & libc::SA_RESTART;
     real_action(signal, &raw const action, null_mut()) == 0
 }
@@ -87,7 +88,7 @@ extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c
     pass_on(signal, information, context);
 }
 
-/// Handles a signal as the program wants.
+/// Handles a signal that is not the sampler's, according to the program's own action.
 #[cold]
 fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let (handler, flags) = (HANDLER.load(Ordering::Acquire), FLAGS.load(Ordering::Acquire));
@@ -111,13 +112,13 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel's set is the first word of the C library's.
     unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
     mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
-    // SAFETY: the program's own handler. One that takes only the number ignores the other arguments.
+    // SAFETY: the program's own handler. A handler that takes only the number ignores the other arguments.
     unsafe { transmute::<usize, Handler>(handler)(signal, information, context) };
     mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
-/// The set without the sampler's signal, if it contains all real-time signals; `None` otherwise, because the program then means this
-/// signal itself.
+/// The set without the sampler's signal if the set contains all real-time signals. `None` otherwise, because the program then names the
+/// signal explicitly.
 fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SIGNAL.load(Ordering::Acquire);
     // SAFETY: a valid set.
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut 
     0
 }
 
-/// Wrappers of older functions that install a handler, with the flags that they imply.
+/// Defines wrappers of older functions that install a handler, with the flags that they imply.
 macro_rules! handlers {
     ($($name:ident $flags:expr;)*) => { $(
         /// Installs a signal handler.
@@ -201,7 +202,7 @@ handlers! {
     __sysv_signal libc::SA_RESETHAND | libc::SA_NODEFER;
 }
 
-/// Wrappers of functions that block the signals of a set.
+/// Defines wrappers of functions that block the signals in a set.
 macro_rules! masks {
     ($($name:ident)*) => { $(
         /// Changes the set of blocked signals.

@@ -1,10 +1,10 @@
 //! Stacks of return addresses, unwound once per call path.
 //!
-//! Unwinding by DWARF tables takes microseconds, but also finds the stack slots of the return addresses. A later call at the same depth
-//! is on the same path if these slots contain the same addresses, which is checked by a few loads. So the cache is keyed by the stack
-//! pointer and checked slot by slot, and a hit is as exact as unwinding. Slots outside of the thread's own stack are read by the kernel,
-//! since stacks of coroutines may have been unmapped. A thread's stacks are numbered in the order of their records, and have at most
-//! [`DEPTH`] innermost frames.
+//! Unwinding by DWARF tables takes microseconds, but also finds the stack slots of the return addresses. A later call with the same stack
+//! pointer is on the same path if these slots contain the same addresses, which takes a few loads to check. So the cache is keyed by the
+//! stack pointer and checked slot by slot, and a hit is as exact as unwinding. Slots outside the thread's own stack are read through the
+//! kernel, since coroutine stacks may have been unmapped. A thread's stacks are numbered in the order of their records, and contain at most
+//! the [`DEPTH`] innermost frames.
 
 use crate::process;
 use crate::real::Variable;
@@ -36,7 +36,7 @@ struct KnownStack {
     generation: u32,
 }
 
-/// Tables of the stacks of a thread. Later threads reuse them; entries of other generations count as empty. All zeros are empty tables.
+/// A thread's stack tables. Later threads reuse their memory; entries of other generations count as empty. All zeros are empty tables.
 pub struct StackTables {
     generation: u32,
     cache: [Cached; CACHE],
@@ -49,14 +49,15 @@ pub struct Stacks {
     count: u32,
     generation: u32,
     tables: *mut StackTables,
-    /// The thread's own stack, which is mapped from the stack pointer to its end.
+    /// Address range of the thread's own stack, which is mapped from the stack pointer to the range's end.
     own: Range<usize>,
 }
 
 impl Stacks {
-    /// No stacks yet. `thread` is the thread's number in the file, `tables` is memory that now belongs to it, `stack_size` is 0 if unknown.
+    /// Creates an empty set of stacks. `thread` is the thread's number in the file. The thread takes over the memory at `tables`.
+    /// `stack_size` is 0 if unknown.
     pub fn new(thread: u32, tables: *mut StackTables, stack_size: usize) -> Self {
-        // SAFETY: the thread's own tables. The generation cannot overflow by threads that begin one after another.
+        // SAFETY: the tables belong to this thread. The generation cannot overflow, since it counts threads that begin one after another.
         let generation = unsafe {
             (*tables).generation += 1;
             (*tables).generation
@@ -84,7 +85,7 @@ impl Stacks {
     fn unwind(&mut self, pointer: usize, index: usize) -> u32 {
         let walk = walk(0);
         let id = self.intern(&walk.addresses[..walk.count]);
-        // The stack can be checked by its slots only if each address really is in the slot where it is expected.
+        // The slots identify the stack only if each slot really contains its return address.
         if id != NO_STACK && self.is_same(pointer, &walk.slots, &walk.addresses, walk.count) {
             let StackWalk { slots, addresses, count, .. } = walk;
             // SAFETY: the thread's own tables.
@@ -94,7 +95,7 @@ impl Stacks {
         id
     }
 
-    /// The number of a stack, which is written if it is new.
+    /// The number of a stack. A new stack is written to the recording.
     pub fn intern(&mut self, addresses: &[usize]) -> u32 {
         let hash = addresses
             .iter()
@@ -114,7 +115,7 @@ impl Stacks {
             }
             at = (at + 1) & (KNOWN - 1);
         }
-        // If the table is full, the stack is written again, and the reader finds that it is equal.
+        // If the table is full, the stack is written again, and the reader recognises the duplicate.
         self.write(addresses)
     }
 
@@ -128,7 +129,7 @@ impl Stacks {
         // SAFETY: there is room for the count and the addresses.
         unsafe {
             place.add(1).copy_from_nonoverlapping(addresses.as_ptr(), addresses.len());
-            // The count is written last, so that a stack is there completely or not at all.
+            // The count is written last, so that a stack is either complete or absent.
             AtomicUsize::from_ptr(place).store(addresses.len(), Ordering::Release);
         }
         process::maps();
@@ -136,12 +137,12 @@ impl Stacks {
         self.count - 1
     }
 
-    /// Ends the records.
+    /// Releases the chunks.
     pub fn close(&mut self) {
         self.records.close();
     }
 
-    /// Abandons the records in a forked child, since they are the parent's.
+    /// Abandons the chunks in a forked child, since they belong to the parent.
     pub fn forget(&mut self) {
         self.records.forget();
     }
@@ -149,12 +150,12 @@ impl Stacks {
 
 /// The stack of the calling thread; empty if unknown. `size` is the size with which the thread was created, or 0.
 fn own_stack(size: usize) -> Range<usize> {
-    /// The kernel keeps this much address space below the first thread's stack free of other mappings, whatever the stack's limit.
+    /// The kernel keeps this many bytes below the first thread's stack free of other mappings, whatever the stack limit.
     const FIRST_STACK: u64 = 128 << 20;
-    /// Number of bytes left out at the lower end, where the guard may be.
+    /// Number of bytes left out at the lower end, which may be the guard area.
     const GUARD: usize = 8192;
     if size > GUARD {
-        // The C library has the thread's descriptor at the upper end of the stack. `pthread_getattr_np` would allocate memory.
+        // The C library stores the thread's descriptor at the upper end of the stack. `pthread_getattr_np` would allocate memory.
         // SAFETY: this has no arguments.
         let end = unsafe { libc::pthread_self() } as usize;
         let own = end.saturating_sub(size - GUARD)..end;
@@ -178,7 +179,7 @@ fn own_stack(size: usize) -> Range<usize> {
 }
 
 impl Stacks {
-    /// Whether the slots contain these addresses now. `pointer` is the stack pointer.
+    /// Whether the slots currently contain the given addresses. `pointer` is the stack pointer.
     #[inline]
     fn is_same(&self, pointer: usize, slots: &[usize; DEPTH], addresses: &[usize; DEPTH], count: usize) -> bool {
         let (slots, addresses) = (&slots[..count], &addresses[..count]);
@@ -190,7 +191,7 @@ impl Stacks {
     }
 }
 
-/// The same for slots in memory that may not be mapped. Returns false if the kernel cannot read it.
+/// Like [`Stacks::is_same`], for slots in memory that may not be mapped. Returns false if the kernel cannot read the memory.
 #[cold]
 fn is_same_elsewhere(slots: &[usize], addresses: &[usize]) -> bool {
     let mut found = [0usize; DEPTH];

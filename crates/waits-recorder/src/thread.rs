@@ -1,12 +1,13 @@
-//! The state of a recorded thread, and the beginning and end of a record.
+//! The state of a recorded thread, and the functions that begin and end a record.
 //!
-//! A thread is recorded from its registration on: the first thread of a process when it starts MPI, creates a thread or forks, others
-//! when they start. `depth` counts the open calls of this library: calls that the real functions make are not recorded.
+//! Recording of a thread begins with its registration: for the first thread of a process, when it initialises MPI, creates a thread or
+//! forks; for other threads, when they start. `depth` counts the open calls of this library, so that calls made by the real functions are
+//! not recorded.
 
 mod sample;
 
 use crate::lock::Lock;
-use crate::memory::{memory, release};
+use crate::memory::{map_private, release};
 use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::stack::{StackTables, Stacks};
@@ -18,25 +19,25 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHeader, chunk_kind, kind};
 
-/// Number of ticks from which on a block or call gets its processor time recorded, by a system call whose cost is negligible then.
+/// Minimum length in ticks of a block or call whose processor time is recorded. The system call for this has negligible cost then.
 const LONG_TICKS: u64 = 300_000;
 
-/// Number of ticks (some 10 ms) after which a long block or call relates ticks to the clock again. If the program is killed, no more is
-/// lost.
+/// Number of ticks (about 10 ms) after which a long block or call takes a new anchor between ticks and the clock. The conversion of ticks
+/// is then accurate even if the program is killed.
 const ANCHOR_TICKS: u64 = 30_000_000;
 
-/// Number of ticks from which on a gap between two tests is long: the thread may have computed something in it.
+/// Minimum length in ticks of a long gap between two tests, in which the thread may have computed something.
 const POLLING_TICKS: u64 = 60_000;
 
-/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests; one that only polls has a few, where the
-/// thread loses its processor.
+/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests. A loop that only polls has few long gaps, in
+/// which the thread loses its processor.
 #[derive(Clone, Copy, Default)]
 struct Polling {
-    /// Ticks when it began; 0 if there is none.
+    /// Time at which the loop began, ticks; 0 if there is no loop.
     begin: u64,
-    /// Ticks when its last test ended.
+    /// Time at which the last test ended, ticks.
     end: u64,
-    /// Number of records at that time.
+    /// The thread's number of records at `end`.
     count: u32,
     tests: u32,
     long_gaps: u32,
@@ -52,31 +53,31 @@ pub struct Thread {
     /// Number of records so far.
     pub count: u32,
     last_exit: u64,
-    /// Time, in ticks, when ticks were last related to the clock.
+    /// Time of the last anchor between ticks and the clock, ticks.
     anchored: u64,
     polling: Polling,
     schedule: Schedule,
-    /// How long the thread was ready to run without a processor, up to the end of the last long call, in ns.
+    /// Total time during which the thread was ready to run without a processor, up to the end of the last long call, ns.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
     /// The thread ID.
     pub number: u32,
-    /// The offset of its header in the file.
+    /// The offset of the thread's header in the file.
     header: u64,
 }
 
-/// The memory of a thread except its records. Later threads reuse it.
+/// A thread's memory, except its records. Later threads reuse it.
 #[repr(C)]
 struct ThreadMemory {
     thread: MaybeUninit<Thread>,
     tables: StackTables,
-    /// The next one in the list.
+    /// The next element in its list.
     next: *mut ThreadMemory,
-    /// The previous one in the list of live threads.
+    /// The previous element in the list of live threads.
     previous: *mut ThreadMemory,
 }
 
-/// Lists of the memory of threads.
+/// Lists of thread memory.
 struct Threads {
     /// Memory of live threads.
     live: *mut ThreadMemory,
@@ -90,7 +91,7 @@ impl Threads {
 }
 
 static THREADS: Lock<Threads> = Lock::new(Threads::NONE);
-/// Maximum number of ended threads whose memory is kept.
+/// Maximum number of ended threads whose memory is kept for reuse.
 const MAX_ENDED: u32 = 256;
 
 thread_local! {
@@ -99,8 +100,8 @@ thread_local! {
 
 static TOKENS: AtomicU64 = AtomicU64::new(1);
 
-/// A number for a thread that is about to be created.
-pub fn token() -> u64 {
+/// A unique number for a thread that is about to be created.
+pub fn new_token() -> u64 {
     TOKENS.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -120,7 +121,7 @@ pub fn recordable_thread() -> Option<&'static mut Thread> {
     current().filter(|thread| thread.depth.get() == 0)
 }
 
-/// Starts to record the calling thread. `token` and `stack_size` are those with which it was created; 0 if unknown.
+/// Starts recording of the calling thread. `token` and `stack_size` are the values with which it was created; 0 if unknown.
 pub fn register(token: u64, stack_size: usize) {
     if current().is_some() || !process::is_recorded() {
         return;
@@ -149,7 +150,7 @@ fn take_memory() -> Option<*mut ThreadMemory> {
         }
         first
     });
-    if ended.is_null() { memory(1) } else { Some(ended) }
+    if ended.is_null() { map_private(1) } else { Some(ended) }
 }
 
 /// Keeps the memory of an ended thread for later threads, or releases it.
@@ -168,7 +169,7 @@ fn keep_memory(place: *mut ThreadMemory) {
     }
 }
 
-/// Adds a thread to the list of live ones. If recording has ended meanwhile, ends its timer.
+/// Adds a thread to the list of live threads. If recording has ended in the meantime, ends the thread's timer.
 fn add_live(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
         // SAFETY: the memory of live threads is mapped, and the lock guards the lists.
@@ -185,7 +186,7 @@ fn add_live(place: *mut ThreadMemory) {
     });
 }
 
-/// Removes a thread from the list of live ones.
+/// Removes a thread from the list of live threads.
 fn remove_live(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
         // SAFETY: as above.
@@ -203,7 +204,7 @@ fn remove_live(place: *mut ThreadMemory) {
     });
 }
 
-/// Ends the timers of all threads, since handling their signals involves system calls.
+/// Ends the timers of all threads. Handling their signals would require system calls.
 pub fn end_timers() {
     THREADS.with(|threads| {
         let mut place = threads.live;
@@ -239,7 +240,7 @@ fn open(number: u32, token: u64, tables: *mut StackTables, stack_size: usize) ->
     })
 }
 
-/// Ends the recording of the calling thread with a record of its end, because the thread or the process ends.
+/// Ends recording of the calling thread with a record of its end, because the thread or the process ends.
 pub fn unregister(by: CallName) {
     let place = CURRENT.get();
     let Some(thread) = current() else { return };
@@ -254,7 +255,7 @@ pub fn unregister(by: CallName) {
     }
     thread.depth.set(1);
     CURRENT.set(null_mut());
-    // A child's tick rate is known from its parent.
+    // The tick rate of a forked child is known from its parent's anchors.
     if by == CallName::process_exit && !process::is_child() {
         thread.anchor();
     } else {
@@ -267,7 +268,7 @@ pub fn unregister(by: CallName) {
     keep_memory(place.cast());
 }
 
-/// In a forked child, gives up what belongs to the parent.
+/// In a forked child, abandons the state that belongs to the parent.
 pub fn begin_child() {
     let place = CURRENT.get();
     THREADS.begin_child(Threads::NONE);
@@ -291,7 +292,7 @@ impl OpenRecord {
         unsafe { &mut *self.0 }
     }
 
-    /// The record of a completed request, with what it has in common with this complete record.
+    /// A template for the record of a completed request: the fields that it shares with this record.
     pub fn copy(&mut self) -> CallRecord {
         let CallRecord { exit, function, stack, .. } = *self.record();
         CallRecord { enter: exit, exit, kind: kind::COMPLETED, function, stack, ..CallRecord::default() }
@@ -304,7 +305,7 @@ pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenR
     begin_at(thread, kind, function, clock::now)
 }
 
-/// Makes a call and records it if it took long and the thread slept in it: programs read and write often, and mostly without waiting.
+/// Makes a call, and records it if it took long and the thread slept in it, since programs read and write often and mostly without waiting.
 /// Losing the processor during the call does not count as waiting. Calls within `call` are not recorded.
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
@@ -324,7 +325,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
     result
 }
 
-/// Whether the calling thread has slept more than `sleeps` times. Preserves errno.
+/// Whether the calling thread has slept since its count of sleeps was `sleeps`. Preserves errno.
 #[cold]
 fn slept_since(sleeps: i64) -> bool {
     // SAFETY: errno is the thread's own.
@@ -335,7 +336,7 @@ fn slept_since(sleeps: i64) -> bool {
     has_slept
 }
 
-/// Begins a record of a call. `enter_time` gives the time of its start, and is called after the stack is captured.
+/// Begins a record of a call. `enter_time` returns the call's start time in ticks, and is called after the stack is captured.
 #[inline]
 fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl FnOnce() -> u64) -> Option<OpenRecord> {
     thread.depth.set(thread.depth.get() + 1);
@@ -368,7 +369,7 @@ pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
         thread.anchor_again(exit);
-        // A thread that loses its processor before this has not begun its next block yet.
+        // A thread that loses its processor before this point has not begun its next block yet.
         exit = clock::now();
     }
     record.exit = exit;
@@ -406,15 +407,15 @@ impl Thread {
         self.anchor_again(now);
     }
 
-    /// Relates ticks to the clock once more if that was long ago, since a thread may be killed after few calls.
+    /// Takes a new anchor if the last one was long ago, since a thread may be killed after few calls.
     fn anchor_again(&mut self, now: u64) {
         if now.wrapping_sub(self.anchored) > ANCHOR_TICKS {
             self.anchor();
         }
     }
 
-    /// Removes the newest record, of a test that found nothing. Tests in quick succession count as one wait, which starts with the first
-    /// of them.
+    /// Removes the newest record, which belongs to an unsuccessful test. Tests in quick succession count as one wait, which starts with the
+    /// first test.
     pub fn withdraw(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
         let loop_before = self.polled_until(enter);
@@ -434,7 +435,7 @@ impl Thread {
         self.polling = Polling::default();
     }
 
-    /// The loop of tests that continues at `enter`; `None` if the thread has done anything else in between.
+    /// The loop of tests that a test at `enter` continues; `None` if the thread has done something else in between.
     fn polled_until(&self, enter: u64) -> Option<Polling> {
         let mut polling = self.polling;
         polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
@@ -443,7 +444,7 @@ impl Thread {
         continues.then_some(polling)
     }
 
-    /// Relates ticks to the clock once more, in the thread's header, which is no longer mapped.
+    /// Writes a new anchor to the thread's header in the file, which is no longer mapped.
     #[cold]
     pub fn anchor(&mut self) {
         let (ticks, ns) = clock::anchor();

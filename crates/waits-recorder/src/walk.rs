@@ -4,7 +4,7 @@ use crate::images;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum number of frames that are kept.
+/// Maximum number of frames in a stack; outer frames are dropped.
 pub const DEPTH: usize = 40;
 unsafe extern "C" {
     fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> i32, state: *mut c_void) -> i32;
@@ -12,7 +12,7 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
 }
 
-/// The stack pointer. If it is equal at two calls on the same path, their frames are laid out equally.
+/// The stack pointer. If it is equal in two calls on the same call path, their frames have the same layout.
 #[inline(always)]
 pub fn stack_pointer() -> usize {
     let pointer: usize;
@@ -35,12 +35,12 @@ pub struct StackWalk {
     /// The stack slot of each address.
     pub slots: [usize; DEPTH],
     pub count: usize,
-    /// Frames up to and including the one at this address are left out; 0 if none are.
+    /// Frames up to and including the frame at this address are left out; 0 to leave out none.
     from: usize,
 }
 
-/// Unwinds the calling thread's stack. `from` is the address of an interrupted instruction, whose frame and all inner ones are left out.
-/// If it is 0, the stack begins with the innermost frame that is not this library's.
+/// Unwinds the calling thread's stack. If `from` is the address of an interrupted instruction, its frame and all inner frames are left out.
+/// If `from` is 0, the stack begins with the innermost frame outside this library.
 pub fn walk(from: usize) -> StackWalk {
     own_range();
     let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, from };
@@ -75,7 +75,7 @@ extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
 static OWN_START: AtomicUsize = AtomicUsize::new(0);
 static OWN_END: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address lies in this library.
+/// Whether an address is in this library.
 pub fn is_own(address: usize) -> bool {
     (OWN_START.load(Ordering::Relaxed)..OWN_END.load(Ordering::Relaxed)).contains(&address)
 }

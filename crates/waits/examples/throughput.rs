@@ -1,7 +1,7 @@
-//! Measures the throughput of the analysis, from calls in memory to finished classes. Run it with `cargo run --release -p trodden-waits
-//! --example throughput`.
+//! Measures how many events per second the wait analysis processes, from calls in memory to finished classes. Run it with `cargo run
+//! --release -p trodden-waits --example throughput`.
 //!
-//! The workload is a halo exchange on a ring, with a barrier in every tenth iteration; processes run at varying speed.
+//! The workload is a halo exchange on a ring, with a barrier in every tenth iteration; the speed of the processes varies.
 
 use std::time::Instant;
 use trodden_waits::analysis::TimeBlock;

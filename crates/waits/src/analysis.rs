@@ -1,9 +1,10 @@
-//! The wait analysis: takes calls in order of time and finds waits, each with the two paths that explain it.
+//! The wait analysis: processes calls in chronological order and finds waits, each with the two paths that explain it.
 //!
-//! Each location has an expanded path ([`Versions`]) whose sum is the time since the origin. An event that can release others (a send, an
-//! unlock, an entry into a barrier) saves the path at that point as a [`Moment`]. If a location leaves a call that a moment `m` of another
-//! location released, it has waited `m - enter`. Its path then continues from that moment's path, plus the rest of the call as
-//! communication, so no path ever contains waiting. Memory is bounded by live locations, messages, locks and classes.
+//! Each location has an expanded path ([`Versions`]) whose steps add up to the time since the origin. An event that can release other
+//! locations (a send, an unlock, an entry into a barrier) saves the path at that point as a [`Moment`]. If a location returns from a call
+//! that a moment `m` of a different location released, the location has waited `m - enter`. Its path then continues from that moment's
+//! path, plus the rest of the call as communication, so no path ever contains waiting. Memory is bounded by live locations, messages, locks
+//! and classes.
 
 use crate::ClassRule;
 use crate::call::{Call, SleepKind, Token};
@@ -12,7 +13,7 @@ use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::expansion::{ExpandedWait, Expansion};
 use crate::messages::{Messages, StartedSide};
-use crate::objects::{BarrierPlace, Objects, object_of};
+use crate::objects::{BarrierEntry, Objects, object_of};
 use crate::step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 use crate::versions::{PathVersion, Versions};
 use crate::wait::{Moment, Wait};
@@ -27,7 +28,7 @@ pub struct AnalysisOptions {
     pub rule: ClassRule,
     /// Further thresholds at which the number of classes is counted.
     pub other_thresholds: Vec<f64>,
-    /// Predicts the run time if these code blocks took this fraction of their time.
+    /// Code blocks, and the fraction of their time that they would take in a what-if prediction of the run time.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
     /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
     pub expand: bool,
@@ -68,9 +69,9 @@ pub struct WaitOutcome {
     pub wait_ns: u64,
     /// Time in calls whose wait could not be explained, ns.
     pub unexplained_ns: u64,
-    /// Time of each step as it was executed, ns; waits excluded.
+    /// Total execution time of each step, ns; waits excluded.
     pub executed: HashMap<StepId, u64>,
-    /// Largest number of live path nodes and of their entries; sampled every 1024 waits.
+    /// Maximum numbers of live path nodes and of steps in them; sampled every 1024 waits.
     pub live: (usize, usize),
     /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::expand`].
     pub expanded: Vec<ExpandedWait>,
@@ -89,10 +90,10 @@ pub(crate) struct Location {
 pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
     pub(crate) site: CodeId,
-    /// Sides of messages that the call started itself.
+    /// Sends and receives that the call itself started.
     pub(crate) sides: Vec<StartedSide>,
     pub(crate) membership: Option<Membership>,
-    pub(crate) barrier: Option<BarrierPlace>,
+    pub(crate) barrier: Option<BarrierEntry>,
 }
 
 #[derive(Clone, Copy)]
@@ -104,7 +105,7 @@ pub(crate) struct EndedCall {
     pub(crate) site: CodeId,
 }
 
-/// The analysis in progress: feed it events in order of time, then call [`Analysis::finish`].
+/// An analysis in progress. Feed it events in chronological order, and then call [`Analysis::finish`].
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) options: AnalysisOptions,
@@ -123,19 +124,19 @@ pub struct Analysis {
     pub(crate) expansion: Option<Expansion>,
 }
 
-/// A stretch of time between two calls.
+/// A time span between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBlock {
     /// The code executed.
     pub code: CodeId,
-    /// What the location did meanwhile.
+    /// What the location did during the span.
     pub state: LocationState,
     /// Length, ns.
     pub ns: u64,
 }
 
 impl Analysis {
-    /// Creates an analysis that has seen no event.
+    /// Creates an analysis without events.
     pub fn new(options: AnalysisOptions) -> Self {
         let mut versions = Versions::default();
         let origin = versions.origin();
@@ -158,8 +159,8 @@ impl Analysis {
         }
     }
 
-    /// Records the start of a location. `created_by` names the call that created it; the time between the two is spent in `code`.
-    /// A second start of the same location is diagnosed and otherwise ignored.
+    /// Records the start of a location. `created_by` identifies the call that created it; the time from that call to the start is
+    /// attributed to `code`. A second start of the same location is diagnosed and otherwise ignored.
     pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<Token>, code: CodeId) {
         let index = id.0 as usize;
         if self.locations.len() <= index {
@@ -184,8 +185,8 @@ impl Analysis {
         self.append(id, code, LocationState::Starting, time_ns - from_ns);
     }
 
-    /// Records that a location enters a call. `blocks` are what it executed since its previous event. If they do not fill that time, the
-    /// last one is extended; if they exceed it, they are truncated.
+    /// Records that a location enters a call. `blocks` are the spans that it executed since its previous event. If they are shorter than
+    /// the elapsed time, the last one is extended; if they are longer, they are truncated.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         let Some(known_ns) = self.clamp_time(id, time_ns) else { return };
         if self.location(id).open.is_some() {
@@ -199,8 +200,8 @@ impl Analysis {
         self.begin(id, process, call);
     }
 
-    /// Records that a location returns from its call, and returns the explained waits in it: at most one, except that waiting for a
-    /// condition variable gives two if its mutex was still locked after the wake-up.
+    /// Records that a location returns from its call. Returns the explained waits in the call: at most one, except that waiting for a
+    /// condition variable yields two if its mutex was still locked after the wake-up.
     pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Vec<Wait> {
         let Some(time_ns) = self.clamp_time(id, time_ns) else { return Vec::new() };
         let location = self.location(id);
@@ -217,7 +218,7 @@ impl Analysis {
         self.complete(ended, open, call).into_iter().collect()
     }
 
-    /// Records the end of a location, which is outside any call. `blocks` are as for [`Analysis::enter`].
+    /// Records the end of a location, outside any call. `blocks` are as for [`Analysis::enter`].
     pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) {
         if self.locations.get(id.0 as usize).is_some_and(|l| l.as_ref().is_some_and(|l| l.open.is_some())) {
             self.outcome.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
@@ -260,7 +261,7 @@ impl Analysis {
         &self.outcome.steps
     }
 
-    /// Returns the time, or that of the location's previous event if that is later. `None` if the location has not started.
+    /// Returns `time_ns`, or the time of the location's previous event if that is later. `None` if the location has not started.
     pub(crate) fn clamp_time(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
         let Some(Some(location)) = self.locations.get(id.0 as usize) else {
             self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
@@ -312,7 +313,7 @@ impl Analysis {
         location.scaled_ns += scaled;
     }
 
-    /// Saves the location's current path. The moment owns a reference to its version.
+    /// Saves the location's current path. The moment owns a reference to the path's version.
     pub(crate) fn moment(&mut self, id: LocationId) -> Moment {
         let location = self.locations[id.0 as usize].as_ref().expect("callers have asked `clamp_time`");
         Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }

@@ -1,4 +1,4 @@
-//! Calls that block a location or release others.
+//! Calls that block a location or release other locations.
 
 use crate::step::ProcessId;
 
@@ -15,10 +15,10 @@ pub struct RequestId(pub u64);
 pub struct ObjectId(pub u64);
 
 impl ObjectId {
-    /// First number of objects that all processes share. User-space addresses are lower.
+    /// The smallest number of an object that all processes share. User-space addresses are lower.
     pub const FIRST_SHARED: u64 = 1 << 63;
 
-    /// Whether all processes share it.
+    /// Whether all processes share the object.
     pub fn is_shared(self) -> bool {
         self.0 >= ObjectId::FIRST_SHARED
     }
@@ -28,16 +28,16 @@ impl ObjectId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
-/// A message as one of its two sides sees it.
+/// A message as seen by its sender or its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Communicator on which it is matched.
+    /// Communicator on which the message is matched.
     pub communicator: CommunicatorId,
     /// The other process; `None` for a receive from any source.
     pub peer: Option<ProcessId>,
     /// Tag; `None` for a receive with any tag.
     pub tag: Option<i32>,
-    /// Whether the send does not wait for its receive, since MPI libraries buffer small messages.
+    /// Whether the message is buffered, so that its send does not wait for its receive.
     pub is_buffered: bool,
 }
 
@@ -52,16 +52,17 @@ pub enum Rule {
     ToRoot,
     /// Every member waits for those of lower rank.
     Scan,
-    /// The member neither waits nor is waited for: in the root's group of an intercommunicator, but not the root.
+    /// The member neither waits nor is waited for. This is the rule for members of the root's group in an intercommunicator, except the
+    /// root.
     Absent,
 }
 
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collective {
-    /// The communicator that it is called on.
+    /// The communicator on which the operation is called.
     pub communicator: CommunicatorId,
-    /// Who waits for whom.
+    /// Which members wait for which.
     pub rule: Rule,
     /// Whether the caller is the root.
     pub is_root: bool,
@@ -69,10 +70,10 @@ pub struct Collective {
     pub rank: u32,
     /// Number of members.
     pub size: u32,
-    /// Whether it only synchronises.
+    /// Whether the operation only synchronises and transfers no data.
     pub is_barrier: bool,
-    /// Whether a member needs data from all those that it waits for, and so cannot leave before they have entered. False for file
-    /// operations, and where a member may contribute nothing: there members may leave early.
+    /// Whether no member can leave before all members that it waits for have entered, because it needs their data. False for file
+    /// operations, and for operations to which a member may contribute no data: members may leave these early.
     pub is_binding: bool,
 }
 
@@ -81,9 +82,9 @@ pub struct Collective {
 pub struct MultiExchange {
     /// The sends.
     pub sends: Vec<Message>,
-    /// The receives, of which the caller waits for the latest.
+    /// The receives. The caller waits for the latest.
     pub receives: Vec<Message>,
-    /// Kind of that wait.
+    /// How a wait for the latest receive is classified.
     pub kind: WaitKind,
 }
 
@@ -96,7 +97,7 @@ pub struct Completed {
     pub peer: Option<ProcessId>,
     /// Actual tag of a receive.
     pub tag: Option<i32>,
-    /// Whether it was cancelled, so that nothing was sent or received.
+    /// Whether the request was cancelled, so that nothing was sent or received.
     pub is_cancelled: bool,
 }
 
@@ -133,13 +134,13 @@ pub enum Call {
     Collective(Collective),
     /// A nonblocking collective operation.
     BeginCollective(Collective, RequestId),
-    /// Initialises MPI in a member of this job. The first return is the origin of all its members' paths.
+    /// Initialises MPI in a member of the job with this number. The first return in any member is the origin of all members' paths.
     BeginJob(u32),
     /// Acquires a lock that another thread held.
     Lock(ObjectId),
     /// Releases a lock.
     Unlock(ObjectId),
-    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke it (timeout, signal, changed value).
+    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke the sleeper (timeout, signal, changed value).
     Sleep(ObjectId, SleepKind, bool),
     /// Wakes up to this many sleepers.
     Wake(ObjectId, u64),
@@ -153,7 +154,7 @@ pub enum Call {
     Join(Token),
     /// Sleeps, or waits for something outside the trace.
     Blocked,
-    /// A call that may block, for which there is no rule.
+    /// A call that may block, but whose waits are not explained.
     Other,
 }
 
@@ -173,7 +174,7 @@ pub enum SleepKind {
 pub enum WaitKind {
     /// A receive waits for its send.
     LateSender,
-    /// A receive waits for its send while an earlier message has arrived: messages are received in the wrong order.
+    /// A receive waits for its send although an earlier message is still unreceived: messages are received in the wrong order.
     WrongOrder,
     /// A send waits for its receive.
     LateReceiver,
@@ -183,7 +184,7 @@ pub enum WaitKind {
     LateComplete,
     /// A barrier.
     Barrier,
-    /// A collective operation in which all members wait for all.
+    /// A collective operation in which every member waits for all others.
     AllToAll,
     /// A root waits for its members.
     EarlyReduce,

@@ -1,6 +1,6 @@
-//! Attributes waiting time to the code that causes it, summed over all waits (delay cost).
+//! Attribution of waiting time to the code that causes it, summed over all waits (delay cost).
 //!
-//! Code that the longer path of a wait executed for longer than the shorter path is a cause. The wait is divided among such code in
+//! Code is a cause of a wait if the longer path spends more time in it than the shorter path. The wait is divided among its causes in
 //! proportion to the excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location; an excess
 //! is then divided among the locations of the longer path in proportion to their times.
 
@@ -9,10 +9,10 @@ use crate::hash::Map;
 use crate::step::{CodeId, LocationState, Step, Steps};
 use std::collections::BTreeMap;
 
-/// A step, and the waiting time that it causes on all locations.
+/// A step, and the total waiting time that it causes on other locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The step that takes too long.
+    /// The step that others wait for.
     pub step: Step,
     /// Waiting time, ns.
     pub wait_ns: u64,
@@ -57,7 +57,7 @@ pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
     found
 }
 
-/// Divides a number in proportion to weights. The parts add up to it unless all weights are 0.
+/// Divides `total` in proportion to weights. The parts add up to `total` unless all weights are 0.
 fn divide(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|w| u128::from(*w)).sum();
     if sum == 0 {

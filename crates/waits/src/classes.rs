@@ -1,9 +1,10 @@
 //! Equivalence classes of waits.
 //!
-//! Two waits at the same site are equivalent if code contributes about the same share of time to their longer paths, and to their shorter
-//! paths (Carnival's path equivalence). A new wait is compared with the first wait of each class, its representative. The distance of two
-//! paths, between 0 and 2, is the sum over all code of the difference of its shares, regardless of the location that executed it. Time
-//! spent ready but without a processor is not compared, because scheduling would split waits with the same cause; reports still show it.
+//! Two waits at the same site are equivalent if each code block contributes about the same share of time to their longer paths, and
+//! likewise to their shorter paths (Carnival's path equivalence). A new wait is compared with the first wait of each class, its
+//! representative. For each code block, the distance of two paths adds the difference of its time shares, regardless of the location that
+//! executed the code; it is between 0 and 2. Time spent ready but without a processor is not compared, since scheduling would then split
+//! waits with the same cause; reports still show this time.
 
 use crate::call::WaitKind;
 use crate::hash::Map;
@@ -19,19 +20,19 @@ pub const DEFAULT_THRESHOLD: f64 = 0.5;
 /// of 16 costs one of them 16 % of its classes, and a limit of 1,000 changes nothing.
 pub const MAX_CLASSES: usize = 64;
 
-/// How the distance of two paths is measured.
+/// Which code the distance of two paths takes into account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassRule {
-    /// Over the code on either path.
+    /// Code that is on either path.
     Union,
-    /// Over the code on both paths, as in the paper: paths without common code have distance 0.
+    /// Only code that is on both paths, as in the paper: paths without common code have distance 0.
     Paper,
 }
 
-/// A place where waits happen.
+/// A call site at which waits of a given kind occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitSite {
-    /// Code that makes the call.
+    /// Code that makes the blocking call.
     pub code: CodeId,
     /// Kind of wait.
     pub kind: WaitKind,
@@ -40,7 +41,7 @@ pub struct WaitSite {
 /// The share of a path's time that each code block contributes, in order of code and state.
 type Shares = Vec<((CodeId, LocationState), f64)>;
 
-/// The shares of the longer and of the shorter path of a wait.
+/// The time shares of a wait's longer path and of its shorter path.
 #[derive(Clone, Debug)]
 pub struct PathShares([Shares; 2]);
 
@@ -51,7 +52,7 @@ impl PathShares {
     }
 }
 
-/// The first wait of a class, with which all later ones are compared.
+/// The first wait of a class, with which all later waits are compared.
 #[derive(Clone, Debug)]
 pub struct Representative {
     shares: [Shares; 2],
@@ -61,16 +62,16 @@ pub struct Representative {
     pub enter_ns: u64,
     /// Length of the wait, ns.
     pub wait_ns: u64,
-    /// The two paths of the wait.
+    /// The wait's two paths.
     pub paths: PathDifference,
 }
 
-/// Distances of the waits of a class from its representative. A wait's distance is the larger of those of its two paths.
+/// Distances of a class's waits from its representative. A wait has two paths, and its distance is the larger of their distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distances {
     /// Sum over all waits, including 0 for the representative.
     pub sum: f64,
-    /// The largest.
+    /// The largest distance.
     pub max: f64,
 }
 
@@ -132,7 +133,7 @@ pub struct SiteWaits {
     pub total_ns: u64,
     /// Index of the class of the most recent wait.
     newest: usize,
-    /// Its classes; largest total wait first once the analysis has finished.
+    /// The site's classes; largest total wait first once the analysis has finished.
     pub classes: Vec<Class>,
 }
 
@@ -157,12 +158,12 @@ impl Classes {
         Placement { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
-    /// Counts a wait in its class without adding its paths. Enough where only the number of classes is needed.
+    /// Counts a wait in its class without adding its paths, which suffices to count classes.
     pub fn tally(&mut self, wait: &Wait, shares: &PathShares) {
         self.find(wait, shares).0.occurrences += 1;
     }
 
-    /// Finds or creates the class of a wait, and adds the wait's distance to the class's. Returns both.
+    /// Finds or creates the class of a wait, and adds the wait's distance to the class's distances. Returns the class and the distance.
     fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut Class, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
@@ -175,7 +176,7 @@ impl Classes {
             let distance = class.representative.distance(rule, shares, threshold);
             (distance < threshold).then_some((index, distance))
         };
-        // Consecutive waits tend to be of one class.
+        // Consecutive waits tend to belong to the same class.
         let mut found = near(waits.newest).or_else(|| (0..waits.classes.len()).find_map(near));
         if found.is_none() && waits.classes.len() >= MAX_CLASSES {
             let far = |index: usize| (index, waits.classes[index].representative.distance(rule, shares, f64::INFINITY));
@@ -209,7 +210,7 @@ impl Classes {
 }
 
 impl Representative {
-    /// Returns the larger distance of the two paths of a wait. The result is exact only if it is below `limit`.
+    /// Returns the larger of the distances of a wait's two paths. The result is exact only if it is below `limit`.
     fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
         (0..2).map(|side| distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }
@@ -247,7 +248,7 @@ impl Class {
     }
 }
 
-/// Computes the shares of a path, ignoring time without a processor. Empty if the path has no other time.
+/// Computes a path's time shares, ignoring time without a processor. Empty if the path contains no other time.
 fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
     let total: u64 = executed().map(|(_, ns)| ns).sum();

@@ -1,7 +1,7 @@
 //! Matching of collective operations: finds the member whose entry another member waits for.
 //!
-//! The n-th operation of every member on a communicator belongs to the same instance. Entries arrive in order of time, so it is enough to
-//! keep the last one, that of the root, or for scans one per rank.
+//! The n-th operation of every member on a communicator belongs to the same instance. Entries arrive in chronological order, so it suffices
+//! to keep the last entry and the root's entry or, for scans, one entry per rank.
 
 use crate::call::{Collective, CommunicatorId, Rule};
 use crate::diagnostic::Diagnostic;
@@ -12,7 +12,7 @@ use crate::wait::Moment;
 /// A member's participation in one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Membership {
-    /// The operation as the member called it.
+    /// The operation, with the arguments of this member's call.
     pub collective: Collective,
     /// Number of the instance on its communicator.
     number: u64,
@@ -22,9 +22,9 @@ pub struct Membership {
 struct Instance {
     entered: u32,
     left: u32,
-    /// Rule, and whether it is a barrier, as the first member called it.
+    /// The rule, and whether the operation is a barrier, according to the first member's call.
     rule: Option<(Rule, bool)>,
-    /// Members called different operations.
+    /// Whether members called different operations.
     is_inconsistent: bool,
     last: Option<Moment>,
     root: Option<Moment>,
@@ -37,11 +37,11 @@ pub enum WaitTarget {
     /// This entry, possibly the member's own.
     Entry(Moment),
     Nothing,
-    /// Unknown: the member left before those that it had to wait for entered, or members called different operations.
+    /// Unknown: the member left before the members that it had to wait for entered, or members called different operations.
     Unexplained(Diagnostic),
 }
 
-/// All instances that some member has not left yet.
+/// All instances that at least one member has not left yet.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     instances: Map<(CommunicatorId, u64), Instance>,
@@ -49,7 +49,7 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Records the entry of a member. Returns its membership, and a moment that is no longer needed.
+    /// Records a member's entry. Returns its membership, and a moment that must be released, if any.
     pub fn enter(&mut self, process: ProcessId, collective: Collective, moment: Moment) -> (Membership, Option<Moment>) {
         let count = self.counts.entry((collective.communicator, process)).or_default();
         let number = *count;
@@ -73,7 +73,7 @@ impl Collectives {
         (Membership { collective, number }, old)
     }
 
-    /// Returns what a member that now leaves has waited for.
+    /// Returns the entry that a leaving member has waited for.
     pub fn wait_target(&self, membership: Membership) -> WaitTarget {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
         if rule == Rule::Absent {
@@ -103,7 +103,7 @@ impl Collectives {
         found.map_or(early, WaitTarget::Entry)
     }
 
-    /// Records that a member leaves. Returns the moments that are no longer needed.
+    /// Records that a member leaves. Returns the moments that must be released.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
         if membership.collective.rule == Rule::Absent {
             return Vec::new();

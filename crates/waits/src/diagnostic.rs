@@ -1,5 +1,5 @@
-//! Gaps and contradictions in a trace. Each kind is counted, and only its first place is kept, since a trace of a killed program can
-//! have very many.
+//! Gaps and contradictions in a trace. Each kind is counted, and only its first occurrence is stored, since the trace of a killed program
+//! can contain very many.
 
 use crate::step::LocationId;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use std::fmt;
 pub enum Diagnostic {
     /// An event is earlier than the previous event of its location.
     TimeRunsBack,
-    /// A call returns that was not entered, or is entered inside another call.
+    /// A call returns without having been entered, or is entered inside a different call.
     Unbalanced,
     /// A receive completed, but the trace has no earlier send for it.
     ReceiveWithoutSend,
     /// A receive completed before its send started, so the clocks differ.
     ReceiveBeforeSend,
-    /// A member left a collective operation before all those that it waits for had entered.
+    /// A member left a collective operation before all members that it waits for had entered.
     LeftBeforeEntered,
     /// Members called different collective operations at the same point.
     DifferentCollectives,
@@ -41,8 +41,8 @@ pub enum Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Diagnostic::TimeRunsBack => "an event is earlier than the previous event of its thread, and was moved to that one's time",
-            Diagnostic::Unbalanced => "a call returns that was not entered, or is entered inside another call, and was ignored",
+            Diagnostic::TimeRunsBack => "an event is earlier than its thread's previous event; the later time was used",
+            Diagnostic::Unbalanced => "a call returns without having been entered, or is entered inside another call; it was ignored",
             Diagnostic::ReceiveWithoutSend => "a receive has no earlier send in the trace; its wait is not explained",
             Diagnostic::ReceiveBeforeSend => "a receive ends before its send starts, so the clocks differ; its wait is not explained",
             Diagnostic::LeftBeforeEntered => {
@@ -50,13 +50,17 @@ impl fmt::Display for Diagnostic {
                     truncated; its wait is not explained"
             }
             Diagnostic::DifferentCollectives => "members called different collective operations at the same point; they are not matched",
-            Diagnostic::UnknownRequest => "a request completed that the trace does not start",
-            Diagnostic::LockWithoutUnlock => "a contended lock was acquired that the trace never releases; its wait is not explained",
-            Diagnostic::SleepWithoutWake => "a thread was woken, but the trace does not tell by whom; its wait is not explained",
-            Diagnostic::JoinWithoutEnd => "a thread was joined whose end is not in the trace; the wait is not explained",
-            Diagnostic::StartWithoutCreate => "a thread started, but the trace does not tell who created it",
+            Diagnostic::UnknownRequest => "a request completed, but the trace does not contain its start",
+            Diagnostic::LockWithoutUnlock => {
+                "a contended lock was acquired, but the trace does not contain its release; the wait is not explained"
+            }
+            Diagnostic::SleepWithoutWake => {
+                "a thread was woken, but the trace does not show which thread woke it; its wait is not explained"
+            }
+            Diagnostic::JoinWithoutEnd => "a thread was joined, but the trace does not contain its end; the wait is not explained",
+            Diagnostic::StartWithoutCreate => "a thread started, but the trace does not show which thread created it",
             Diagnostic::UnknownProcess => "a message names a process that is not in the trace",
-            Diagnostic::SendWithoutReceive => "a message was sent that is never received in the trace",
+            Diagnostic::SendWithoutReceive => "a message was sent, but the trace does not contain its receive",
             Diagnostic::EndsInsideCall => "the trace ends inside a call",
         })
     }
@@ -68,7 +72,7 @@ pub struct Diagnostics {
     found: BTreeMap<Diagnostic, FoundDiagnostic>,
 }
 
-/// How often a kind of diagnostic occurred, and where first.
+/// How often a diagnostic occurred, and where it first occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundDiagnostic {
     /// Number of occurrences.

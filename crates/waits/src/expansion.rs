@@ -1,9 +1,9 @@
 //! Symbolic expressions of waits, as in the Carnival papers, for readers who want to follow an explanation step by step.
 //!
-//! A wait is first expressed as the difference of two paths since the two locations last synchronised, in which earlier waits are parts.
-//! Each such wait is then replaced by its own two paths: steps of the longer one are added, those of the shorter one subtracted.
-//! [`crate::versions`] finds the same differences without subtracting. Expressions need the whole history of each location, so memory
-//! grows with the trace.
+//! A wait is first expressed as the difference of two paths since the two locations last synchronised. These paths may contain earlier
+//! waits. Each of those is then replaced with its own two paths: the steps of its longer path are added, and the steps of its shorter path
+//! are subtracted. [`crate::versions`] finds the same differences without subtracting. Expressions need the complete history of each
+//! location, so memory grows with the trace.
 
 use crate::call::WaitKind;
 use crate::classes::Placement;
@@ -53,16 +53,16 @@ pub struct ExpandedWait {
     pub placement: Placement,
 }
 
-/// What a location did since `begin_ns`. Earlier events are those of `parent`, the history from which it was created.
+/// A location's steps and waits since `begin_ns`. Before that, the location's history is that of `parent`.
 #[derive(Clone, Debug, Default)]
 struct History {
     begin_ns: u64,
     parent: Option<usize>,
-    /// Start and end in ns, and what was done in between.
+    /// Start and end in ns, and the step or wait in between.
     parts: Vec<(u64, u64, Part)>,
 }
 
-/// The expansion, while the analysis runs.
+/// The state of the expansion while the analysis runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expansion {
     histories: Vec<History>,
@@ -117,9 +117,9 @@ impl Expansion {
         self.histories[own].parts.push((enter_ns, released_ns, Part::Wait(number)));
         // All locations released by one moment synchronise with the releaser and with each other.
         let others = self.released.entry((other, released_ns)).or_default();
-        let together: Vec<usize> = others.iter().copied().chain([other]).collect();
+        let synchronised_together: Vec<usize> = others.iter().copied().chain([other]).collect();
         others.push(own);
-        for with in together {
+        for with in synchronised_together {
             self.synchronised.entry((own.min(with), own.max(with))).or_default().push(released_ns);
         }
     }
@@ -150,7 +150,7 @@ impl Expansion {
         }
     }
 
-    /// Returns the path with its waits replaced.
+    /// Returns the path with its waits replaced by their paths.
     fn expand(&self, path: &[(Part, i128)]) -> Vec<(Part, i128)> {
         let mut steps: BTreeMap<Part, i128> = BTreeMap::new();
         let mut add = |(part, ns): (Part, i128)| *steps.entry(part).or_default() += ns;
@@ -171,9 +171,9 @@ impl Expansion {
 /// Merges equal parts into their first occurrence, adding up their times.
 fn merge(path: &mut Vec<(Part, i128)>) {
     let mut merged: Vec<(Part, i128)> = Vec::new();
-    let mut places: HashMap<Part, usize> = HashMap::new();
+    let mut indices: HashMap<Part, usize> = HashMap::new();
     for (part, ns) in path.drain(..) {
-        let place = *places.entry(part).or_insert(merged.len());
+        let place = *indices.entry(part).or_insert(merged.len());
         match merged.get_mut(place) {
             Some(known) => known.1 += ns,
             None => merged.push((part, ns)),

@@ -1,5 +1,5 @@
-//! A hash map for small keys with a fast hash, one multiplication per word, as in Firefox and rustc. The hash does not withstand keys
-//! that are chosen to collide: these cost time, never correctness.
+//! A hash map for small keys with a fast hash function: one multiplication per word, as in Firefox and rustc. Keys chosen to collide make
+//! the map slow, but never incorrect.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -18,7 +18,7 @@ impl WordHasher {
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        // The multiplication leaves the lower bits weak, but hash tables use both ends.
+        // Multiplication mixes the lower bits poorly, but hash tables use both the highest and the lowest bits.
         self.0 ^ self.0 >> 32
     }
 

@@ -1,8 +1,8 @@
 //! Explains waiting time as the difference between two execution paths. Pure: uses no file, clock or environment.
 //!
 //! Follows Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process waits because
-//! another one has executed a longer path since the two last synchronised. Waits on that path are in turn replaced by the paths that
-//! explain them, until only computation is left. Invariant, in integer nanoseconds: the longer path minus the shorter one is the wait.
+//! another process has executed a longer path since the two last synchronised. Waits on that path are in turn replaced by the paths that
+//! explain them, until only computation is left. Invariant, in integer nanoseconds: the longer path minus the shorter path is the wait.
 //!
 //! | file | contents |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `call.rs` | calls that block a location or release others |
 //! | `messages.rs`, `collectives.rs`, `objects.rs` | matching of messages, collective operations, locks and wake-ups |
 //! | `wait.rs` | waits, and the moments that end them |
-//! | `analysis.rs` | the analysis: takes calls in order of time, finds waits |
+//! | `analysis.rs` | the analysis: processes calls in chronological order, finds waits |
 //! | `release.rs` | the rules: which waits a call can release, and who released a call |
 //! | `classes.rs` | equivalence classes of waits |
 //! | `expansion.rs` | symbolic expressions of waits, for display |

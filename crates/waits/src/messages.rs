@@ -1,7 +1,7 @@
 //! Matching of sends with receives.
 //!
-//! Each channel (communicator, sender, receiver, tag) is matched first in, first out, in the order in which either side begins: MPI's
-//! non-overtaking rule. A receive from any source or with any tag is placed when it completes, because its channel is unknown before.
+//! On each channel (communicator, sender, receiver, tag), the n-th send to start matches the n-th receive to start: MPI's non-overtaking
+//! rule. A receive from any source or with any tag gets its position when it completes, because its channel is unknown before.
 
 use crate::call::{Collective, CommunicatorId, Message, MultiExchange, RequestId, WaitKind};
 use crate::collectives::Membership;
@@ -35,21 +35,21 @@ struct Queue {
     receives: u64,
 }
 
-/// The place of a send or a receive in its channel.
+/// The position of a send or receive in its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MessagePlace {
+pub struct MessagePosition {
     channel: Channel,
     number: u64,
     is_receive: bool,
     is_buffered: bool,
 }
 
-impl MessagePlace {
+impl MessagePosition {
     pub fn is_receive(self) -> bool {
         self.is_receive
     }
 
-    /// Whether it is a send that does not wait for its receive.
+    /// Whether this is a send that does not wait for its receive.
     pub fn is_buffered(self) -> bool {
         self.is_buffered && !self.is_receive
     }
@@ -57,9 +57,9 @@ impl MessagePlace {
 
 #[derive(Clone, Copy, Debug)]
 pub enum StartedSide {
-    /// It has a place in its channel.
-    Placed(MessagePlace),
-    /// A receive from any source or with any tag, started at this moment. It is placed when it completes.
+    /// A send or receive with a position in its channel.
+    Placed(MessagePosition),
+    /// A receive from any source or with any tag, started at this moment. It gets its position when it completes.
     AnySource(Message, Moment),
     /// A send that cannot be matched, because its peer or tag is unknown.
     Unmatchable,
@@ -85,7 +85,7 @@ pub enum Prepared {
 #[derive(Clone, Debug)]
 pub enum Started {
     Message(StartedSide),
-    /// Several sends and receives, with the kind of a wait for them.
+    /// Several sends and receives, and how a wait for them is classified.
     MultiExchange(Vec<StartedSide>, WaitKind),
     /// A collective operation.
     Collective(Membership),
@@ -101,19 +101,19 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Starts a send or receive at `moment`. Unless the result is [`StartedSide::Unmatchable`], it owns the moment.
+    /// Starts a send or receive at `moment`. The result owns the moment, unless it is [`StartedSide::Unmatchable`].
     pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
-                let place = self.place(own, peer, tag, message.communicator, is_receive, moment);
-                StartedSide::Placed(MessagePlace { is_buffered: message.is_buffered, ..place })
+                let place = self.add_side(own, peer, tag, message.communicator, is_receive, moment);
+                StartedSide::Placed(MessagePosition { is_buffered: message.is_buffered, ..place })
             }
             _ if is_receive => StartedSide::AnySource(message, moment),
             _ => StartedSide::Unmatchable,
         }
     }
 
-    fn place(
+    fn add_side(
         &mut self,
         own: ProcessId,
         peer: ProcessId,
@@ -121,7 +121,7 @@ impl Messages {
         communicator: CommunicatorId,
         is_receive: bool,
         moment: Moment,
-    ) -> MessagePlace {
+    ) -> MessagePosition {
         let (from, to) = if is_receive { (peer, own) } else { (own, peer) };
         let channel = Channel { communicator, from, to, tag };
         let queue = self.channels.entry(channel).or_insert_with(|| {
@@ -136,28 +136,28 @@ impl Messages {
         }
         let pair = &mut queue.pairs[(number - queue.first) as usize];
         *if is_receive { &mut pair.receive } else { &mut pair.send } = Some(moment);
-        MessagePlace { channel, number, is_receive, is_buffered: false }
+        MessagePosition { channel, number, is_receive, is_buffered: false }
     }
 
-    /// Places a receive from any source, once its sender and tag are known. Any other side is returned unchanged.
+    /// Assigns a position to a receive from any source, once its sender and tag are known. Any other side is returned unchanged.
     pub fn resolve(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
         match (side, actual) {
             (StartedSide::AnySource(message, moment), Some((peer, tag))) => {
-                StartedSide::Placed(self.place(own, peer, tag, message.communicator, true, moment))
+                StartedSide::Placed(self.add_side(own, peer, tag, message.communicator, true, moment))
             }
             _ => side,
         }
     }
 
     /// Returns the moment at which the other side started, or `None` if it has not started yet.
-    pub fn partner(&self, place: MessagePlace) -> Option<Moment> {
+    pub fn partner(&self, place: MessagePosition) -> Option<Moment> {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
     }
 
-    /// Returns true if an earlier message to the same receiver has no receive yet, so that messages are received in the wrong order.
-    pub fn is_overtaken(&self, place: MessagePlace) -> bool {
+    /// Returns true if an earlier message to the same receiver is still unreceived, so that messages are received in the wrong order.
+    pub fn is_overtaken(&self, place: MessagePosition) -> bool {
         // Limits the time spent on each wait.
         const MAX_CHANNELS: usize = 256;
         let Some(send) = self.partner(place).filter(|_| place.is_receive) else { return false };
@@ -169,15 +169,16 @@ impl Messages {
         })
     }
 
-    /// Returns the send of the next unreceived message of a channel, which a probe waits for.
+    /// Returns the send of a channel's next unreceived message, which a probe waits for. `None` if the channel is unknown or no message has
+    /// been sent.
     pub fn first_unreceived(&self, own: ProcessId, message: Message) -> Option<Moment> {
         let channel = Channel { communicator: message.communicator, from: message.peer?, to: own, tag: message.tag? };
         let queue = self.channels.get(&channel)?;
         queue.pairs.get(usize::try_from(queue.receives.checked_sub(queue.first)?).ok()?)?.send
     }
 
-    /// Completes a side. Returns the moments that are no longer needed.
-    pub fn end(&mut self, place: MessagePlace) -> Vec<Moment> {
+    /// Completes a side. Returns the moments that must be released.
+    pub fn complete_side(&mut self, place: MessagePosition) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
         let Some(pair) = place.number.checked_sub(queue.first).and_then(|i| queue.pairs.get_mut(i as usize)) else { return ended };
@@ -191,9 +192,9 @@ impl Messages {
         ended
     }
 
-    /// Withdraws a cancelled side. If later messages of its channel have started, it only completes: they cannot be renumbered.
-    /// Returns the moments that are no longer needed.
-    pub fn cancel(&mut self, place: MessagePlace) -> Vec<Moment> {
+    /// Removes a cancelled side. If later messages on its channel have started, the side is completed instead, since they cannot be
+    /// renumbered. Returns the moments that must be released.
+    pub fn cancel(&mut self, place: MessagePosition) -> Vec<Moment> {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
         if place.number + 1 != *count {
@@ -209,7 +210,7 @@ impl Messages {
         side.into_iter().collect()
     }
 
-    pub fn is_received(&self, place: MessagePlace) -> bool {
+    pub fn is_received(&self, place: MessagePosition) -> bool {
         let pair = self.channels.get(&place.channel).and_then(|q| q.pairs.get(place.number.checked_sub(q.first)? as usize));
         pair.is_some_and(|pair| pair.done[1])
     }

@@ -1,4 +1,4 @@
-//! Locks, wake-ups, barriers, and creation and end of threads: finds who released a blocked thread.
+//! Locks, wake-ups, barriers, and creation and end of threads: finds the location that released a blocked thread.
 
 use crate::call::{ObjectId, Token};
 use crate::hash::Map;
@@ -14,13 +14,13 @@ pub fn object_of(process: ProcessId, object: ObjectId) -> Object {
     (if object.is_shared() { ProcessId(u32::MAX) } else { process }, object)
 }
 
-/// Maximum number of wake-ups per object that are kept for sleepers that have not returned yet.
+/// Maximum number of wake-ups stored per object, for sleepers that have not returned yet.
 const MAX_WAKES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     moment: Moment,
-    /// Number of sleepers that it can still have woken.
+    /// Number of further sleepers that this call may have woken.
     left: u64,
 }
 
@@ -39,21 +39,21 @@ struct BarrierRound {
     is_complete: bool,
 }
 
-/// The barrier that a thread has entered, and the number of its round.
+/// The barrier that a thread has entered, and the number of the barrier's round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BarrierPlace(Object, u64);
+pub struct BarrierEntry(Object, u64);
 
-/// All synchronisation objects. Methods that return a [`Moment`] hand back one that is no longer needed, unless they say otherwise.
+/// All synchronisation objects. Unless documented otherwise, a returned [`Moment`] is no longer needed, and the caller must release it.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    /// The most recent releases of each lock by two different locations, the later one first.
+    /// For each lock, the most recent releases by two different locations, the later one first.
     unlocks: Map<Object, [Option<Moment>; 2]>,
     wakes: Map<Object, VecDeque<Wake>>,
     barriers: Map<Object, Barrier>,
     rounds: Map<(Object, u64), BarrierRound>,
-    /// Calls that created a thread which has not started yet.
+    /// Creations of threads that have not started yet.
     pub created: Map<Token, Moment>,
-    /// Ends of threads that were not joined yet.
+    /// Ends of threads that have not been joined yet.
     pub ended: Map<Token, Moment>,
 }
 
@@ -68,7 +68,7 @@ impl Objects {
         old
     }
 
-    /// Returns the most recent release of a lock by another location.
+    /// Returns the most recent release of a lock by a location other than `own`.
     pub fn last_unlock(&self, object: Object, own: LocationId) -> Option<Moment> {
         let newest = self.unlocks.get(&object)?;
         newest.iter().flatten().find(|moment| moment.location != own).copied()
@@ -81,7 +81,7 @@ impl Objects {
         if wakes.len() > MAX_WAKES { wakes.pop_front().map(|wake| wake.moment) } else { None }
     }
 
-    /// Returns the most recent wake-up since a sleeper entered that has not yet woken as many as it could, and counts this sleeper.
+    /// Returns the most recent wake-up since `enter_ns` that may have woken this sleeper, and counts the sleeper as woken by it.
     pub fn take_wake(&mut self, object: Object, own: LocationId, enter_ns: u64) -> Option<Moment> {
         let wakes = self.wakes.get_mut(&object)?;
         let since = wakes.iter_mut().rev().take_while(|wake| wake.moment.time_ns >= enter_ns);
@@ -91,7 +91,7 @@ impl Objects {
     }
 
     /// Records the entry of a thread into a barrier of `count` threads.
-    pub fn enter(&mut self, object: Object, count: u32, moment: Moment) -> (BarrierPlace, Option<Moment>) {
+    pub fn enter(&mut self, object: Object, count: u32, moment: Moment) -> (BarrierEntry, Option<Moment>) {
         let barrier = self.barriers.entry(object).or_default();
         let number = barrier.number;
         barrier.entered += 1;
@@ -102,15 +102,15 @@ impl Objects {
             round.is_complete = true;
             *barrier = Barrier { number: number + 1, entered: 0 };
         }
-        (BarrierPlace(object, number), old)
+        (BarrierEntry(object, number), old)
     }
 
     /// Returns the last entry into a round, which released the others. `None` if not all threads have entered.
-    pub fn last_entry(&self, place: BarrierPlace) -> Option<Moment> {
+    pub fn last_entry(&self, place: BarrierEntry) -> Option<Moment> {
         self.rounds.get(&(place.0, place.1)).filter(|round| round.is_complete)?.last
     }
 
-    pub fn leave(&mut self, place: BarrierPlace) -> Option<Moment> {
+    pub fn leave(&mut self, place: BarrierEntry) -> Option<Moment> {
         let round = self.rounds.get_mut(&(place.0, place.1))?;
         round.left += 1;
         if !round.is_complete || round.left < round.entered {

@@ -1,19 +1,19 @@
 //! Estimates the offset between two clocks from messages.
 //!
-//! A message sent at `s` on one clock and received at `r` on the other bounds the second clock's offset by `r - s` from above; a message
-//! in the other direction bounds it from below. The offset of clocks with different rates is a line between the bounds (Duda, Harrus,
-//! Haddad, Bernard: Estimating global time in distributed systems, ICDCS 1987). Its slope is taken from the smallest delays in each half
-//! of the run if the bounds admit a line of that slope, else from the widest gap between the bounds. If they admit no line, the rate has
-//! changed, and the run is split in two.
+//! A message sent at `s` on one clock and received at `r` on the other bounds the second clock's offset by `r - s` from above; a message in
+//! the other direction bounds it from below. The offset of clocks with different rates is a line between the bounds (Duda, Harrus, Haddad,
+//! Bernard: Estimating global time in distributed systems, ICDCS 1987). The preferred slope follows from the smallest delays in each half
+//! of the run. If the bounds admit no line of that slope, the slope with the widest gap between the bounds is used. If they admit no line
+//! of any slope, the rate has changed, and the run is split in two.
 
 /// Maximum difference of clock rates. The kernel adjusts a clock by at most 500 ppm.
 const MAX_DRIFT: f64 = 1e-3;
 /// Maximum depth to which a run is split.
 const MAX_HALVINGS: u32 = 6;
-/// Number of steps in a search for a slope, each of which reduces the interval by a third or more.
+/// Number of steps in a search for a slope. Each step shrinks the interval by a third or more.
 const SEARCH_STEPS: usize = 100;
 
-/// The offset of a clock from another one: piecewise linear in time, and 0 if there are no knots.
+/// The offset between two clocks: piecewise linear in time, and 0 if there are no knots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shift {
     /// Times in ascending order, with the offset at each, ns.
@@ -21,7 +21,8 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// Creates an offset from its values at ascending times. Beyond the first and last it is extrapolated from the nearest two.
+    /// Creates an offset from its values at ascending times. Before the first and after the last time, it is extrapolated from the nearest
+    /// two.
     pub fn linear(knots: Vec<(i128, i128)>) -> Shift {
         Shift { knots }
     }
@@ -65,12 +66,12 @@ pub struct Offset {
     pub shift: Shift,
     /// Uncertainty, ns: the largest distance, at either end of a piece, to any line that the bounds admit.
     pub error_ns: i128,
-    /// Number of bounds that the estimate violates. Not 0 if the clock's rate changes faster than the pieces follow.
+    /// Number of bounds that the estimate violates. Nonzero if the clock's rate changes faster than the pieces can follow.
     pub violated: usize,
 }
 
 impl Bounds {
-    /// Estimates the offset. `None` if there are no messages in one of the directions.
+    /// Estimates the offset. `None` unless there are messages in both directions.
     pub fn offset(&self) -> Option<Offset> {
         let mut pieces = Vec::new();
         OffsetPiece::solve(self, MAX_HALVINGS, &mut pieces)?;
@@ -79,7 +80,7 @@ impl Bounds {
         for (index, piece) in pieces.iter().enumerate() {
             error = error.max(piece.error);
             match index.checked_sub(1).map(|previous| &pieces[previous]) {
-                // Adjacent pieces meet at the mean of both.
+                // Adjacent pieces are joined at the mean of their values.
                 Some(previous) => knots.push((piece.begin, (previous.at(piece.begin) + piece.at(piece.begin)) / 2)),
                 None => knots.push((piece.begin, piece.at(piece.begin))),
             }
@@ -116,9 +117,9 @@ impl Bounds {
 struct OffsetPiece {
     begin: i128,
     end: i128,
-    /// Reference to which `ahead` is relative, so that floating point is precise enough, ns.
+    /// Value that is subtracted from `ahead`, so that floating point is precise enough, ns.
     base: i128,
-    /// Offset at `begin`, ns.
+    /// Offset at `begin` minus `base`, ns.
     ahead: f64,
     slope: f64,
     /// Uncertainty, ns.
@@ -156,7 +157,7 @@ impl OffsetPiece {
     }
 }
 
-/// The region between the bounds, relative to a time and to the offset `base`. Bounds that no line can touch are left out.
+/// The region between the bounds, relative to a start time and to the offset `base`. Contains only the bounds that a line can touch.
 struct Band {
     base: i128,
     lower: Vec<(f64, f64)>,
@@ -190,8 +191,8 @@ impl Band {
         self.high(slope) - self.low(slope)
     }
 
-    /// Returns the largest distance of any admissible line from this one, at either end. `best` is an admissible slope, if there is one;
-    /// if not, the result is half of the contradiction between the bounds.
+    /// Returns the largest distance of any admissible line from the given line, at either end. `best` is an admissible slope. If no slope
+    /// is admissible, the result is half of the contradiction between the bounds.
     fn error(&self, best: f64, (ahead, slope): (f64, f64), run: f64) -> f64 {
         if self.width(best) < 0.0 {
             return -self.width(slope) / 2.0;

@@ -1,4 +1,4 @@
-//! Removes steps from two paths that do not help to explain their difference, before it is shown (as in Carnival).
+//! Removal of steps that do not help to explain the difference of two paths, before the paths are shown (as in Carnival).
 //!
 //! The time that both paths spend in the same step is removed from both, which leaves the difference unchanged. Then steps of the same
 //! code and state, but on different locations, are paired greedily and removed from both paths if their times are similar, as long as the

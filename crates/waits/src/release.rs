@@ -1,4 +1,4 @@
-//! The rules of the analysis: what a call makes available to other locations when it is entered, and who released it when it returns.
+//! The rules of the analysis: what other locations may wait for once a call is entered, and which location released a call that returns.
 
 use crate::Rule;
 use crate::analysis::{Analysis, EndedCall, OpenCall};
@@ -6,7 +6,7 @@ use crate::call::{Call, Collective, Completed, Message, MultiExchange, RequestId
 use crate::classes::PathShares;
 use crate::collectives::{Membership, WaitTarget};
 use crate::diagnostic::Diagnostic;
-use crate::messages::{MessagePlace, MessageRequest, Prepared, Started, StartedSide};
+use crate::messages::{MessagePosition, MessageRequest, Prepared, Started, StartedSide};
 use crate::objects::{Object, Objects, object_of};
 use crate::step::{LocationId, LocationState, ProcessId};
 use crate::wait::{Moment, Wait};
@@ -125,7 +125,7 @@ impl Analysis {
         self.outcome.diagnostics.add(Diagnostic::UnknownRequest, id, time_ns);
     }
 
-    /// Handles the return of a call: finds who released it, and frees what no other location needs any more.
+    /// Handles the return of a call: finds the moment that released it, and releases the moments that no location can wait for any more.
     pub(crate) fn complete(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
         let EndedCall { id, process, enter_ns, exit_ns, .. } = ended;
         match call {
@@ -150,7 +150,7 @@ impl Analysis {
             Call::Lock(object) => {
                 let found = self.objects.last_unlock(object_of(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
                 if object.is_shared() {
-                    // Perhaps no other process held the lock, and the process that owns it was only slow to respond.
+                    // Perhaps no other process held the lock, and the window's owner was merely slow to respond.
                     return self.resolve(ended, found);
                 }
                 self.resolve_required(ended, found, Diagnostic::LockWithoutUnlock)
@@ -181,8 +181,9 @@ impl Analysis {
         wait
     }
 
-    /// Handles the return from a condition variable. Until the wake-up the location waited for the condition; after it, for the mutex, if
-    /// another location released that later. These are two waits, because two different locations may have released them.
+    /// Handles the return from a wait for a condition variable. Until the wake-up, the location waited for the condition. If another
+    /// location released the mutex after the wake-up, the location then waited for the mutex. These are two waits, because different
+    /// locations may have released them.
     pub(crate) fn complete_condition(&mut self, ended: EndedCall, condition: Object, mutex: Object) -> Vec<Wait> {
         let EndedCall { id, enter_ns, exit_ns, .. } = ended;
         let woken = self.objects.take_wake(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
@@ -196,15 +197,15 @@ impl Analysis {
         slept.into_iter().chain(locked).collect()
     }
 
-    /// Adds the rest of the call to the location's path in this state, without a wait.
+    /// Adds the rest of the call to the location's path in the given state, without a wait.
     fn complete_without_wait(&mut self, ended: EndedCall, state: LocationState) -> Option<Wait> {
         let ns = ended.exit_ns - self.location(ended.id).time_ns;
         self.append(ended.id, ended.site, state, ns);
         None
     }
 
-    /// Like [`Analysis::resolve`], for calls that cannot take time unless another location releases them: if none is found, the call's
-    /// time is unexplained, and `missing` is diagnosed.
+    /// Like [`Analysis::resolve`], for calls that return only when another location releases them: if `found` is `None`, the call's time is
+    /// unexplained, and `missing` is diagnosed.
     fn resolve_required(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, missing: Diagnostic) -> Option<Wait> {
         if found.is_none() && ended.exit_ns > ended.enter_ns {
             return self.mark_unexplained(ended, missing, ended.enter_ns);
@@ -218,8 +219,8 @@ impl Analysis {
         self.complete_without_wait(ended, LocationState::Unexplained)
     }
 
-    /// Ends a call that the moment released, if there is one. It is a wait if the moment belongs to another location and lies after the
-    /// entry.
+    /// Ends a call that the moment in `found` released. The call is a wait if the moment belongs to a different location and is later than
+    /// the call's entry.
     fn resolve(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>) -> Option<Wait> {
         let EndedCall { id, enter_ns, exit_ns, site, .. } = ended;
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
@@ -275,14 +276,14 @@ impl Analysis {
         wait
     }
 
-    fn end_places(&mut self, places: &[MessagePlace]) {
+    fn end_places(&mut self, places: &[MessagePosition]) {
         for place in places {
-            let old = self.messages.end(*place);
+            let old = self.messages.complete_side(*place);
             self.release_moments(old);
         }
     }
 
-    fn partner(&self, place: MessagePlace, until_ns: u64) -> Option<(Moment, WaitKind)> {
+    fn partner(&self, place: MessagePosition, until_ns: u64) -> Option<(Moment, WaitKind)> {
         let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
         let kind = match (place.is_receive(), self.messages.is_overtaken(place)) {
             (true, true) => WaitKind::WrongOrder,
@@ -352,7 +353,7 @@ impl Analysis {
         wait
     }
 
-    /// Undoes what a cancelled request started.
+    /// Removes the operations that a cancelled request started.
     fn cancel(&mut self, started: Started) {
         let sides = match started {
             Started::Message(side) => vec![side],
@@ -371,7 +372,7 @@ impl Analysis {
         }
     }
 
-    /// Takes out what a request has started. A prepared request remains, to be started again; any other is removed.
+    /// Takes the operation that a request has started. A persistent request remains and can be started again; any other request is removed.
     fn take_started(&mut self, process: ProcessId, request: RequestId) -> Option<Started> {
         let known = self.messages.requests.get_mut(&(process, request))?;
         let started = known.started.take();
@@ -381,7 +382,7 @@ impl Analysis {
         started
     }
 
-    /// Rebases a member's path on the start of its job, the first member's arrival, so that nothing before it is compared.
+    /// Rebases a member's path on the start of its job, which is the first member's arrival, so that earlier steps are not compared.
     fn begin_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
         let EndedCall { id, exit_ns: time_ns, site, .. } = ended;
         match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {

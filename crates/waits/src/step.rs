@@ -1,7 +1,7 @@
 //! Locations, code blocks and steps.
 //!
 //! A step is a code block that a location executes in some state (Carnival: process, code block, state). The caller decides what a code
-//! block is: a call stack, a region of a trace, a Ball-Larus path.
+//! block represents: a call stack, a region of a trace, or a Ball-Larus path.
 
 use crate::hash::Map;
 
@@ -20,17 +20,17 @@ pub struct CodeId(pub u32);
 /// What a location does in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LocationState {
-    /// Executes code between calls.
+    /// Executing code between calls.
     Computing,
-    /// Could execute code between calls, but has no processor.
+    /// Ready to execute code between calls, but without a processor.
     Ready,
-    /// Moves data or completes a call, without waiting for another location.
+    /// Transferring data or completing a call, without waiting for another location.
     Communicating,
-    /// Sleeps, or waits for something outside the trace.
+    /// Sleeping, or waiting for something outside the trace.
     Blocked,
-    /// Waits for a location that the trace does not identify.
+    /// Waiting for a location that the trace does not identify.
     Unexplained,
-    /// Has been created, but has not started yet.
+    /// Created, but not started yet.
     Starting,
 }
 
@@ -71,7 +71,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Returns the number of a step, which is assigned on first use.
+    /// Returns the number of a step. A new step gets the next number.
     pub fn id(&mut self, step: Step) -> StepId {
         *self.ids.entry(step).or_insert_with(|| {
             self.steps.push(step);
@@ -79,7 +79,7 @@ impl Steps {
         })
     }
 
-    /// Returns the step with this number. Panics if these steps did not assign it.
+    /// Returns the step with a number. Panics if the number was assigned by a different `Steps`.
     pub fn get(&self, id: StepId) -> Step {
         self.steps[id.0 as usize]
     }

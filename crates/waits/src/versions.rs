@@ -1,10 +1,10 @@
 //! Expanded execution paths of all locations, as a tree of versions.
 //!
-//! A version is the path from the origin of the run to a point of a location, with waits replaced; it adds up to the time elapsed. After a
-//! wait, a location continues from the version of its releaser, so the common part of two paths is that up to their lowest common ancestor.
-//! Versions are reference-counted. A node to which only its child refers is merged into the child, and the part that all paths share moves
-//! to [`Versions::shared`], so there are at most two nodes per live version. [`Versions::difference`] is linear in the two paths; all other
-//! operations on a version take amortised constant time.
+//! A version is a location's path from the origin of the run to some point, with waits replaced; its steps add up to the elapsed time.
+//! After a wait, a location continues from the version of its releaser, so the common part of two paths ends at their lowest common
+//! ancestor. Versions are reference-counted. A node to which only its child refers is merged into the child, and the part that all paths
+//! share moves to [`Versions::shared`], so there are at most two nodes per live version. [`Versions::difference`] takes time linear in the
+//! lengths of both paths; all other operations take amortised constant time.
 
 use crate::hash::Map;
 use crate::step::StepId;
@@ -20,12 +20,12 @@ const NONE: u32 = u32::MAX;
 struct VersionNode {
     parent: u32,
     references: u32,
-    /// Creation number; larger than the parent's.
+    /// Number in creation order; larger than the parent's.
     serial: u64,
     /// Length of the path from the origin to the end of this node, ns.
     total_ns: u64,
     steps: Vec<(StepId, u64)>,
-    /// Length of `steps` after equal steps were last merged.
+    /// Length of `steps` when equal steps were last merged.
     compacted: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct Versions {
     shared: Map<StepId, u64>,
 }
 
-/// The steps of two paths after their common part, with times in ns, merged and ordered by step.
+/// The steps that follow the common part of two paths, with times in ns, merged and ordered by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathDifference {
     /// Steps of the longer path.
@@ -50,7 +50,7 @@ pub struct PathDifference {
 }
 
 impl Versions {
-    /// Creates the empty path, from which all others are derived. To be called once.
+    /// Creates the empty path, from which all others are derived. Must be called exactly once.
     pub fn origin(&mut self) -> PathVersion {
         self.node(NONE, 0)
     }
@@ -124,7 +124,7 @@ impl Versions {
         }
     }
 
-    /// Merges into a node those ancestors to which nothing else refers.
+    /// Merges into a node all its ancestors without other references.
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;
@@ -145,7 +145,8 @@ impl Versions {
         }
     }
 
-    /// Returns the parts that two paths do not share. The sum of `plus` minus that of `minus` is the difference of their lengths.
+    /// Returns the parts that two paths do not share. The sum of the result's `plus` minus the sum of its `minus` is the difference of the
+    /// paths' lengths.
     pub fn difference(&mut self, plus: PathVersion, minus: PathVersion) -> PathDifference {
         let (mut a, mut b) = (plus.0, minus.0);
         let mut difference = PathDifference::default();
@@ -169,7 +170,7 @@ impl Versions {
         if index == NONE { 0 } else { self.nodes[index as usize].serial }
     }
 
-    /// Moves the steps of a root, which is part of every path, to `shared`. They can occur in no difference.
+    /// Moves the steps of a root to `shared`. The root is part of every path, so its steps occur in no difference.
     fn move_root_to_shared(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
         if node.parent == NONE {
@@ -192,7 +193,7 @@ impl Versions {
         steps
     }
 
-    /// Returns the number of nodes in use and of their entries, which determine memory use.
+    /// Returns the number of nodes in use and the number of steps in them, which determine memory use.
     pub fn live(&self) -> (usize, usize) {
         (self.nodes.len() - self.free.len(), self.nodes.iter().map(|n| n.steps.len()).sum())
     }

@@ -4,7 +4,7 @@ use crate::call::WaitKind;
 use crate::step::{CodeId, LocationId};
 use crate::versions::{PathDifference, PathVersion};
 
-/// A point on a location's path at which it may release others.
+/// A point on a location's path at which the location may release others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Time, ns since the origin.

@@ -57,9 +57,9 @@ fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     (waits, analysis.finish())
 }
 
-/// One thread signals the condition while another holds its mutex, so the sleeper waits for both, one after the other.
+/// One thread signals the condition while another holds the mutex, so the sleeper waits first for the signal and then for the mutex.
 #[test]
-fn woken_sleeper_then_waits_for_the_holder_of_the_mutex() {
+fn woken_sleeper_then_waits_for_mutex_holder() {
     use trodden_waits::call::{ObjectId, SleepKind};
     let [sleeper, waker, holder] = [0, 1, 2].map(LocationId);
     let (condition, mutex) = (ObjectId(1), ObjectId(2));
@@ -122,7 +122,7 @@ fn waits_of_figure_4_are_fully_expanded() {
 }
 
 /// Formats an expression as the paper does.
-fn printed(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
+fn format_as_published(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
     let name = |part: &Part| match part {
         Part::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),
         Part::Step(id) => ["", "A1", "A2", "B1", "B3", "C1", "C3"][outcome.steps.get(*id).code.0 as usize].to_owned(),
@@ -134,9 +134,9 @@ fn printed(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
 #[test]
 fn waits_of_figure_4_have_the_published_expressions() {
     let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
-    let first: Vec<_> = outcome.expanded.iter().map(|wait| printed(&outcome, &wait.first)).collect();
+    let first: Vec<_> = outcome.expanded.iter().map(|wait| format_as_published(&outcome, &wait.first)).collect();
     assert_eq!(first, [["A1 10", "B1 4"], ["B1 4 + B2 6 + B3 5", "C1 6"], ["C1 6 + C2 9 + C3 2", "A1 10 + A2 3"]]);
-    let mut expanded: Vec<_> = outcome.expanded.iter().map(|wait| printed(&outcome, &wait.expanded)).collect();
+    let mut expanded: Vec<_> = outcome.expanded.iter().map(|wait| format_as_published(&outcome, &wait.expanded)).collect();
     // Steps are in order of first execution, and C1 ends before A1.
     expanded.iter_mut().flatten().for_each(|text| *text = text.replace("C1 6 + A1 10", "A1 10 + C1 6"));
     assert_eq!(expanded, [["A1 10", "B1 4"], ["A1 10 + B3 5", "C1 6"], ["A1 10 + B3 5 + C3 2", "A1 10 + A2 3"]]);
@@ -183,7 +183,7 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
         analysis.finish().what_if_ns
     };
     assert_eq!(run(&[], 0.5), 102);
-    // Process 0 enters last, and enters the barrier earlier.
+    // Process 0 enters the barrier last; in the prediction, it enters earlier.
     assert_eq!(run(&[1], 0.5), 52);
     // Below 40 ns process 0 no longer enters last, so the rest of the reduction gains nothing.
     assert_eq!(run(&[1], 0.1), 42);
@@ -197,8 +197,8 @@ const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
 /// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0, and the longer loop in line
-/// 10 on process 1. Process 1 starts 50 ns late, and loop times vary a little. `ready` gives the time that a process waits for a processor
-/// before its loops, by turn and process.
+/// 10 on process 1. Process 1 starts 50 ns late, and loop times vary slightly. `ready` returns the time that a process waits for a
+/// processor before its loops, given the turn and the process.
 fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());
     analysis.start(LocationId(0), ProcessId(0), 0, None, START);

@@ -1,7 +1,7 @@
 //! Runs random programs in a small simulator of processes that compute, send, receive, lock and synchronise.
 //!
-//! The simulator slows down one step, so the true cause of waiting is known, and the analysis must rank it first. The simulator only
-//! computes when processes enter and leave their calls, and shares no code with the analysis.
+//! The simulator slows down one step, so the true cause of waiting is known, and the analysis must rank that step first. The simulator only
+//! computes when processes enter and leave their calls; it shares no code with the analysis.
 
 use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
@@ -209,7 +209,7 @@ fn check(seed: u64, locks: bool) {
         assert_eq!(sum(&wait.paths.plus) - sum(&wait.paths.minus), wait.wait_ns, "seed {seed}: {wait:?}");
         let waiting =
             wait.paths.plus.iter().chain(&wait.paths.minus).any(|(id, _)| outcome.steps.get(*id).state == LocationState::Unexplained);
-        assert!(!waiting, "seed {seed}: a path has waiting in it");
+        assert!(!waiting, "seed {seed}: a path contains waiting");
     }
     check_expressions(seed, &waits, &outcome);
     assert_eq!(outcome.diagnostics.iter().collect::<Vec<_>>(), [], "seed {seed}");
@@ -226,7 +226,7 @@ fn check(seed: u64, locks: bool) {
     }
 }
 
-/// Checks that the expressions, which add and subtract paths, give each step the same difference as the tree of versions.
+/// Checks that the expressions, which add and subtract paths, yield the same difference for each step as the version tree.
 fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
     assert_eq!(outcome.expanded.len(), waits.len(), "seed {seed}");
     for (wait, expanded) in waits.iter().zip(&outcome.expanded) {

@@ -23,12 +23,12 @@ struct Mirrors {
     security: String,
 }
 
-/// Installs what the check needs. It is called before compiling, which takes long, so that errors show early.
+/// Installs the packages that the check needs. Called before the compilation, which takes long, so that errors are found early.
 ///
 /// # Errors
 /// The user is not root, or a package cannot be installed.
 pub fn prepare() -> Result<()> {
-    ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which needs root: run it as root");
+    ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which only root can do. Run it as root");
     packages::ensure(PackagePurpose::Dist)
 }
 
@@ -60,7 +60,7 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
 /// Root's search path in Debian.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The mirrors given as options, or else those of this machine's apt.
+/// The mirrors given as options, or else the mirrors that this machine's apt uses.
 fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
         return Ok(Mirrors { main: main.clone(), security: security.clone() });
@@ -70,7 +70,7 @@ fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     let sources: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(' ')).collect();
     let of = |named: &Option<String>, option: &str, suits: &dyn Fn(&str) -> bool| {
         let found = sources.iter().find(|(_, name)| suits(name)).map(|(uri, _)| (*uri).to_owned());
-        named.clone().or(found).with_context(|| format!("this machine's apt has no suitable Debian mirror: pass {option} URL"))
+        named.clone().or(found).with_context(|| format!("this machine's apt has no suitable Debian mirror. Pass {option} URL"))
     };
     Ok(Mirrors {
         main: of(&options.mirror, "--mirror", &|name| !name.contains('-') && !name.is_empty())?,

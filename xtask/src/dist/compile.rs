@@ -1,7 +1,7 @@
 //! Compiles the programs to pack with the cargo profile `dist`, stripped and without paths of the build machine.
 //!
-//! Compilers put the paths of sources into programs, for the messages of panics and assertions. The options below replace the folders of
-//! this machine in these paths by short names.
+//! Compilers embed the paths of sources in programs, for the messages of panics and assertions. The options below replace this machine's
+//! folders in these paths by short names.
 //!
 //! Zig's C compiler links against the C library [`GLIBC`], so that the programs run on older systems than this one. Without zig they need
 //! this machine's C library, which is said.
@@ -33,7 +33,7 @@ pub fn folder() -> PathBuf {
 /// # Errors
 /// Cargo failed, or a result contains such a path.
 pub fn run() -> Result<()> {
-    let (places, names): (Vec<PathBuf>, Vec<&str>) = places()?.into_iter().unzip();
+    let (places, names): (Vec<PathBuf>, Vec<&str>) = path_replacements()?.into_iter().unzip();
     let options = |option: &str, separator: &str| {
         let each = places.iter().zip(&names).map(|(place, name)| format!("{option}{}={name}", place.display()));
         each.collect::<Vec<_>>().join(separator)
@@ -80,7 +80,7 @@ fn write_zig_compiler(zig: &str) -> Result<PathBuf> {
 }
 
 /// Folders of this machine, each with its replacement. If several contain a path, the compilers use the last.
-fn places() -> Result<Vec<(PathBuf, &'static str)>> {
+fn path_replacements() -> Result<Vec<(PathBuf, &'static str)>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home =
         home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("cannot find cargo's home folder: set CARGO_HOME")?;
@@ -89,7 +89,7 @@ fn places() -> Result<Vec<(PathBuf, &'static str)>> {
     let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::root(), ".")];
     // The folder of fetched crates has one subfolder for each registry.
     let fetched = home.join("registry/src");
-    let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}: run `cargo fetch` first", fetched.display()))?;
+    let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}. Run `cargo fetch` first", fetched.display()))?;
     for registry in registries {
         places.push((registry?.path(), "crates"));
     }
@@ -104,7 +104,7 @@ fn check(file: &Path, places: &[PathBuf]) -> Result<()> {
         if let Some(at) = find(&bytes, place.as_bytes()) {
             let rest = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 200)]).into_owned();
             let path = rest.split(|c: char| c.is_control()).next().unwrap_or_default();
-            bail!("{} contains a path of this machine: {path}", file.display());
+            bail!("{} contains the path {path} of this machine", file.display());
         }
     }
     Ok(())

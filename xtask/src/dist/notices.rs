@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use trodden_corpus::steps;
 
-/// Beginnings of the names of licence files.
+/// Prefixes of the names of licence files.
 const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
 /// A third-party crate.
@@ -24,7 +24,7 @@ struct ThirdPartyCrate {
 }
 
 /// Lists the crates, followed by each distinct licence text with the crates that contain it.
-pub fn text() -> Result<String> {
+pub fn render_notices() -> Result<String> {
     let mut text = String::from("Crates that are compiled into trodden, with their licences. Their licence texts follow.\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for ThirdPartyCrate { name, version, licence, folder } in crates()? {
@@ -71,15 +71,17 @@ fn crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cargo metadata")?;
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let packages: BTreeMap<String, &Value> = list(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
-    let nodes: BTreeMap<String, &Value> = list(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
+    let packages: BTreeMap<String, &Value> = elements(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
+    let nodes: BTreeMap<String, &Value> = elements(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
     let is_packed = |p: &Value| compile::PACKAGES.contains(&&*of(p, "name"));
     let mut open: Vec<String> = packages.iter().filter(|(_, p)| is_packed(p)).map(|(id, _)| id.clone()).collect();
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
         if packages.get(&id).is_some_and(|p| !is_macro(p)) && seen.insert(id.clone()) {
-            let needed = nodes.get(&id).map(|node| list(&node["deps"])).unwrap_or_default();
-            open.extend(needed.iter().filter(|d| list(&d["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())).map(|d| of(d, "pkg")));
+            let needed = nodes.get(&id).map(|node| elements(&node["deps"])).unwrap_or_default();
+            open.extend(
+                needed.iter().filter(|d| elements(&d["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())).map(|d| of(d, "pkg")),
+            );
         }
     }
     let fetched = seen.iter().map(|id| packages[id]).filter(|p| !p["source"].is_null());
@@ -90,12 +92,12 @@ fn crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     Ok(fetched.map(third_party).collect())
 }
 
-fn list(value: &Value) -> &[Value] {
+fn elements(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn is_macro(package: &Value) -> bool {
-    list(&package["targets"]).iter().any(|target| list(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
+    elements(&package["targets"]).iter().any(|target| elements(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
 }
 
 /// Licence files in a crate's folder and its direct subfolders, which can contain sources of other projects.

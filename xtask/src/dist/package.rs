@@ -130,7 +130,7 @@ fn library_packages() -> Result<Vec<String>> {
     for line in text.lines().filter(|line| line.contains("(NEEDED)")) {
         let name = line.split(['[', ']']).nth(1).unwrap_or_default();
         let Some((_, package)) = LIBRARIES.iter().find(|(library, _)| *library == name) else {
-            bail!("a program needs the library {name}, whose package is unknown: add it to {}", file!())
+            bail!("a program needs the library {name}, whose package is unknown. Add the package to {}", file!())
         };
         packages.push((*package).to_owned());
     }

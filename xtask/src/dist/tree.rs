@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Other names of `trodden`, which behaves according to the name by which it is called.
+/// Names under which `trodden` behaves differently.
 const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// Shells, and where they look for completions below `share` in Debian.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -74,7 +74,7 @@ fn documents(folder: &Path) -> Result<()> {
     );
     write(&folder.join("copyright"), licences.as_bytes(), 0o644)?;
     write(&folder.join("changelog"), text("CHANGELOG.md")?.as_bytes(), 0o644)?;
-    write(&folder.join("THIRD-PARTY"), notices::text()?.as_bytes(), 0o644)?;
+    write(&folder.join("THIRD-PARTY"), notices::render_notices()?.as_bytes(), 0o644)?;
     steps::output(Command::new("gzip").args(["-9n", "changelog", "THIRD-PARTY"]).current_dir(folder))?;
     Ok(())
 }

@@ -38,7 +38,7 @@ impl OracleRow {
         self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
     }
 
-    fn reported(&self) -> String {
+    fn describe(&self) -> String {
         let Some(f) = &self.found else { return format!("{}: not checked, since two runs take different paths", self.program) };
         let mut text = format!(
             "{} {}: functions {}, interesting paths {}, of these executed {}; executions of interesting paths {}, of other paths {}; \
@@ -52,7 +52,7 @@ impl OracleRow {
     }
 }
 
-/// Compares builds of a program that count interesting paths with the one that counts all.
+/// Compares builds of a program that count interesting paths with the build that counts all paths.
 ///
 /// # Errors
 /// A recipe, trodden or the oracle failed, or a scheme is unknown.
@@ -67,7 +67,7 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
     };
     if !compare(oracle, &made.full, &again)?.differences.is_empty() {
         let row = row("", true, None);
-        println!("{}", row.reported());
+        println!("{}", row.describe());
         return Ok(vec![row]);
     }
     let all = SCHEMES.map(|(name, _)| name.to_owned()).to_vec();
@@ -75,12 +75,12 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
     let mut rows = Vec::new();
     for scheme in schemes {
         let Some((_, exact)) = SCHEMES.iter().find(|(name, _)| name == scheme) else {
-            bail!("unknown scheme {scheme}: choose from {}", all.join(", "));
+            bail!("unknown scheme {scheme}. Choose from {}", all.join(", "));
         };
         let set = format!("{}:{}", options.interesting, made.full.display());
         let counted = made.run(corpus, scheme, &set)?;
         let row = row(scheme, *exact, Some(compare(oracle, &made.full, &counted)?));
-        println!("{}", row.reported());
+        println!("{}", row.describe());
         rows.push(row);
     }
     Ok(rows)

@@ -24,7 +24,7 @@ use std::time::Instant;
 use trodden_corpus::Corpus;
 use trodden_corpus::steps;
 
-/// Stands for omitted lines.
+/// A line that replaces omitted lines.
 const OMISSION: &str = "...";
 /// Folders whose pages have sessions.
 const FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
@@ -32,9 +32,9 @@ const FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
 /// `cargo xtask sessions`
 #[derive(Debug, Args)]
 pub struct SessionOptions {
-    /// Pages whose paths contain one of these texts; without any, all pages.
+    /// Pages whose paths contain one of these texts (default: all pages).
     pages: Vec<String>,
-    /// Run all sessions of those pages that have slow ones.
+    /// Run all sessions of the pages that have slow sessions.
     #[arg(long)]
     slow: bool,
     /// Folder with the built programs [default: `debug` in cargo's target folder]
@@ -54,8 +54,8 @@ impl SessionOptions {
     }
 }
 
-/// What all sessions need.
-struct Place {
+/// Programs, folders and sources that all sessions use.
+struct SessionEnvironment {
     /// The programs that sessions call, and links to them.
     path: Vec<PathBuf>,
     /// The folder for everything that sessions write.
@@ -75,15 +75,15 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
         let page = page::read(text).with_context(|| format!("cannot read the sessions of {file}"))?;
         pages.extend(page.map(|page| (file.as_str(), page)));
     }
-    ensure!(!pages.is_empty(), "no page with sessions is called {}", options.pages.join(" or "));
+    ensure!(!pages.is_empty(), "no page with sessions has a path that contains {}", options.pages.join(" or "));
     pages.retain(|(_, page)| if options.slow { page.slow_from.is_some() } else { !page.steps(false).is_empty() });
-    let place = Place::prepare(options, &pages)?;
+    let environment = SessionEnvironment::prepare(options, &pages)?;
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<String>> {
         let mut findings = Vec::new();
         while let Some((file, page)) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
             let started = Instant::now();
-            findings.extend(place.check_page(file, page, options.slow)?);
+            findings.extend(environment.check_page(file, page, options.slow)?);
             eprintln!("{file}: {:.1} s", started.elapsed().as_secs_f64());
         }
         Ok(findings)
@@ -97,9 +97,9 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-impl Place {
+impl SessionEnvironment {
     /// Makes links to the programs, and fetches the sources of all pages.
-    fn prepare(options: &SessionOptions, pages: &[(&str, Page)]) -> Result<Place> {
+    fn prepare(options: &SessionOptions, pages: &[(&str, Page)]) -> Result<SessionEnvironment> {
         let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
         let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
         let folder = steps::target().join("sessions");
@@ -113,7 +113,7 @@ impl Place {
                 sources.insert(page.package.to_owned(), fetch(&corpus, page.package)?);
             }
         }
-        Ok(Place { path: vec![programs, links], folder, sources })
+        Ok(SessionEnvironment { path: vec![programs, links], folder, sources })
     }
 
     /// Runs the sessions of a page.
@@ -177,7 +177,8 @@ impl Place {
     }
 }
 
-/// Fetches what users would unpack: the original archive of a Debian source package, or a crate of the corpus; returns its folder.
+/// Fetches the sources that users would unpack, from the original archive of a Debian source package or a crate of the corpus, and returns
+/// their folder.
 fn fetch(corpus: &Corpus, package: &str) -> Result<PathBuf> {
     if corpus.programs(&[package.to_owned()]).is_err() {
         return corpus.source(package);
@@ -193,7 +194,7 @@ fn fetch(corpus: &Corpus, package: &str) -> Result<PathBuf> {
 
 fn write_file(folder: &Path, name: &str, content: &str) -> Result<()> {
     let is_inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-    ensure!(is_inside, "the file `{name}` of a session is not below its folder");
+    ensure!(is_inside, "the session file `{name}` is not in the session's folder");
     let path = folder.join(name);
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
@@ -203,7 +204,7 @@ fn write_file(folder: &Path, name: &str, content: &str) -> Result<()> {
 
 /// Describes the first line in which a step's output differs from the page; `None` if it matches.
 fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
-    // Pages need not show empty lines at the end of a block.
+    // Pages may omit empty lines at the end of a block.
     let actual: Vec<String> = printed.trim_end().lines().map(with_placeholders).collect();
     let shown = step.expected.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
     let expected: Vec<String> = step.expected[..shown].iter().map(|line| with_placeholders(line)).collect();
@@ -256,7 +257,7 @@ fn with_placeholders(line: &str) -> String {
         let digits = word.trim_start_matches('(');
         !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
     };
-    // Columns of durations have no unit, and three decimals.
+    // In tables, durations have three decimals and no unit.
     let is_seconds = |word: &str| is_number(word) && word.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 3);
     let is_moment = |word: &str| {
         word.len() >= 8

@@ -1,7 +1,7 @@
-//! `docs/messages.txt`: all messages of the project as text, crate by crate, so that a review sees each new one.
+//! `docs/messages.txt`: all messages of the project as text, crate by crate, so that a review shows each new message.
 //!
-//! A message is the text of an error, a warning or a note: that of `bail!`, `ensure!`, `anyhow!`, `#[error(…)]`, of the macros of the
-//! crate `log`, of `.context(…)`, `.with_context(…)`, and of `note` and `warn` of the programs. Texts of tests are left out.
+//! Messages are the texts of errors, warnings and notes: the string literals in `bail!`, `ensure!`, `anyhow!`, `#[error(…)]`, the macros of
+//! the crate `log`, `.context(…)`, `.with_context(…)`, and the programs' functions `note` and `warn`. Tests are ignored.
 
 use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -10,42 +10,43 @@ use std::env;
 use std::fmt::Write;
 use trodden_corpus::steps;
 
-/// The file, and how to renew it.
+/// The file with the messages, relative to the root of the checkout.
 const FILE: &str = "docs/messages.txt";
+/// Environment variable that makes [`check`] renew the file.
 const BLESS: &str = "TRODDEN_BLESS";
 const HEAD: &str = "\
 All messages of the project, by crate. `cargo xtask tidy` compares this file with the sources; `TRODDEN_BLESS=1 cargo xtask tidy` renews it.
 ";
 
-/// Macros whose text is a message.
+/// Macros whose first string literal is a message.
 const MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "info"];
-/// Functions whose text, or that of a `format!` or `format_args!` in their argument, is a message.
+/// Functions whose first string literal, directly or inside `format!` or `format_args!`, is a message.
 const FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
 
-/// Compares the file with the messages of these sources; renews it if `TRODDEN_BLESS` is set.
+/// Compares the file with the messages in sources, given as pairs of path and text; renews the file if `TRODDEN_BLESS` is set.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
-    let text = text_of(sources);
+    let text = render_messages(sources);
     let path = steps::root().join(FILE);
     if env::var_os(BLESS).is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(Vec::new());
     }
     let is_current = std::fs::read_to_string(&path).is_ok_and(|found| found == text);
-    let finding = || format!("{FILE}: is not what the sources say: read the new messages, and renew it with {BLESS}=1 cargo xtask tidy");
+    let finding = || format!("{FILE}: differs from the sources. Read the new messages, and renew the file with {BLESS}=1 cargo xtask tidy");
     Ok(if is_current { Vec::new() } else { vec![finding()] })
 }
 
-/// The file's content for these sources, each with its name.
-fn text_of(sources: &[(String, String)]) -> String {
+/// Renders the file's content for these sources.
+fn render_messages(sources: &[(String, String)]) -> String {
     let mut by_crate = BTreeMap::<&str, Vec<String>>::new();
     for (name, source) in sources {
         let Some((of, path)) = name.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")) else { continue };
         let is_test = path.ends_with("tests.rs") || path.contains("tests/");
         if let (false, Ok(tokens)) = (is_test, source.parse::<TokenStream>()) {
-            collect(tokens, by_crate.entry(of).or_default());
+            collect_messages(tokens, by_crate.entry(of).or_default());
         }
     }
     let mut text = HEAD.to_owned();
@@ -60,13 +61,13 @@ fn text_of(sources: &[(String, String)]) -> String {
     text
 }
 
-/// Adds the messages among these tokens, those in nested groups too.
-fn collect(tokens: TokenStream, messages: &mut Vec<String>) {
+/// Adds the messages in these tokens, including nested groups.
+fn collect_messages(tokens: TokenStream, messages: &mut Vec<String>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
         let TokenTree::Group(group) = token else { continue };
         if group.delimiter() == Delimiter::Bracket && is_attribute_of_tests(group.stream()) {
-            // A module of tests; what follows the attribute is one item.
+            // The item after this attribute is a test or a module of tests.
             return collect_outside_tests(&tokens, messages);
         }
         let before = |distance: usize| at.checked_sub(distance).map(|at| tokens[at].to_string()).unwrap_or_default();
@@ -74,15 +75,15 @@ fn collect(tokens: TokenStream, messages: &mut Vec<String>) {
         let is_macro = last == "!" && MACROS.contains(&name.as_str());
         let is_error_attribute = last == "error" && name.is_empty();
         if is_macro || is_error_attribute {
-            messages.extend(message(group.stream(), name == "ensure"));
+            messages.extend(message_in(group.stream(), name == "ensure"));
         } else if FUNCTIONS.contains(&last.as_str()) {
-            messages.extend(message(group.stream(), false).or_else(|| formatted(group.stream())));
+            messages.extend(message_in(group.stream(), false).or_else(|| formatted_message_in(group.stream())));
         }
-        collect(group.stream(), messages);
+        collect_messages(group.stream(), messages);
     }
 }
 
-/// The same, without the items that only tests have.
+/// Adds the messages in these tokens, except in items that are compiled for tests only.
 fn collect_outside_tests(tokens: &[TokenTree], messages: &mut Vec<String>) {
     let (mut kept, mut is_skipped) = (Vec::new(), false);
     for token in tokens {
@@ -96,7 +97,7 @@ fn collect_outside_tests(tokens: &[TokenTree], messages: &mut Vec<String>) {
             _ => {}
         }
     }
-    collect(kept.into_iter().collect(), messages);
+    collect_messages(kept.into_iter().collect(), messages);
 }
 
 fn is_attribute_of_tests(attribute: TokenStream) -> bool {
@@ -104,8 +105,8 @@ fn is_attribute_of_tests(attribute: TokenStream) -> bool {
     text == "cfg(test)" || text == "test"
 }
 
-/// The first argument that is a text; of `ensure!` the condition is none.
-fn message(arguments: TokenStream, has_condition: bool) -> Option<String> {
+/// The first argument that is a string literal. The condition of `ensure!` is skipped.
+fn message_in(arguments: TokenStream, has_condition: bool) -> Option<String> {
     let mut is_first = !has_condition;
     for token in arguments {
         match token {
@@ -122,13 +123,13 @@ fn message(arguments: TokenStream, has_condition: bool) -> Option<String> {
     None
 }
 
-/// The text of the first `format!` or `format_args!` in an argument.
-fn formatted(argument: TokenStream) -> Option<String> {
+/// The message in the first `format!` or `format_args!` of an argument.
+fn formatted_message_in(argument: TokenStream) -> Option<String> {
     let tokens: Vec<TokenTree> = argument.into_iter().collect();
     tokens.iter().enumerate().find_map(|(at, token)| {
         let TokenTree::Group(group) = token else { return None };
         let is_format = at >= 2 && ["format", "format_args"].contains(&tokens[at - 2].to_string().as_str());
-        if is_format { message(group.stream(), false) } else { formatted(group.stream()) }
+        if is_format { message_in(group.stream(), false) } else { formatted_message_in(group.stream()) }
     })
 }
 
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_found_wherever_they_stand() {
+    fn messages_outside_tests_are_found() {
         let source = r#"
             #[error("cannot read {path}: {0}")] struct A;
             fn f() -> Result<()> {
@@ -153,7 +154,7 @@ mod tests {
             mod tests { fn g() { bail!("of a test"); } }
             fn h() { log::warn!("after tests") }
         "#;
-        let text = text_of(&[("crates/x/src/a.rs".into(), source.into()), ("xtask/src/b.rs".into(), source.into())]);
+        let text = render_messages(&[("crates/x/src/a.rs".into(), source.into()), ("xtask/src/b.rs".into(), source.into())]);
         let found: Vec<&str> = text.lines().skip(2).collect();
         let expected = ["== x", "after tests", "cannot read {path}: {0}", "in {}", "must be {}", "no place", "two lines", "{} found"];
         assert_eq!(found, expected);

@@ -1,4 +1,4 @@
-//! Construction of blocks, edges and calls from an exploration.
+//! Construction of blocks, edges and calls from explored instructions.
 //!
 //! A block starts at an entry, a branch target, a landing pad, or after a branch or return. It ends where another block starts or control
 //! does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
@@ -21,7 +21,7 @@ pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     for (family, regions) in families.families() {
         let ranges: Vec<Range<u64>> = regions.iter().map(|&start| explored.region_range(start)).collect();
         let function = Function { explored, regions, ranges, doubts: doubts.remove(&family).unwrap_or_default() };
-        functions.push(function.graph());
+        functions.push(function.build_graph());
     }
     functions.sort_by_key(|f| f.entry);
     let stubs = explored.code.stubs.values().cloned().collect();
@@ -44,8 +44,8 @@ fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code
         for part in inside.cloned().chain(std::iter::once(section.end..section.end)) {
             if at < part.start {
                 let size = (part.start - at) as usize;
-                let filling = explored.code.binary.bytes_at(at).and_then(|b| b.get(..size)).map_or(size, |b| padding::length(b, at));
-                unknown.extend((filling < size).then_some(at + filling as u64..part.start));
+                let padded = explored.code.binary.bytes_at(at).and_then(|b| b.get(..size)).map_or(size, |b| padding::length(b, at));
+                unknown.extend((padded < size).then_some(at + padded as u64..part.start));
             }
             at = at.max(part.end);
         }
@@ -67,15 +67,15 @@ enum Transfer {
 }
 
 impl Function<'_, '_, '_> {
-    fn graph(mut self) -> FunctionGraph {
+    fn build_graph(mut self) -> FunctionGraph {
         let entries = self.entries();
         let (entry, other_entries) = (entries[0], entries[1..].to_vec());
         let landing_pads = self.landing_pads();
-        let starts = self.starts(&entries, &landing_pads);
-        let blocks: Vec<CodeBlock> = starts.iter().filter_map(|&start| self.block(start, &starts)).collect();
+        let starts = self.block_starts(&entries, &landing_pads);
+        let blocks: Vec<CodeBlock> = starts.iter().filter_map(|&start| self.block_from(start, &starts)).collect();
         let (mut edges, mut calls) = (Vec::new(), Vec::new());
-        for (place, block) in blocks.iter().enumerate() {
-            let from = BlockIndex(place as u32);
+        for (index, block) in blocks.iter().enumerate() {
+            let from = BlockIndex(index as u32);
             self.add_edges_and_calls(&blocks, from, block, &mut edges, &mut calls);
         }
         edges.sort_unstable();
@@ -83,8 +83,8 @@ impl Function<'_, '_, '_> {
         calls.sort_by_key(|c| (c.address, c.block));
         self.note_overlaps();
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
-        let amended: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::AddedEdge { target: o.to } }).collect();
-        self.doubts.extend(amended);
+        let added: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::AddedEdge { target: o.to } }).collect();
+        self.doubts.extend(added);
         let mut ranges = covered_ranges(&blocks);
         self.note_unreached(&ranges);
         ranges.dedup();
@@ -121,13 +121,14 @@ impl Function<'_, '_, '_> {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 
-    /// The entries of the function, the main one first.
+    /// The function's entry addresses, the main one first.
     fn entries(&self) -> Vec<u64> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
         entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
-        // Without symbols, a cold part at entry stack depth looks like a function, but nothing calls it or takes its address.
+        // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. But nothing calls it or takes its
+        // address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
@@ -136,7 +137,7 @@ impl Function<'_, '_, '_> {
             let first = first.or_else(|| self.reached().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
-        // An entry with a symbol becomes the main one.
+        // The first entry with a name becomes the main one.
         let mut entries: Vec<u64> = entries.into_iter().collect();
         if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
@@ -145,13 +146,13 @@ impl Function<'_, '_, '_> {
     }
 
     fn landing_pads(&self) -> Vec<u64> {
-        let frames = self.regions.iter().filter_map(|at| self.explored.frames.at(*at));
+        let frames = self.regions.iter().filter_map(|at| self.explored.frames.index_at(*at));
         let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
         let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains_key(pad)).collect();
         pads.into_iter().collect()
     }
 
-    fn starts(&self, entries: &[u64], landing_pads: &[u64]) -> BTreeSet<u64> {
+    fn block_starts(&self, entries: &[u64], landing_pads: &[u64]) -> BTreeSet<u64> {
         let mut starts: BTreeSet<u64> = entries.iter().chain(landing_pads).copied().collect();
         for (at, reached) in self.reached() {
             let next = at + u64::from(reached.size);
@@ -180,13 +181,13 @@ impl Function<'_, '_, '_> {
         starts
     }
 
-    /// Whether an observation is the return of a call.
+    /// Whether an observed transfer is the return of a call.
     fn is_return(&self, seen: &GraphObservation) -> bool {
         let reached = self.explored.instructions.get(&seen.from);
         reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
     }
 
-    fn block(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
+    fn block_from(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
         let mut at = start;
         loop {
             let reached = self.explored.instructions.get(&at)?;
@@ -232,7 +233,7 @@ impl Function<'_, '_, '_> {
                         }
                     }
                     Transfer::Call(kind, callee) => {
-                        let call = self.call(from, at, next, kind, callee);
+                        let call = self.call_site(from, at, next, kind, callee);
                         if let Some(pad) = call.landing_pad.and_then(|pad| blocks.binary_search_by_key(&pad, |b| b.start).ok()) {
                             edges.push(CodeEdge { from, to: BlockIndex(pad as u32), kind: CodeEdgeKind::Unwind });
                         }
@@ -258,8 +259,10 @@ impl Function<'_, '_, '_> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
-            CodeFlow::Next if is_last => vec![self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
-            CodeFlow::Stop if self.explored.resumed.contains(&next) => vec![self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
+            CodeFlow::Next if is_last => vec![self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
+            CodeFlow::Stop if self.explored.resumed.contains(&next) => {
+                vec![self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)]
+            }
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
             CodeFlow::Call(_) | CodeFlow::CallIndirect => {
                 let callee = match (self.explored.import_called(at), reached.flow) {
@@ -267,22 +270,22 @@ impl Function<'_, '_, '_> {
                     (None, CodeFlow::Call(to)) => self.callee(to),
                     (None, _) => CodeCallee::Indirect,
                 };
-                let goes_on = is_last && block.end == BlockEnd::FallThrough;
-                let mut all = vec![Transfer::Call(CallKind::Call, callee)];
-                all.extend(goes_on.then(|| self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
-                all
+                let falls_through = is_last && block.end == BlockEnd::FallThrough;
+                let mut transfers = vec![Transfer::Call(CallKind::Call, callee)];
+                transfers.extend(falls_through.then(|| self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
+                transfers
             }
             CodeFlow::Conditional(to) => {
                 vec![
-                    self.to(to, CodeEdgeKind::Taken, CallKind::ConditionalTailCall),
-                    self.to(next, CodeEdgeKind::NotTaken, CallKind::TailCall),
+                    self.transfer_to(to, CodeEdgeKind::Taken, CallKind::ConditionalTailCall),
+                    self.transfer_to(next, CodeEdgeKind::NotTaken, CallKind::TailCall),
                 ]
             }
-            CodeFlow::Jump(to) => vec![self.to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
+            CodeFlow::Jump(to) => vec![self.transfer_to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
             CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
                 Resolution::Within(targets) => {
                     let leaves = self.explored.leaving.contains(&at).then_some(Transfer::Call(CallKind::TailCall, CodeCallee::Indirect));
-                    let inside = targets.iter().map(|&to| self.to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
+                    let inside = targets.iter().map(|&to| self.transfer_to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
                     inside.chain(leaves).collect()
                 }
                 Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
@@ -294,7 +297,7 @@ impl Function<'_, '_, '_> {
     }
 
     /// A transfer to an address: an edge within the function, or else a call.
-    fn to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
+    fn transfer_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
         if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
             return Transfer::Edge(to, kind);
         }
@@ -309,14 +312,14 @@ impl Function<'_, '_, '_> {
         }
     }
 
-    fn call(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: CodeCallee) -> CallSite {
+    fn call_site(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: CodeCallee) -> CallSite {
         let returns = match (&callee, kind) {
             (_, CallKind::Call) => self.explored.returns(address),
             (CodeCallee::Import(name), _) if super::imports::never_returns(name) => Returns::Never,
             (CodeCallee::Function(to), _) if self.explored.known.never.contains(to) => Returns::Never,
             _ => Returns::Maybe,
         };
-        let frame = self.explored.frames.at(address).map(|f| &self.explored.frames.frames[f]);
+        let frame = self.explored.frames.index_at(address).map(|f| &self.explored.frames.frames[f]);
         let protected = frame.and_then(|f| f.protected.iter().find(|p| p.start <= address && address < p.end));
         let return_address = (kind == CallKind::Call).then_some(next);
         let (landing_pad, always_lands) = (protected.map(|p| p.landing_pad), protected.is_some_and(|p| p.always_lands));
@@ -337,10 +340,10 @@ impl Function<'_, '_, '_> {
         self.doubts.extend(overlaps);
     }
 
-    /// Records unreached bytes in described code that are not padding.
+    /// Records unreached bytes, except padding, in code that an unwind entry describes.
     fn note_unreached(&mut self, covered_ranges: &[Range<u64>]) {
         let mut gaps = Vec::new();
-        for range in self.ranges.iter().filter(|r| self.explored.frames.at(r.start).is_some()) {
+        for range in self.ranges.iter().filter(|r| self.explored.frames.index_at(r.start).is_some()) {
             let mut at = range.start;
             for part in covered_ranges.iter().filter(|c| c.start < range.end && c.end > range.start) {
                 gaps.push(at..part.start.max(at));

@@ -1,7 +1,7 @@
-//! Bounds of a jump table's index: from checks on every path to the jump, from a mask, or from the width of the index.
+//! Bounds of a jump table's index, derived from checks on every path to the jump, from a mask, or from the index's width.
 //!
-//! The index is followed backwards from the instruction that reads the table, along all paths, through copies and additions of constants.
-//! A conditional jump on a comparison with a constant bounds it on that path. If any path has no check, the index is unbounded.
+//! The index is traced backwards from the instruction that reads the table, along all paths, through copies and additions of constants.
+//! On each path, a conditional jump on a comparison with a constant bounds the index. If a path has no check, the index is unbounded.
 
 use super::explore::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue};
@@ -10,16 +10,16 @@ use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-/// Maximum number of instructions visited between the checks of an index and its use, over all paths.
+/// Maximum number of instructions visited between an index's checks and its use, over all paths.
 const MAX_CHECKED_INSTRUCTIONS: usize = 600;
-/// Maximum nesting depth of definitions in a value.
+/// Maximum depth to which a value's definitions are expanded.
 const MAX_DEPTH: u32 = 12;
 
-/// The value that is followed backwards. The index is this value plus a constant.
+/// The value that is traced backwards. The index is this value plus a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Tracked {
     /// The content of a location.
-    Place(SumLocation),
+    Location(SumLocation),
     /// A value, regardless of its location.
     Value(SumValue),
 }
@@ -27,12 +27,13 @@ enum Tracked {
 /// The possible values of an index.
 pub struct Bounds {
     pub values: RangeInclusive<u64>,
-    /// Whether a check or a mask proves the bounds. The width alone does not: the table of a `match` on an enumeration has no entries for
-    /// invalid values.
+    /// Whether a check or a mask proves the bounds. The index's width alone does not: the table of a `match` on an enumeration lacks
+    /// entries for invalid values.
     pub certain: bool,
 }
 
-/// The possible values of an index before the jump: a range of at most `max` values. `size` is the size of a table entry in bytes.
+/// The possible values of a table's index at a jump. `size` is the size of a table entry in bytes. `None` if no bounds are found, or if the
+/// range has more than `max` values.
 pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<Bounds> {
     let by_value = || {
         let (value, constant) = split_constant(index);
@@ -42,14 +43,14 @@ pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u6
         let (read, register) = table_read(body, jump, size)?;
         // A constant in the register's value was folded into the table's address.
         let folded = single_value(body.register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
-        bounds_from_checks(body, read, Tracked::Place(SumLocation::Register(register)), folded.wrapping_neg(), max)
+        bounds_from_checks(body, read, Tracked::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
     let certain = |values| Bounds { values, certain: true };
     let by_width = || by_width(index).filter(|(last, _)| *last < max).map(|(last, certain)| Bounds { values: 0..=last, certain });
     by_place().or_else(by_value).map(certain).or_else(by_width)
 }
 
-/// The instruction that reads the table, and the index register there.
+/// The position of the instruction that reads the table, and its index register.
 fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;
     for _ in 0..24 {
@@ -63,7 +64,7 @@ fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumP
     None
 }
 
-/// The maximum of an index from a mask (`true`: proven) or from its width.
+/// The maximum of an index, and whether it is proven: by a mask it is, by the index's width it is not.
 fn by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
@@ -73,7 +74,7 @@ fn by_width(index: &SumValue) -> Option<(u64, bool)> {
     }
 }
 
-/// Splits an index, without its extensions, into a value without constant and the constant.
+/// Strips an index of its zero and sign extensions, and splits it into a value without constant term and the constant.
 fn split_constant(value: &SumValue) -> (SumValue, u64) {
     let without_constant = || (SumValue { constant: 0, terms: value.terms.clone() }, value.constant);
     let [(atom, 1)] = &value.terms[..] else { return without_constant() };
@@ -90,11 +91,11 @@ fn split_constant(value: &SumValue) -> (SumValue, u64) {
     }
 }
 
-/// Walks backwards along all paths; each must pass a check of the index.
+/// Walks backwards along all paths, and returns the union of the bounds. `None` if a path has no check of the index.
 fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u64, max: u64) -> Option<RangeInclusive<u64>> {
     let mut seen: HashSet<(SumPosition, Tracked, u64)> = HashSet::new();
     let mut work = vec![(from, tracked, constant)];
-    let mut whole: Option<RangeInclusive<u64>> = None;
+    let mut union: Option<RangeInclusive<u64>> = None;
     while let Some((at, tracked, constant)) = work.pop() {
         if !seen.insert((at, tracked.clone(), constant)) {
             continue;
@@ -113,16 +114,16 @@ fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, 
                     }
                 },
             };
-            whole = Some(match whole {
-                Some(whole) => *whole.start().min(part.start())..=*whole.end().max(part.end()),
+            union = Some(match union {
+                Some(union) => *union.start().min(part.start())..=*union.end().max(part.end()),
                 None => part,
             });
         }
     }
-    whole.filter(|whole| whole.end() - whole.start() < max)
+    union.filter(|union| union.end() - union.start() < max)
 }
 
-/// The result of going back over an instruction.
+/// The result of tracing a value backwards over one instruction.
 enum BoundStep {
     Known(RangeInclusive<u64>),
     Follow(Tracked, u64),
@@ -132,7 +133,7 @@ fn single(value: u64) -> RangeInclusive<u64> {
     value..=value
 }
 
-/// Goes back over one instruction. `None` if the index cannot be followed further.
+/// Traces the index backwards over one instruction. `None` if it cannot be traced further.
 fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<BoundStep> {
     let place = match tracked {
         Tracked::Value(value)
@@ -141,13 +142,13 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
             return None;
         }
         Tracked::Value(_) => return Some(BoundStep::Follow(tracked.clone(), constant)),
-        Tracked::Place(place) if !body.defines(at, *place) => return Some(BoundStep::Follow(tracked.clone(), constant)),
-        Tracked::Place(place) => *place,
+        Tracked::Location(place) if !body.defines(at, *place) => return Some(BoundStep::Follow(tracked.clone(), constant)),
+        Tracked::Location(place) => *place,
     };
     let instruction = &body.instructions[at as usize];
     let known = |value: u64| Some(BoundStep::Known(single(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
-        Some(BoundStep::Follow(Tracked::Place(SumLocation::Register(number(register)?)), constant.wrapping_add(more)))
+        Some(BoundStep::Follow(Tracked::Location(SumLocation::Register(number(register)?)), constant.wrapping_add(more)))
     };
     let operand = instruction.op_count().saturating_sub(1);
     let is_target =
@@ -182,7 +183,7 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
     }
 }
 
-/// Continues with a value loaded from memory, if there is only one.
+/// Continues with the value that an instruction loads from memory. `None` if the value is ambiguous.
 fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BoundStep> {
     let values = body.operand(at, 1, MAX_DEPTH);
     let [value] = &values[..] else { return None };
@@ -190,7 +191,7 @@ fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<Bo
     Some(BoundStep::Follow(Tracked::Value(value), constant.wrapping_add(more)))
 }
 
-/// The bounds that a conditional jump implies for the index on its edge from one instruction to another.
+/// The bounds of the index that a conditional jump at `from` implies for its edge to `to`.
 fn bounds_of_edge(
     body: &FunctionBody,
     from: SumPosition,
@@ -208,10 +209,10 @@ fn bounds_of_edge(
     let (compare, bits) = compare_before(body, from, tracked)?;
     let offset = compared(body, compare, tracked)?;
     let (least, max) = range_satisfying(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
-    // The index is the compared value minus the comparison's constant plus its own.
+    // The compared value is the tracked value plus `offset`; the index is the tracked value plus `constant`.
     let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
     let (first, last) = (as_index(least), as_index(max));
-    // An index of one or two bytes is the low part of a sum.
+    // A one- or two-byte index is the low part of a sum.
     let narrow = bits < 32 && first >> bits == last >> bits;
     let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
     // If the program is correct, a compared value is not below the constant that is subtracted from it.
@@ -241,10 +242,10 @@ fn range_satisfying(condition: ConditionCode, constant: u64, bits: u32) -> Optio
     }
 }
 
-/// If a comparison is of the tracked value, the constant by which its operand differs.
+/// The constant by which a comparison's first operand exceeds the tracked value. `None` if it compares something else.
 fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Option<u64> {
     let followed = match tracked {
-        Tracked::Place(SumLocation::Register(register)) => {
+        Tracked::Location(SumLocation::Register(register)) => {
             let instruction = &body.instructions[compare as usize];
             let is_same = instruction.op0_kind() == OpKind::Register && number(instruction.op0_register()) == Some(*register);
             if is_same && instruction.mnemonic() == Mnemonic::Cmp {
@@ -253,7 +254,7 @@ fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Opt
             // Another register may hold the same value, or one that differs by a constant.
             single_value(body.register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
         }
-        Tracked::Place(_) => return None,
+        Tracked::Location(_) => return None,
         Tracked::Value(value) => value.clone(),
     };
     let (followed, own) = split_constant(&followed);
@@ -266,7 +267,7 @@ fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The comparison with a constant that sets the flags for a jump, and its width in bits. The tracked value must not change in between.
+/// The comparison with a constant that sets the flags for a jump, and its width in bits. `None` if the tracked value changes in between.
 fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {
@@ -276,7 +277,7 @@ fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> 
         match instruction.mnemonic() {
             Mnemonic::Cmp | Mnemonic::Sub if is_immediate(instruction) => return Some((at, width(instruction))),
             _ if instruction.rflags_modified() != 0 => return None,
-            _ if matches!(tracked, Tracked::Place(place) if body.defines(at, *place)) => return None,
+            _ if matches!(tracked, Tracked::Location(place) if body.defines(at, *place)) => return None,
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
-//! The file as recovery sees it: executable sections, words in memory after loading, imports, stubs.
+//! The parts of a file that graph recovery reads: executable sections, memory words after loading, imports, stubs.
 //!
-//! The value of a word that the loader changes is taken from its relocation: the addend of a relative one, or the name of an imported
+//! The value of a word that the loader changes comes from its relocation: the addend of a relative relocation, or the name of an imported
 //! symbol. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI (RELR).
 
 use crate::elf::{Binary, parsed};
@@ -31,7 +31,7 @@ pub struct CodeSection {
     pub range: Range<u64>,
 }
 
-/// The file as recovery sees it.
+/// The parts of a file that graph recovery reads.
 #[derive(Debug)]
 pub struct Code<'a> {
     pub binary: &'a Binary,
@@ -43,11 +43,11 @@ pub struct Code<'a> {
     pub stubs: BTreeMap<u64, Stub>,
     /// Sections that contain only stubs.
     pub stub_ranges: Vec<Range<u64>>,
-    /// Exported functions.
+    /// Addresses of exported functions.
     pub exported: Vec<u64>,
-    /// Whether the file is a program, whose entry point calls `main` through the C library.
+    /// Whether the file's entry point calls `main` through the C library.
     pub calls_main: bool,
-    /// Functions that the loader calls when the program starts or ends.
+    /// Addresses of functions that the loader calls when the program starts or exits.
     pub startup_functions: Vec<u64>,
 }
 
@@ -174,7 +174,7 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
             .collect();
     }
     sections.sort_by_key(|s| (s.range.start, s.range.end));
-    // Sections overlap only in damaged files; the first one is kept.
+    // Sections overlap only in corrupt files; the first one is kept.
     let mut end = 0;
     sections.retain(|s| {
         let is_separate = s.range.start >= end;
@@ -207,12 +207,12 @@ fn relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord>
         };
         words.insert(at, word);
     }
-    words.extend(static_resolved(file));
+    words.extend(static_irelative_words(file));
     words
 }
 
-/// The `IRELATIVE` relocations of a static program, which no dynamic table refers to.
-fn static_resolved(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
+/// A static program's `IRELATIVE` relocations, which no dynamic table refers to.
+fn static_irelative_words(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     let mut found = Vec::new();
     for name in [".rela.plt", ".rela.iplt", ".rela.dyn"] {
         let Some(data) = file.section_by_name(name).and_then(|s| s.data().ok()) else { continue };
@@ -228,18 +228,18 @@ fn static_resolved(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
 
 /// Packed relative relocations (RELR): an even word is an address; an odd word is a bitmap of the 63 words that follow it.
 fn relative_words(binary: &Binary, file: &ElfFile64) -> Vec<(u64, u64)> {
-    let mut places = Vec::new();
+    let mut addresses = Vec::new();
     let Some(data) = file.section_by_name(".relr.dyn").and_then(|s| s.data().ok()) else { return Vec::new() };
     let mut next = 0_u64;
     for word in data.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default())) {
         if word & 1 == 0 {
-            places.push(word);
+            addresses.push(word);
             next = word.wrapping_add(8);
         } else {
-            places.extend((0..63).filter(|bit| word >> (bit + 1) & 1 == 1).map(|bit| next.wrapping_add(8 * bit)));
+            addresses.extend((0..63).filter(|bit| word >> (bit + 1) & 1 == 1).map(|bit| next.wrapping_add(8 * bit)));
             next = next.wrapping_add(63 * 8);
         }
     }
     let value = |at: u64| Some(u64::from_le_bytes(binary.bytes_at(at)?.get(..8)?.try_into().ok()?));
-    places.into_iter().filter_map(|at| Some((at, value(at)?))).collect()
+    addresses.into_iter().filter_map(|at| Some((at, value(at)?))).collect()
 }

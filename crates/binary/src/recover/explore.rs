@@ -1,7 +1,7 @@
-//! Exploration: which instructions can be executed, found by following branches from function entries.
+//! Exploration: finds the reachable instructions by following branches from function entries.
 //!
-//! Code is followed from every address known to be entered; data between functions is never taken for code. A call is followed by the next
-//! instruction unless its callee never returns. Remaining gaps of functions come last ([`gaps`]). Complexity: O(n log n).
+//! Only code reachable from a known entry is decoded, so data between functions is never mistaken for code. Exploration continues after a
+//! call unless the callee never returns. Gaps left within functions come last ([`gaps`]). Complexity: O(n log n).
 
 mod candidates;
 mod gaps;
@@ -58,7 +58,7 @@ pub enum Resolution {
     Unknown,
 }
 
-/// Knowledge that an exploration starts with.
+/// Facts known before an exploration starts.
 #[derive(Clone, Debug, Default)]
 pub struct KnownCode {
     /// Entries of functions that never return.
@@ -90,22 +90,21 @@ pub struct Exploration<'k, 'a> {
     pub called: BTreeSet<u64>,
     /// Functions whose address is taken.
     pub taken: BTreeSet<u64>,
-    /// Addresses within functions that are taken.
-    /// Addresses of code within functions that are kept somewhere.
+    /// Addresses within functions, other than entries, that occur in data or instructions.
     pub labels: BTreeSet<u64>,
     /// Data addresses that occur in instructions.
     pub data: BTreeSet<u64>,
     /// Indirect jumps and their targets.
     pub jumps: BTreeMap<u64, Resolution>,
-    /// Indirect jumps with targets in their own function that may also be tail calls.
+    /// Indirect jumps with targets in their own function that may also leave it by a tail call.
     pub leaving: BTreeSet<u64>,
     pub uncertain: Vec<Uncertainty>,
     /// Addresses after trapping instructions, at which execution resumes if a signal handler skips the trap.
     pub resumed: BTreeSet<u64>,
-    /// Instructions without a known predecessor.
+    /// Instructions found in gaps, without a known predecessor.
     pub speculative: BTreeSet<u64>,
     is_speculative: bool,
-    /// Addresses in code that occur in data or instructions, to be followed only if they look like functions.
+    /// Code addresses without unwind information that occur in data or instructions. They are followed only if they look like functions.
     candidates: BTreeSet<u64>,
     work: Vec<u64>,
 }
@@ -175,7 +174,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         let is_call = before.is_some_and(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
-            if self.frames.at(seen.to).is_none() && !self.is_return_address(seen.to) {
+            if self.frames.index_at(seen.to).is_none() && !self.is_return_address(seen.to) {
                 self.starts.insert(seen.to);
             }
             if is_call {
@@ -192,36 +191,37 @@ impl<'k, 'a> Exploration<'k, 'a> {
         SIZES.filter_map(|size| ends_there(to.checked_sub(size)?)).any(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
     }
 
-    /// Takes words of data for addresses of functions. Needed for files loaded at a fixed address, which have no relocations.
+    /// Treats every data word that equals a function's start as its address. Files loaded at a fixed address need this since they have no
+    /// relocations.
     fn scan_data(&mut self) {
         let starts: HashSet<u64> = self.frames.frames.iter().map(|f| f.start).collect();
         self.taken.extend(data_words(self.code.binary).filter(|to| starts.contains(to)));
     }
 
-    /// Follows the function that starts at an address.
+    /// Schedules the function that starts at an address, unless the address is a stub or not code.
     fn enter(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
         }
-        if self.frames.at(at).is_none() {
+        if self.frames.index_at(at).is_none() {
             self.starts.insert(at);
         }
         self.work.push(at);
     }
 
-    /// Classifies an address in code that occurs in data or in an instruction.
+    /// Classifies a code address that occurs in data or in an instruction: function, label, or candidate.
     fn note_code_address(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
             return;
         }
-        match self.frames.at(at) {
+        match self.frames.index_at(at) {
             Some(frame) if self.frames.frames[frame].start == at => _ = self.taken.insert(at),
             Some(_) => _ = self.labels.insert(at),
             None => _ = self.candidates.insert(at),
         }
     }
 
-    /// Records the targets of an indirect jump, to be followed later.
+    /// Records the targets of an indirect jump and schedules them.
     pub fn resolve(&mut self, jump: u64, resolution: Resolution) {
         if let Resolution::Within(targets) | Resolution::Functions(targets) = &resolution {
             self.work.extend(targets);
@@ -229,9 +229,9 @@ impl<'k, 'a> Exploration<'k, 'a> {
         self.jumps.insert(jump, resolution);
     }
 
-    /// Follows all entered addresses, and then those candidates that look like functions.
+    /// Follows all scheduled addresses, and then the candidates that look like functions.
     pub fn follow(&mut self) {
-        self.drain();
+        self.follow_scheduled();
         while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
             let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains_key(at)).collect();
@@ -239,13 +239,13 @@ impl<'k, 'a> Exploration<'k, 'a> {
                 if self.looks_like_function(at) {
                     self.taken.insert(at);
                     self.enter(at);
-                    self.drain();
+                    self.follow_scheduled();
                 }
             }
         }
     }
 
-    fn drain(&mut self) {
+    fn follow_scheduled(&mut self) {
         while let Some(at) = self.work.pop() {
             self.follow_from(at);
         }
@@ -300,8 +300,9 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// [`flow`] of an instruction in its context. A return right after its address was stored on the stack is an indirect jump, and a call
-    /// of code that replaces its return address is a jump. Retpolines do both (Intel, "Retpoline: A Branch Target Injection Mitigation").
+    /// The [`flow`] of an instruction in its context. A return directly after an instruction that stored the return address is an indirect
+    /// jump. A call of code that replaces its return address is a jump. Retpolines use both (Intel, "Retpoline: A Branch Target Injection
+    /// Mitigation").
     fn flow_in_context(&self, instruction: &Instruction, before: Option<&Instruction>) -> CodeFlow {
         match flow(instruction) {
             CodeFlow::Return if before.is_some_and(sets_return_address) => CodeFlow::JumpIndirect,
@@ -310,7 +311,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Whether the code at an address overwrites or drops its return address and then returns.
+    /// Whether the code at an address overwrites or pops its return address and then returns.
     fn replaces_return_address(&self, at: u64) -> bool {
         let decoded = |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
         let Some(first) = decoded(at) else { return false };
@@ -332,8 +333,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     fn note_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
-            // In code without unwind information, an aligned target in another region starts a region of its own.
-            if target.is_multiple_of(ALIGNMENT) && self.frames.at(target).is_none() && self.region_of(at) != self.region_of(target) {
+            // In code without unwind information, an aligned target in a different region starts a new region.
+            if target.is_multiple_of(ALIGNMENT) && self.frames.index_at(target).is_none() && self.region_of(at) != self.region_of(target) {
                 self.starts.insert(target);
             }
             self.work.push(target);
@@ -356,7 +357,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         let fixed = !self.code.binary.is_position_independent();
         if fixed && matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push) {
             let Ok(value) = instruction.try_immediate(instruction.op_count().saturating_sub(1)) else { return };
-            if self.frames.at(value).is_none_or(|f| self.frames.frames[f].start == value) {
+            if self.frames.index_at(value).is_none_or(|f| self.frames.frames[f].start == value) {
                 self.note_code_address(value);
             }
             self.data.insert(value);
@@ -370,8 +371,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
             return Returns::Maybe;
         }
-        // Compilers emit nothing after a call that they know never returns.
-        if self.frames.at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
+        // A call at the very end of a function never returns; compilers emit no code after calls of functions that they know never return.
+        if self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].end == next) || !self.code.is_code(next) {
             return Returns::Never;
         }
         match self.import_called(at) {
@@ -389,13 +390,13 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
-    /// Whether an address lies inside a known instruction. The byte after a `lock` prefix does not count, since code jumps there.
+    /// Whether an address is inside a reached instruction. The byte after a `lock` prefix does not count, since code may jump there.
     pub fn is_within_instruction(&self, at: u64) -> bool {
         let before = self.instructions.range(..at).next_back().filter(|(start, reached)| at < *start + u64::from(reached.size));
         before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
     }
 
-    /// The imported function that the call or jump at an address leads to.
+    /// The imported function that the call or jump at an address leads to, directly or through a stub. `None` for other targets.
     pub fn import_called(&self, at: u64) -> Option<String> {
         let reached = self.instructions.get(&at)?;
         match reached.flow {
@@ -415,7 +416,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
     }
 }
 
-/// The effect of an instruction on control flow, without its context.
+/// An instruction's effect on control flow, regardless of its context.
 pub fn flow(instruction: &Instruction) -> CodeFlow {
     if instruction.mnemonic() == Mnemonic::Hlt {
         return CodeFlow::Stop;
@@ -434,7 +435,7 @@ pub fn flow(instruction: &Instruction) -> CodeFlow {
     }
 }
 
-/// Whether an instruction stores the address that a following return jumps to: by a push, or by overwriting the top of the stack.
+/// Whether an instruction sets the address that a return directly after it jumps to: by a push, or by changing the top of the stack.
 fn sets_return_address(instruction: &Instruction) -> bool {
     let is_top = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_base() == Register::RSP

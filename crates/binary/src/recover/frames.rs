@@ -1,7 +1,7 @@
-//! The unwind tables: extents of functions, landing pads, stack depths.
+//! Reader of unwind tables: extents of functions, landing pads, stack depths.
 //!
-//! Compilers describe all code that they generate, even in stripped files, for exceptions, profilers and debuggers. Sources: System V ABI,
-//! AMD64 supplement, section 3.7 (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (`.gcc_except_table`).
+//! Compilers emit unwind entries for all code, and stripping keeps them. Sources: System V ABI, AMD64 supplement, section 3.7
+//! (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (`.gcc_except_table`).
 
 use super::code::Code;
 use super::handlers::{ProtectedRange, protected_calls};
@@ -23,7 +23,7 @@ pub struct UnwindEntry<'a> {
     /// The end of the code, exclusive.
     pub end: u64,
     pub protected: Vec<ProtectedRange>,
-    /// Whether the stack is as deep at its start as right after a call, so that it may be a function rather than a split-off part.
+    /// Whether the stack depth at `start` is that of a function's entry. If not, the code is a split-off part of a function.
     pub starts_as_function: bool,
     entry: FrameDescriptionEntry<Slice<'a>>,
 }
@@ -37,7 +37,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Reads the tables and skips damaged entries.
+    /// Reads the tables, skipping invalid entries.
     pub fn read(code: &Code<'a>) -> Frames<'a> {
         let binary = code.binary;
         let (range, data) = binary.section(".eh_frame").unwrap_or((0..0, &[]));
@@ -57,7 +57,8 @@ impl<'a> Frames<'a> {
             if entry.len() == 0 || !fits || code.stub_ranges.iter().any(|r| r.contains(&start)) {
                 continue;
             }
-            let protected = entry.lsda().and_then(|p| pointer(code, p)).map_or_else(Vec::new, |at| protected_calls(code, at, start));
+            let protected =
+                entry.lsda().and_then(|p| resolve_pointer(code, p)).map_or_else(Vec::new, |at| protected_calls(code, at, start));
             all.frames.push(UnwindEntry { start, end, protected, starts_as_function: true, entry });
         }
         all.frames.sort_by_key(|f| (f.start, std::cmp::Reverse(f.end)));
@@ -74,12 +75,12 @@ impl<'a> Frames<'a> {
     }
 
     /// The index of the entry that describes an address.
-    pub fn at(&self, address: u64) -> Option<usize> {
+    pub fn index_at(&self, address: u64) -> Option<usize> {
         let after = self.frames.partition_point(|f| f.start <= address);
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 
-    /// Whether the stack before an instruction is as deep as at the function's entry. `None` if the tables do not tell.
+    /// Whether the stack depth before an instruction is that of the function's entry. `None` if the tables do not determine it.
     pub fn is_entry_depth(&self, frame: usize, address: u64) -> Option<bool> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;
@@ -90,7 +91,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-fn pointer(code: &Code, pointer: gimli::Pointer) -> Option<u64> {
+fn resolve_pointer(code: &Code, pointer: gimli::Pointer) -> Option<u64> {
     match pointer {
         gimli::Pointer::Direct(at) => Some(at),
         gimli::Pointer::Indirect(at) => match code.word_at(at)? {

@@ -1,8 +1,8 @@
-//! Language-specific data areas: which calls have landing pads, where, and whether an exception can bypass them.
+//! Reader of language-specific data areas (LSDAs): the landing pads of calls, and whether an exception can bypass them.
 //!
-//! Source: Itanium C++ ABI, "Exception Handling Tables": a header, the call sites, their chains of actions and, growing downwards from
-//! their end, the caught types, followed by exception specifications. C++ and Rust use the same tables. In both, a pad without action is a
-//! cleanup, a zero type catches everything, and an empty specification lets no exception pass.
+//! Source: Itanium C++ ABI, "Exception Handling Tables". An LSDA consists of a header, the call sites, their chains of actions, the types
+//! caught (which grow downwards from the table's end), and exception specifications. C++ and Rust use the same tables. In both, a pad
+//! without action is a cleanup, a null type catches everything, and an empty specification lets no exception pass.
 
 use super::code::{Code, CodeWord};
 use gimli::{EndianSlice, LittleEndian, Reader as _};
@@ -14,17 +14,17 @@ pub struct ProtectedRange {
     /// The end of the range, exclusive.
     pub end: u64,
     pub landing_pad: u64,
-    /// Whether no exception bypasses the pad.
+    /// Whether every exception reaches the pad.
     pub always_lands: bool,
 }
 
 /// The pointer encoding `DW_EH_PE_omit`.
 const OMITTED: u8 = 0xff;
 
-/// Maximum number of actions followed in a chain, which is cyclic in a damaged table.
+/// Maximum number of actions followed in a chain, which may be cyclic in a corrupt table.
 const MAX_ACTIONS: usize = 1000;
 
-/// Reads the call sites of the data area at an address, up to the first damage.
+/// Reads the call sites of the LSDA at an address. If the LSDA is corrupt, returns those before the error.
 pub fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<ProtectedRange> {
     let mut found = Vec::new();
     let _ = read_call_sites(code, at, function, &mut found);
@@ -32,16 +32,16 @@ pub fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<ProtectedRang
     found
 }
 
-/// The table of caught types.
+/// The table of types caught.
 #[derive(Clone, Copy)]
 struct Types {
-    /// The end of the table, from which types are counted downwards.
+    /// The end of the table. Type `n` (from 1) is the `n`-th entry before it.
     end: u64,
     encoding: u8,
 }
 
 fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
-    let mut reader = HandlerReader::at(code, at)?;
+    let mut reader = HandlerReader::at_address(code, at)?;
     let base = match reader.byte()? {
         OMITTED => function,
         encoding => reader.pointer(encoding)?,
@@ -73,17 +73,17 @@ fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protecte
     Some(())
 }
 
-/// Whether a chain of actions is a cleanup or catches everything. `None` if it is damaged.
+/// Whether a chain of actions contains a cleanup or catches everything. `None` if the chain is corrupt.
 fn handles_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
     let mut at = action;
     for _ in 0..MAX_ACTIONS {
-        let mut reader = HandlerReader::at(code, at)?;
+        let mut reader = HandlerReader::at_address(code, at)?;
         let filter = reader.sleb()?;
         let receives = match filter {
             0 => true,
             1.. => is_null_type(code, types?, filter as u64)?,
             // A list of types that may pass. The empty list lets none pass.
-            _ => HandlerReader::at(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.byte()? == 0,
+            _ => HandlerReader::at_address(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.byte()? == 0,
         };
         if receives {
             return Some(true);
@@ -97,7 +97,7 @@ fn handles_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
     None
 }
 
-/// Whether the type with a number is null, which catches everything.
+/// Whether the type with a number is null, which means that it catches everything. `None` if the table is corrupt.
 fn is_null_type(code: &Code, types: Types, number: u64) -> Option<bool> {
     let size = match types.encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,
@@ -109,7 +109,7 @@ fn is_null_type(code: &Code, types: Types, number: u64) -> Option<bool> {
     match size {
         // A pointer that the loader may fill in.
         8 => Some(matches!(code.word_at(at)?, CodeWord::Address(0))),
-        _ => Some(HandlerReader::at(code, at)?.encoded_value(types.encoding)? == 0),
+        _ => Some(HandlerReader::at_address(code, at)?.encoded_value(types.encoding)? == 0),
     }
 }
 
@@ -120,7 +120,7 @@ struct HandlerReader<'a> {
 }
 
 impl<'a> HandlerReader<'a> {
-    fn at(code: &Code<'a>, address: u64) -> Option<Self> {
+    fn at_address(code: &Code<'a>, address: u64) -> Option<Self> {
         let bytes = code.binary.bytes_at(address)?;
         Some(HandlerReader { rest: EndianSlice::new(bytes, LittleEndian), end: address.wrapping_add(bytes.len() as u64) })
     }
@@ -156,11 +156,11 @@ impl<'a> HandlerReader<'a> {
 
     /// A pointer, absolute or relative to its own address.
     fn pointer(&mut self, encoding: u8) -> Option<u64> {
-        let place = self.address();
+        let own_address = self.address();
         let value = self.encoded_value(encoding)?;
         match encoding & 0x70 {
             0x00 => Some(value),
-            0x10 => Some(value.wrapping_add(place)),
+            0x10 => Some(value.wrapping_add(own_address)),
             _ => None,
         }
     }

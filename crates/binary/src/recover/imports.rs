@@ -1,6 +1,6 @@
-//! Imported functions known by name to never return, or to return more than once.
+//! Names of imported functions that never return or that return more than once.
 //!
-//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. Functions of the file itself are judged by their code.
+//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. For functions of the file itself, the code decides.
 
 /// Functions of C and POSIX, glibc, unwinders and C++ runtimes that never return.
 const NEVER_RETURNING: [&str; 44] = [
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_names_are_ignored() {
+    fn symbol_versions_are_ignored() {
         assert!(never_returns("exit") && never_returns("abort@GLIBC_2.2.5") && never_returns("_ZSt20__throw_length_errorPKc"));
         assert!(!never_returns("execve") && !never_returns("_ZSt4cout") && !never_returns("error"));
         assert!(returns_twice("__sigsetjmp") && !returns_twice("longjmp"));

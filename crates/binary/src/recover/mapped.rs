@@ -1,7 +1,7 @@
-//! Additions from the compiler's address map: functions, targets of indirect jumps, frequencies.
+//! Use of the compiler's address map in recovered graphs: functions, targets of indirect jumps, frequencies.
 //!
 //! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of the
-//! map's block that contains its start.
+//! machine block that contains its start.
 
 use super::code::Code;
 use super::explore::{CodeFlow, flow};
@@ -31,7 +31,7 @@ pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     targets
 }
 
-/// The address of the indirect jump that ends a block of the map, if it ends with one.
+/// The address of the indirect jump at the end of a machine block. `None` if the block ends otherwise.
 fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;
@@ -45,7 +45,7 @@ fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
     None
 }
 
-/// Marks the functions that the map contains, and adds its frequencies to them.
+/// Marks the functions that are in the map as such, and adds the map's frequencies to them.
 pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
     for function in &mut graph.functions {
         let Some(mapped) = map.function_at(function.entry) else { continue };

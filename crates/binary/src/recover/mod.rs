@@ -2,9 +2,9 @@
 //!
 //! Phases: read tables ([`code`], [`frames`]); follow code from entries and from addresses in data ([`explore`]); resolve indirect jumps
 //! ([`values`], [`tables`]) and follow their targets; find functions that never return, and restart with that knowledge, since code after
-//! calls of them is not reached; join pieces to functions ([`regions`]); build blocks, edges and calls ([`assemble`]).
+//! their calls is not reached; join regions to functions ([`regions`]); build blocks, edges and calls ([`assemble`]).
 //!
-//! Doubts are stored in the graphs with their addresses. Linear in the code size, except for the bounded searches of [`values`].
+//! Doubts are stored in the graphs with their addresses. Time is linear in the code size, except for the bounded searches of [`values`].
 
 mod assemble;
 mod bounds;
@@ -38,7 +38,7 @@ const MAX_PASSES: usize = 8;
 const MAX_ROUNDS: usize = 12;
 
 impl ProgramGraph {
-    /// Builds the graphs of a file's functions, from the compiler's address map where available and otherwise by recovery.
+    /// Builds the graphs of a file's functions by recovery, with the help of the compiler's address map if the file has one.
     pub fn from_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
         let map = AddressMap::read(binary)?;
         recover(binary, map.as_ref(), &[])
@@ -61,8 +61,7 @@ impl ProgramGraph {
     }
 }
 
-/// Builds the graphs of a file's functions, from the compiler's map for functions that it contains and by recovery for the others, and
-/// with observed transfers of control.
+/// Builds the graphs of a file's functions from its machine code, the compiler's address map if given, and observed control transfers.
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphObservation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
@@ -103,7 +102,7 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownC
     let mut explored = Exploration::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
-    // The targets of a decided jump may contain further jumps.
+    // The targets of a jump decided in one round may lead to further jumps.
     for _ in 0..MAX_ROUNDS {
         resolve_all(&mut explored, &mut doubts, &mut unbounded);
         let families = Families::new(&explored);
@@ -119,7 +118,7 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownC
     (explored, families)
 }
 
-/// Unresolved jumps without a recorded doubt.
+/// Unresolved jumps for which no doubt is recorded yet.
 fn undecided(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
     let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
     open.map(|(jump, _)| *jump).collect()
@@ -143,7 +142,7 @@ fn ranges_of(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
     regions.iter().map(|&start| explored.region_range(start)).collect()
 }
 
-/// Resolves unresolved jumps, and retries those whose table may now have a better known end. Returns whether any changed.
+/// Resolves unresolved jumps, and retries jumps whose table's end was a guess. Returns whether any resolution changed.
 fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
     let open = |jump: &u64, resolution: &Resolution| *resolution == Resolution::Unknown || unbounded.contains(jump);
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -185,13 +184,13 @@ fn is_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>],
         return true;
     }
     let region = explored.region_of(to);
-    let Some(frame) = explored.frames.at(region) else { return false };
+    let Some(frame) = explored.frames.index_at(region) else { return false };
     // Cold code that another function jumps to belongs to that function.
     let free = families.family_of(region).is_none_or(|f| f == region || f == family);
     free && !explored.frames.frames[frame].starts_as_function && !explored.is_function_start(region)
 }
 
-/// Decides jumps that no table explains: they lead to labels whose address is taken, leave by a tail call, or stay unresolved.
+/// Decides jumps without a table: they lead to labels whose address is taken, are tail calls, or stay unresolved.
 fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
@@ -200,7 +199,7 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
         let family = families.family_of(region).unwrap_or(region);
         let ranges = ranges_of(explored, all.get(&family).map_or(&[family][..], |r| r));
         let mut labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
-        let at_entry_depth = match explored.frames.at(jump) {
+        let at_entry_depth = match explored.frames.index_at(jump) {
             Some(frame) => explored.frames.is_entry_depth(frame, jump),
             None => Some(true),
         };
@@ -221,8 +220,8 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
     let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
         let Some(resolution) = explored.jumps.get(&seen.from).cloned() else { continue };
-        // By `longjmp` or an exception, control enters the middle of another function: after a call, at a handler (OCaml), or where
-        // that function returns from (Go). No edge is added.
+        // `longjmp` or an exception may transfer control to the middle of a different function: after a call, to a handler (OCaml), or to
+        // the function's return (Go). Such transfers add no edge.
         let family_of = |at: u64| {
             let region = explored.region_of(at);
             families.family_of(region).unwrap_or(region)
@@ -236,11 +235,11 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
         if matches!(resolution, Resolution::TailCall | Resolution::Unknown) {
             explored.leaving.insert(seen.from);
         }
-        explored.resolve(seen.from, with_observed(explored, resolution, seen.to));
+        explored.resolve(seen.from, add_observed_target(explored, resolution, seen.to));
     }
 }
 
-fn with_observed(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
+fn add_observed_target(explored: &Exploration, resolution: Resolution, to: u64) -> Resolution {
     let is_function = explored.region_of(to) == to && explored.is_function_start(to);
     match resolution {
         Resolution::Within(mut targets) if !targets.contains(&to) => {
@@ -253,8 +252,8 @@ fn with_observed(explored: &Exploration, resolution: Resolution, to: u64) -> Res
     }
 }
 
-/// Functions whose entry cannot reach a return. This is the least fixed point: a function may return if it contains a return instruction,
-/// or jumps to something that may return.
+/// Functions whose entry cannot reach a return. All others are the least fixed point of this rule: a function may return if it contains a
+/// return instruction or jumps to code that may return.
 fn never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
     let mut returning: HashSet<u64> = HashSet::new();
     let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
@@ -299,7 +298,7 @@ fn never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> 
     never.flat_map(|(_, regions)| regions).filter(|at| explored.is_function_start(*at)).collect()
 }
 
-/// The effect of a transfer of control on the function that it is in.
+/// The effect of a control transfer on whether its function may return.
 enum Departure {
     Stays,
     Returns,

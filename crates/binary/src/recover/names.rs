@@ -1,17 +1,17 @@
-//! Names of functions, from symbols or deduced from how a program starts.
+//! Function names, from symbols or deduced from a program's startup code.
 //!
-//! A stripped program keeps only the names that other files use. The entry point is `_start` by convention and passes the address of
-//! `main` to the C library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
+//! A stripped program keeps only dynamic symbols. The entry point is `_start` by convention and passes the address of `main` to the C
+//! library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
 use super::code::Code;
 use crate::instruction::decode;
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::collections::BTreeMap;
 
-/// Maximum number of instructions of `_start` up to its call.
+/// Maximum number of instructions searched in `_start` for its first call.
 const MAX_START_INSTRUCTIONS: usize = 24;
 
-/// Names of functions by address: symbols, or `_start` and `main` where deduced.
+/// Function names by address: symbols, and `_start` and `main` where deduced.
 pub fn names(code: &Code) -> BTreeMap<u64, String> {
     let mut names = symbols(code);
     let entry = code.binary.entry();
@@ -24,7 +24,7 @@ pub fn names(code: &Code) -> BTreeMap<u64, String> {
     names
 }
 
-/// Symbols of functions by address. Of several symbols, the first in the table is used.
+/// Function symbols by address. If several have the same address, the first in [`Binary::functions`](crate::Binary::functions) wins.
 pub fn symbols(code: &Code) -> BTreeMap<u64, String> {
     let mut symbols = BTreeMap::new();
     for symbol in code.binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {

@@ -12,13 +12,13 @@ pub fn length(bytes: &[u8], address: u64) -> usize {
             continue;
         }
         let Some(instruction) = decode(&bytes[at..], address + at as u64).filter(|i| at + i.len() <= bytes.len()) else { break };
-        let is_filling = match instruction.mnemonic() {
+        let is_padding = match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2 => true,
             // `xchg ax, ax` is a longer nop.
             Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
             _ => false,
         };
-        if !is_filling {
+        if !is_padding {
             break;
         }
         at += instruction.len();

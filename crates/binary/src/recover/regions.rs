@@ -1,17 +1,18 @@
-//! Regions of code and the functions they make up.
+//! Grouping of code regions into functions.
 //!
-//! A region is the code described by one unwind entry, or code without one from one known start to the next. Compilers split off cold code,
-//! which gets an entry of its own and is reached by jumps. A jump joins two regions if it leads into the middle of another region, or to
-//! the start of one that cannot be a function: its stack is deeper than at an entry, or its symbol ends in `.cold`.
+//! A region is the code that one unwind entry describes or, in code without unwind entries, from one known function start to the next.
+//! Compilers split off cold code, which gets its own unwind entry and is reached by jumps. A jump joins the regions of its source and its
+//! target if it leads to the middle of the target region, or if that region cannot be a function: its stack is deeper than at an entry, or
+//! its symbol ends in `.cold`.
 
 use super::explore::{CodeFlow, Exploration, Resolution};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 impl Exploration<'_, '_> {
-    /// The start of the region that contains an address.
+    /// The start of the region that contains an address; it identifies the region.
     pub fn region_of(&self, address: u64) -> u64 {
-        if let Some(frame) = self.frames.at(address) {
+        if let Some(frame) = self.frames.index_at(address) {
             return self.frames.frames[frame].start;
         }
         let lowest = self.code.section_at(address).map_or(0, |s| s.range.start);
@@ -22,7 +23,7 @@ impl Exploration<'_, '_> {
 
     /// The address range of a region.
     pub fn region_range(&self, start: u64) -> Range<u64> {
-        if let Some(frame) = self.frames.at(start) {
+        if let Some(frame) = self.frames.index_at(start) {
             return start..self.frames.frames[frame].end;
         }
         let mut end = self.code.section_at(start).map_or(start, |s| s.range.end);
@@ -38,6 +39,7 @@ impl Exploration<'_, '_> {
         is_named || self.called.contains(&address) || self.taken.contains(&address)
     }
 
+    /// Whether an address is that of a function rather than of a split-off part.
     pub fn is_function_start(&self, address: u64) -> bool {
         if !self.code.is_code(address) || self.code.is_stub(address) {
             return false;
@@ -48,20 +50,20 @@ impl Exploration<'_, '_> {
         if let Some(name) = self.known.symbols.get(&address) {
             return !is_cold(name);
         }
-        match self.frames.at(address) {
+        match self.frames.index_at(address) {
             Some(frame) => self.frames.frames[frame].start == address && self.frames.frames[frame].starts_as_function,
             None => self.code.startup_functions.contains(&address) || self.code.exported.contains(&address),
         }
     }
 }
 
-/// Starts of code without unwind information that several functions jump to. Such code counts as a function of its own.
+/// Starts of code without unwind information that several functions jump to. Each counts as a separate function.
 fn shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shared = BTreeSet::new();
     for (&from, reached) in &explored.instructions {
         let CodeFlow::Jump(to) = reached.flow else { continue };
-        if explored.frames.at(to).is_some() || explored.region_of(to) != to {
+        if explored.frames.index_at(to).is_some() || explored.region_of(to) != to {
             continue;
         }
         let region = explored.region_of(from);
@@ -77,7 +79,7 @@ pub fn is_cold(name: &str) -> bool {
     name.ends_with(".cold") || name.contains(".cold.") || name.contains(".__part.")
 }
 
-/// A partition of the regions into functions, as a disjoint-set forest.
+/// A partition of the regions into functions, as a disjoint-set forest. A family is the set of regions that make up a function.
 #[derive(Clone, Debug, Default)]
 pub struct Families {
     /// Starts of the regions that contain instructions, ascending, each with the index of its parent in the forest.
@@ -85,7 +87,7 @@ pub struct Families {
 }
 
 impl Families {
-    /// Joins the regions of an exploration.
+    /// Joins an exploration's regions into families.
     pub fn new(explored: &Exploration) -> Families {
         let mut starts: Vec<u64> = Vec::new();
         let mut end = 0;
@@ -98,7 +100,7 @@ impl Families {
         }
         starts.sort_unstable();
         starts.dedup();
-        let mut families = Families { regions: starts.into_iter().enumerate().map(|(place, start)| (start, place)).collect() };
+        let mut families = Families { regions: starts.into_iter().enumerate().map(|(index, start)| (start, index)).collect() };
         let shared = shared_tails(explored);
         let mut region = 0..0;
         for (&from, reached) in &explored.instructions {
@@ -142,33 +144,33 @@ impl Families {
     }
 
     fn join(&mut self, explored: &Exploration, from: u64, to: u64) {
-        let (Some(a), Some(b)) = (self.place(explored.region_of(from)), self.place(explored.region_of(to))) else { return };
+        let (Some(a), Some(b)) = (self.index_of(explored.region_of(from)), self.index_of(explored.region_of(to))) else { return };
         let (a, b) = (self.root(a), self.root(b));
         self.regions[a.max(b)].1 = a.min(b);
     }
 
-    fn place(&self, start: u64) -> Option<usize> {
+    fn index_of(&self, start: u64) -> Option<usize> {
         self.regions.binary_search_by_key(&start, |r| r.0).ok()
     }
 
-    fn root(&mut self, mut place: usize) -> usize {
-        while self.regions[place].1 != place {
-            self.regions[place].1 = self.regions[self.regions[place].1].1;
-            place = self.regions[place].1;
+    fn root(&mut self, mut index: usize) -> usize {
+        while self.regions[index].1 != index {
+            self.regions[index].1 = self.regions[self.regions[index].1].1;
+            index = self.regions[index].1;
         }
         place
     }
 
-    /// The start of the first region of a region's family.
+    /// The start of the first region in a region's family, which identifies the family. `None` for a region without instructions.
     pub fn family_of(&self, region: u64) -> Option<u64> {
-        let mut place = self.place(region)?;
-        while self.regions[place].1 != place {
-            place = self.regions[place].1;
+        let mut index = self.index_of(region)?;
+        while self.regions[index].1 != index {
+            index = self.regions[index].1;
         }
-        Some(self.regions[place].0)
+        Some(self.regions[index].0)
     }
 
-    /// The regions of each family, ascending, by the start of the first one.
+    /// Each family's regions, ascending; the key is the start of the first.
     pub fn families(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for &(start, _) in &self.regions {

@@ -1,4 +1,4 @@
-//! Symbolic values: a constant plus multiples of atoms, modulo 2^64, in a normal form.
+//! Symbolic values in a normal form: a constant plus multiples of atoms, modulo 2^64.
 
 /// The index of an instruction in a [`FunctionBody`](super::values::FunctionBody).
 pub type SumPosition = u32;
@@ -16,7 +16,7 @@ pub enum SumLocation {
     },
 }
 
-/// A value that is not analysed further.
+/// A term of a [`SumValue`] that is not analysed further.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Atom {
     /// A load from memory.
@@ -26,7 +26,7 @@ pub enum Atom {
         signed: bool,
         address: Box<SumValue>,
     },
-    /// The value written to a location by one of these instructions.
+    /// The unknown value of a location, written by one of these instructions.
     Opaque(SumLocation, Vec<SumPosition>),
     /// The low bytes of a value.
     Low(u8, Box<SumValue>),
@@ -53,7 +53,7 @@ impl SumValue {
         SumValue { constant: 0, terms: vec![(atom, 1)] }
     }
 
-    /// The atom, if the value is exactly one atom.
+    /// The atom if the value consists of exactly one atom; otherwise `None`.
     pub fn only_atom(&self) -> Option<&Atom> {
         match (&self.terms[..], self.constant) {
             ([(atom, 1)], 0) => Some(atom),

@@ -13,12 +13,12 @@ use crate::graph::Doubt;
 use iced_x86::OpKind;
 use std::ops::Range;
 
-/// Maximum nesting depth of definitions in a value.
+/// Maximum depth to which a value's definitions are expanded.
 const MAX_DEPTH: u32 = 12;
 /// Maximum number of entries in a table.
 const MAX_ENTRIES: u64 = 1 << 14;
 
-/// The resolution of one indirect jump.
+/// An indirect jump's resolution.
 pub struct ResolvedJump {
     pub resolution: Resolution,
     pub doubt: Option<Doubt>,
@@ -33,11 +33,12 @@ struct Table {
     index: SumValue,
 }
 
-/// Resolves the jump at an address. `is_inside` says whether an address belongs to the jump's function.
+/// Resolves the indirect jump at an address. `is_inside` tells whether an address belongs to the jump's function. `None` if the jump's
+/// target has no known form.
 pub fn resolve(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.refuel();
     let at = body.position(jump)?;
-    // This is a return to an address that was stored on the stack.
+    // The jump is a `ret` to an address that the code stored on the stack.
     if flow(&body.instructions[at as usize]) == CodeFlow::Return {
         return None;
     }
@@ -55,9 +56,9 @@ pub fn resolve(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside
 /// Combines the resolutions of several possible operand values.
 fn combine(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut parts = parts.into_iter();
-    let mut whole = parts.next()?;
+    let mut combined = parts.next()?;
     for part in parts {
-        whole.resolution = match (whole.resolution, part.resolution) {
+        combined.resolution = match (combined.resolution, part.resolution) {
             (Resolution::Within(mut a), Resolution::Within(b)) => {
                 a.extend(b);
                 a.sort_unstable();
@@ -73,10 +74,10 @@ fn combine(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
             | (Resolution::Functions(_) | Resolution::Import(_), Resolution::TailCall) => Resolution::TailCall,
             _ => return None,
         };
-        whole.doubt = whole.doubt.or(part.doubt);
-        whole.unbounded |= part.unbounded;
+        combined.doubt = combined.doubt.or(part.doubt);
+        combined.unbounded |= part.unbounded;
     }
-    Some(whole)
+    Some(combined)
 }
 
 fn resolve_value(
@@ -109,7 +110,7 @@ fn resolve_value(
     }
 }
 
-/// The table that a jump target is read from.
+/// The table from which a jump's target is read.
 fn table(target: &SumValue) -> Option<Table> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
@@ -126,7 +127,7 @@ fn table(target: &SumValue) -> Option<Table> {
     }
 }
 
-/// The index of a table with entries of `size` bytes, from the address that is read.
+/// The index into a table with entries of `size` bytes, given the address read.
 fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
     if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
         // The product was computed in a register beforehand.
@@ -166,7 +167,7 @@ fn read_table(
     let read = targets.len() as u64;
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
-        // Presumably a table of functions, from which the index selects one.
+        // Presumably a table of function pointers.
         return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, unbounded: false });
     }
     targets.sort_unstable();
@@ -176,10 +177,10 @@ fn read_table(
     Some(ResolvedJump { resolution, doubt, unbounded: !complete })
 }
 
-/// The entries of a table up to the first invalid one.
+/// A table's entries up to the first invalid one.
 struct Entries {
     targets: Vec<u64>,
-    /// Whether the targets are other functions, as opposed to addresses in the jump's own.
+    /// Whether the targets are other functions, as opposed to addresses in the jump's own function.
     functions: bool,
 }
 

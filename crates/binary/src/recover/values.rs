@@ -1,7 +1,7 @@
-//! The value of a register before an instruction, as a sum. The instructions that may have written it are found by backward search.
+//! Symbolic evaluation of a register before an instruction. A backward search finds the instructions that may have written the register.
 //!
-//! This is how jump tables are found, whose address may be loaded far from the jump or kept on the stack. A value is a constant plus
-//! multiples of atoms, which are not analysed further; equal atoms denote equal values.
+//! This locates jump tables, whose address may be loaded far from the jump or spilled to the stack. A value is a constant plus multiples of
+//! atoms, which are not analysed further; equal atoms denote equal values.
 //!
 //! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into the
 //! function) or marked as uncertain. Searches are bounded by [`MAX_SEARCHED_INSTRUCTIONS`] and [`FUEL`].
@@ -26,7 +26,7 @@ const CALLER_SAVED: u16 = 0b0000_1111_1100_0111;
 
 /// The instructions of a function, with their predecessors.
 pub struct FunctionBody {
-    /// Addresses, ascending. The other vectors are indexed alike.
+    /// Instruction addresses, ascending. The other vectors have the same indices.
     pub addresses: Vec<u64>,
     pub instructions: Vec<Instruction>,
     pub flows: Vec<CodeFlow>,
@@ -69,7 +69,7 @@ impl FunctionBody {
         body
     }
 
-    /// Resets the number of searches for a new jump.
+    /// Resets the search budget for a new jump.
     pub fn refuel(&self) {
         self.fuel.set(FUEL);
     }
@@ -79,7 +79,7 @@ impl FunctionBody {
         self.addresses.binary_search(&address).ok().map(|at| at as SumPosition)
     }
 
-    /// The predecessors of an instruction.
+    /// Positions of the instructions that may execute directly before an instruction.
     pub fn predecessors(&self, at: SumPosition) -> &[SumPosition] {
         &self.predecessors[at as usize]
     }
@@ -108,7 +108,7 @@ impl FunctionBody {
     }
 
     fn connect_landing_pads(&mut self, explored: &Exploration, range: &Range<u64>) {
-        let Some(frame) = explored.frames.at(range.start) else { return };
+        let Some(frame) = explored.frames.index_at(range.start) else { return };
         for protected in &explored.frames.frames[frame].protected {
             let Some(pad) = self.position(protected.landing_pad) else { continue };
             let first = self.addresses.partition_point(|a| *a < protected.start);
@@ -149,7 +149,7 @@ impl FunctionBody {
         self.address(at, depth).into_iter().map(load).collect()
     }
 
-    /// Possible values of an operand before its instruction.
+    /// Possible values of an operand before its instruction executes.
     pub fn operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         match instruction.op_kind(operand) {
@@ -188,7 +188,7 @@ impl FunctionBody {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Several values are only useful if all are addresses. An index stays opaque.
+        // Multiple values are useful only if all are addresses. An index stays opaque.
         let is_address = |v: &SumValue| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
@@ -201,7 +201,7 @@ impl FunctionBody {
         }
     }
 
-    /// Whether an instruction may produce an address or a table entry, as opposed to advancing a counter.
+    /// Whether an instruction may produce an address or a table entry, as opposed to incrementing a loop counter.
     fn may_name_address(&self, at: SumPosition) -> bool {
         let instruction = &self.instructions[at as usize];
         match instruction.mnemonic() {
@@ -263,7 +263,7 @@ impl FunctionBody {
         values.into_iter().map(|v| v.low(bytes)).collect()
     }
 
-    /// The definitions of a location that reach an instruction.
+    /// The reaching definitions of a location before an instruction.
     fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<Definitions> {
         if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
@@ -320,7 +320,7 @@ const STACK_POINTER: u8 = 4;
 
 struct Definitions {
     at: Vec<SumPosition>,
-    /// Whether a path from the function's entry, or one too long to search, reaches the use without a definition.
+    /// Whether a path reaches the use without a definition: from the function's entry, or because the search was cut off.
     from_entry: bool,
 }
 
@@ -353,7 +353,7 @@ pub fn number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
-/// A memory operand as a stack slot: `rsp` or `rbp` plus a constant.
+/// The stack slot that a memory operand denotes: `rsp` or `rbp` plus a constant. `None` for other operands.
 fn slot(instruction: &Instruction) -> Option<SumLocation> {
     let base = number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
     let plain = instruction.memory_index() == Register::None;

@@ -1,4 +1,4 @@
-//! Matches on enumerations, for which no check of the index is needed, so that nothing in the code bounds the jump tables.
+//! Matches on enumerations. They need no check of the index, so nothing in the code bounds the jump tables.
 
 #[derive(Clone, Copy)]
 #[repr(u8)]

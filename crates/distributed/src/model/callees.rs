@@ -1,4 +1,4 @@
-//! Possible callees of calls, and the possible behaviour of opaque ones.
+//! Possible callees of calls, and the possible behaviour of opaque callees.
 
 use super::ModelBuilder;
 use super::ObservedCalls;
@@ -22,7 +22,7 @@ impl ModelBuilder<'_> {
         (callees, other)
     }
 
-    /// Whether unwinding may land at a place. Once a run has been observed, only places observed_callees there count.
+    /// Whether unwinding may land at an address. Once a run has been observed, only the addresses where unwinding landed count.
     pub(super) fn may_land_at(&self, place: u64) -> bool {
         self.observed.is_none_or(|o| o.landed.contains(&place))
     }
@@ -34,7 +34,7 @@ impl ModelBuilder<'_> {
         Self::unwinding(may, self.unwinds && !never)
     }
 
-    /// Replaces unwinding by the end of the run if nothing is thrown.
+    /// If the program cannot unwind, replaces unwinding with the end of the run.
     fn unwinding(may: Opaque, unwinds: bool) -> Opaque {
         match may.unwinds && !unwinds {
             true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
@@ -66,7 +66,7 @@ impl ModelBuilder<'_> {
                 self.observed_callees(call, self.observed.expect("it is there"))
             }
             CodeCallee::Indirect => match opaque("", self.assumption) {
-                // The functions that may be called back include all possible direct callees, and the trace shows both alike.
+                // The functions that may be called back include all possible direct callees, and the trace does not distinguish the two.
                 other if other.calls_back => (Vec::new(), Some(Self::unwinding(other, self.unwinds))),
                 other => (vec![self.dispatcher], Some(other)),
             },

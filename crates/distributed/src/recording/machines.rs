@@ -1,8 +1,8 @@
-//! Runs on other machines. A file says what each run watches and repeats; a job of [`trodden_launch`] has one task per machine, which
-//! executes the machine's runs in order and leaves their partial traces.
+//! Runs on other machines. A file describes the sites that each run watches and the run that it repeats. A job of [`trodden_launch`] has
+//! one task per machine, which executes the machine's runs in order and writes their partial traces.
 //!
-//! The file contains the environment and the system call results of the first run, so only its owner can read it, and it is removed at the
-//! end. A machine must match this one (kernel, C library, program, folder); otherwise its runs diverge, which is reported.
+//! The file contains the environment and the first run's system call results, so it is readable only by its owner and is removed at the
+//! end. All machines must have the same kernel, C library, program and folder; otherwise runs diverge, which is reported.
 
 use super::options::{OtherMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
@@ -36,7 +36,7 @@ struct Spec {
     input: Option<PathBuf>,
 }
 
-/// What one run did.
+/// The result of one run.
 #[derive(Serialize, Deserialize)]
 struct RunReport {
     run: usize,
@@ -47,7 +47,7 @@ struct RunReport {
 /// Executes the runs on other machines.
 ///
 /// # Errors
-/// A machine failed; the error includes what it printed.
+/// A machine failed; the error includes its output.
 pub fn runs(
     subject: &RepeatedProgram,
     others: &OtherMachines,
@@ -125,7 +125,7 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
     Ok(())
 }
 
-/// Executes the runs of one machine, and writes what they did to the file `result`.
+/// Executes the runs of one machine, and writes their results to the file `result`.
 pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
     let file =
@@ -139,7 +139,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
     for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {
-        // A machine presumed lost may still finish after the one that replaced it, so files are renamed into place.
+        // A machine presumed lost may finish after its replacement, so files are written elsewhere and then renamed.
         let mine = partial_of_run(folder, *run).with_extension(std::process::id().to_string());
         let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;
         std::fs::write(partial_of_run(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;

@@ -22,20 +22,20 @@ pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
     let more = ranges.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     format!(
-        "the program changed its own code or made it writable: blocks executed there since then are missing ({}{more})",
+        "the program changed its own code or made it writable, so blocks executed there since then are missing ({}{more})",
         named.join(", ")
     )
 }
 
-/// A note about executed code that is in no block.
+/// A note about executed code that belongs to no block.
 pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
     let named: Vec<String> = places.iter().take(MAX_LISTED).map(|at| format!("{:#x}", split_address(*at).1)).collect();
     let more = places.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("code was executed that is not in the graphs, and is missing from the trace: what follows {}{more}", named.join(", "))
+    format!("executed code that is not in the graphs is missing from the trace: the code after {}{more}", named.join(", "))
 }
 
-/// A note about switches of stacks, after which resumed functions appear as new calls.
+/// A note about stack switches, after which resumed functions appear as new calls.
 pub(super) fn stack_switches(switches: u64) -> String {
     let times = plural(switches.into(), "time", "times");
     format!(
@@ -60,7 +60,7 @@ pub(super) fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
 
 pub(super) fn new_targets(count: usize) -> String {
     let targets = plural(count as u128, "target of an indirect jump", "targets of indirect jumps");
-    format!("a run showed {targets} that the graphs did not have")
+    format!("a run revealed {targets} that the graphs lacked")
 }
 
 pub(super) fn runs_in_words(runs: usize) -> String {
@@ -83,7 +83,7 @@ pub(super) fn list_opaque(model: &Model) {
     );
 }
 
-/// Describes a contradiction, with the names of the places.
+/// Describes a contradiction, with the names of the code positions.
 pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
     let at = |w| describe_witness(model, code, w);
     match error {

@@ -1,8 +1,8 @@
 //! Recording: from a program to its trace.
 //!
-//! Phases: recover the graphs of the code, and list the functions that stay opaque; a first run without witnesses, whose input, system
-//! call results and output are recorded; place and distribute witnesses, and check the pairwise condition; one run per profile, compared
-//! with the first one; merge the partial traces. If they contradict the assumptions about opaque functions, weaker ones are tried.
+//! Phases: recover the graphs of the code, and list the functions that stay opaque; perform a first run without witnesses, and record its
+//! input, system call results and output; place and distribute witnesses, and check the pairwise condition; perform one run per profile,
+//! and compare it with the first run; merge the partial traces. If they contradict the assumptions about opaque functions, try weaker ones.
 //! The process must have called [`trodden_trace::command::in_tracer`] before.
 
 mod machines;
@@ -49,14 +49,14 @@ const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, A
 const MAX_OBSERVING_RUNS: usize = 12;
 /// Maximum number of items in a list in a message.
 const MAX_LISTED: usize = 8;
-/// Note for traces of the C library, which does not find the vDSO then.
+/// Note for traces of code that uses the vDSO, which is hidden from the program.
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
      another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
 /// Note in a trace of calls and returns only.
-const ONLY_CALLS: &str = "the trace has calls and returns only: blocks with calls, where functions begin and end, and nothing between";
+const ONLY_CALLS: &str = "the trace contains only calls and returns: blocks with calls, and blocks where functions begin or end";
 
-/// Rejects options that only make sense for several runs, before anything is read.
+/// Rejects options that require several runs, before any file is read.
 fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Result<()> {
     let plan = &options.plan;
     let asked = [
@@ -73,15 +73,15 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--fresh-folder", host.fresh_folder.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
-        Some((option, _)) => bail!("{option} needs several runs, but there is only one: leave it out, or pass a greater --runs"),
+        Some((option, _)) => bail!("{option} needs several runs, but there is only one. Omit it, or pass a greater --runs"),
         None => Ok(()),
     }
 }
 
-/// Checks the files named by options before anything runs, since the effects of a run cannot be undone.
+/// Checks the files named by options before the program runs, since the effects of a run cannot be undone.
 fn check_files(options: &RecordOptions) -> Result<()> {
     let process = options.run.process;
-    ensure!(process.is_none() || options.plan.runs == 1, "--pid can trace a process in one run only: leave --runs out");
+    ensure!(process.is_none() || options.plan.runs == 1, "--pid can trace a process in one run only. Omit --runs");
     process.map_or(Ok(()), check_traceable)?;
     let output = &options.output;
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -96,7 +96,8 @@ fn check_files(options: &RecordOptions) -> Result<()> {
     Ok(())
 }
 
-/// The default collector: trampolines where they work. A running process gets breakpoints, which change only one byte each.
+/// The default collector: trampolines where they work, or else breakpoints. In a running process, always breakpoints, each of which changes
+/// only one byte.
 fn usual_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
     if options.process.is_some() {
         return CollectorKind::Ptrace;
@@ -111,7 +112,7 @@ fn usual_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind 
     }
 }
 
-/// A recording that has been prepared.
+/// A prepared recording.
 pub struct Recording<'a> {
     options: &'a RecordOptions,
     host: &'a RecordingHost<'a>,
@@ -122,13 +123,13 @@ pub struct Recording<'a> {
     image: ImportingImage,
     /// The graphs of the files, with blocks cut at calls.
     graphs: ProgramGraph,
-    /// Starts of blocks that are pieces of longer ones.
+    /// Starts of the blocks that are pieces of longer blocks.
     pieces: HashSet<u64>,
     /// Jump targets that runs have shown.
     observed: BTreeSet<GraphObservation>,
     /// Addresses at which blocks are cut in addition to calls.
     extra_cuts: BTreeSet<u64>,
-    /// Holds partial traces unless `--keep` names a folder for them.
+    /// Contains the partial traces unless `--keep` specifies a folder for them.
     _temporary: TemporaryFolder,
 }
 
@@ -147,10 +148,10 @@ fn cut_graphs(
 }
 
 impl<'a> Recording<'a> {
-    /// Examines the program and saves its input. Nothing is run, except to try whether the collector works.
+    /// Examines the program and saves its input. Runs nothing, except to test whether the collector works.
     ///
     /// # Errors
-    /// The program cannot be traced with these options, or a named file does not exist.
+    /// The program cannot be traced with these options, or a specified file does not exist.
     pub fn new(options: &'a RecordOptions, host: &'a RecordingHost<'a>) -> Result<Self> {
         let is_single = options.plan.runs == 1 || options.run.collector == Some(CollectorKind::SingleStep);
         if is_single {
@@ -185,7 +186,7 @@ impl<'a> Recording<'a> {
         if self.is_single { self.one_run(collector, true) } else { self.in_several_runs(collector) }
     }
 
-    /// Plans what each run would watch, and passes the plan to `show`. The program runs only if weights are measured by a first run
+    /// Plans the witnesses of each run, and passes the plan to `show`. The program runs only if weights are measured by a first run
     /// ([`WeightsFrom::FirstRun`]).
     ///
     /// # Errors
@@ -217,18 +218,18 @@ impl<'a> Recording<'a> {
         Ok((model, code))
     }
 
-    /// Builds the model by which several runs are planned and merged: with `--calls`, of calls and returns only.
+    /// Builds the model that is used to plan and merge several runs. With `--calls`, it contains only calls and returns.
     fn planned_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
         let (model, code) = self.model(assumption, observed)?;
         if !self.options.plan.calls {
             return Ok((model, code));
         }
         let model = model.of_calls()?;
-        let code = code.with_blocks(|address| model.witnesses.contains_key(&address));
+        let code = code.retain_blocks(|address| model.witnesses.contains_key(&address));
         Ok((model, code))
     }
 
-    /// Performs the first run, and repeats it as long as it reveals jump targets that the graphs lack.
+    /// Performs the first run, and repeats it while it reveals jump targets that the graphs lack.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
         let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
         for _ in 0..MAX_OBSERVING_RUNS {
@@ -252,10 +253,10 @@ impl<'a> Recording<'a> {
             let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
-        bail!("indirect jumps reach new targets in each run: pass `--collector single-step`")
+        bail!("indirect jumps reach new targets in each run. Pass `--collector single-step`")
     }
 
-    /// What the first run has shown, as input for the model of the runs that repeat it.
+    /// The first run's observations, as input for the model of the runs that repeat it.
     fn observed_in(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
         let after = landed.first().copied().filter(|_| landed.len() == 1);
@@ -273,7 +274,7 @@ impl<'a> Recording<'a> {
         let (mut model, mut code) = self.planned_model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
-        // The first run has shown where uncertain jumps lead.
+        // The first run has shown the targets of uncertain jumps.
         let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
         self.find_replaceable(&leads_elsewhere);
         for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
@@ -322,7 +323,7 @@ impl<'a> Recording<'a> {
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
             Some(others) => {
-                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only: leave it or --engine out");
+                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only. Omit it or --engine");
                 machines::runs(&self.subject, others, self.kind, &plan.sites, machines, first)
             }
         }
@@ -334,7 +335,7 @@ impl<'a> Recording<'a> {
         self.one_run(collector, false)
     }
 
-    /// Finds the step that the graph lacks, by a run that watches every block. `otherwise` is returned if none is found.
+    /// Describes the step that the graph lacks, found by a run that watches every block. Returns `otherwise` if no step is found.
     fn explain_contradiction(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
         let sites = code.addresses();
         let collector = if collector.max_sites().is_none() { collector } else { &PtraceBreakpoints };
@@ -406,14 +407,14 @@ impl<'a> Recording<'a> {
         }
         if let Some(at) = self.subject.executable.writable_code {
             notes.push(format!(
-                "the program can change its code at {at:#x} at any time: where it did, the trace shows the blocks of the file instead"
+                "the program can change its code at {at:#x} at any time. Where it did so, the trace shows the blocks of the file instead"
             ));
         }
         if followed.untraced_children > 0 {
             let children = plural(followed.untraced_children.into(), "process", "processes");
             notes.push(format!("{children} that the program started were not traced"));
         }
-        if self.subject.hides_vdso() && self.files.look_for_vdso() {
+        if self.subject.hides_vdso() && self.files.use_vdso() {
             notes.push(HIDDEN_VDSO.to_owned());
         }
         let blocks = writer.blocks();

@@ -1,6 +1,6 @@
-//! A single run that watches all blocks (`trodden trace record --runs 1`). It is never repeated, since its effects cannot be undone. If it
-//! reaches code that the graphs lack, single-stepped instructions still reveal that code afterwards; otherwise the code's blocks are
-//! missing, and the trace says so.
+//! A single run that watches all blocks (`trodden trace record --runs 1`). It is never repeated, since its effects cannot be undone. The
+//! run may reach code that the graphs lack. If the run was single-stepped, the recorded instructions reveal this code afterwards;
+//! otherwise, its blocks are missing, and the trace says so.
 
 use super::messages::{list_opaque, missing_blocks, new_targets, stack_switches, unplaced_code};
 use super::{Assumption, Recording, run_about};
@@ -18,7 +18,7 @@ use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
 impl Recording<'_> {
-    /// Performs the run and writes its trace. `shows`: the program's output is passed on to the user.
+    /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
     pub(super) fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
@@ -41,7 +41,7 @@ impl Recording<'_> {
             (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
             let followed = &result.outcome.followed;
             has_learned = self.cut_at_early_exits(followed);
-            // Interruptions by signals and changes of code are known only now; if there were any, the hits are replayed once more.
+            // Interruptions by signals and code changes are known only now. If there were any, the hits are replayed once more.
             let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.changed_code.is_empty();
             let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
             written = replayed.map(|replayed| (writer, replayed));
@@ -70,8 +70,8 @@ impl Recording<'_> {
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// The addresses that the run watches: blocks, followed by those jumps that start no block; then all jumps whose targets are
-    /// recorded, and the number of addresses that are blocks.
+    /// The addresses that the run watches (all blocks, followed by the jumps that do not start a block), the jumps whose targets are
+    /// recorded, and the number of watched addresses that are blocks.
     fn sites_of_one_run(&self, code: &Code, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = may_switch_stacks(&self.graphs, &self.image, code, &switching(code, &self.files));
@@ -87,9 +87,9 @@ impl Recording<'_> {
         (sites, jumps, blocks)
     }
 
-    /// Notes for readers of the trace: missing blocks, code outside all blocks, and switches of stacks.
+    /// Notes for readers of the trace: missing blocks, code outside all blocks, and stack switches.
     fn notes_of_one_run(&self, code: &Code, replayed: Replayed, unplaced: &BTreeSet<u64>) -> Vec<String> {
-        // A block without known predecessors may be watched nevertheless.
+        // A block may be watched even though it has no known predecessors.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
         let missing = (!unknown.is_empty()).then(|| missing_blocks(code, &unknown));
@@ -126,12 +126,13 @@ impl Recording<'_> {
         has_cut
     }
 
-    /// Adds to the graphs what the executed instructions show: targets of jumps, calls and returns at which no block starts, and targets of
-    /// uncertain jumps. Executed addresses that no block can contain go to `unplaced`. Returns whether the graphs changed.
+    /// Extends the graphs with information from the executed instructions: targets of jumps, calls and returns at which no block starts,
+    /// and targets of uncertain jumps. Executed addresses that no block can contain are added to `unplaced`. Returns whether the graphs
+    /// changed.
     fn learn_from_steps(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
         let jumps = uncertain_jumps(&self.graphs);
         let known = KnownCode::new(&self.graphs);
-        // A jump to a library function continues at a return address of the caller, which is not the jump's target.
+        // After a jump to a library function, the next traced instruction is the caller's return address, which is not the jump's target.
         let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
         let before = self.observed.clone();
         let (mut new, mut cuts) = (0, 0);
@@ -175,7 +176,7 @@ impl Recording<'_> {
 
 fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
     let (name, most) = (collector.name(), collector.max_sites().unwrap_or(usize::MAX));
-    ensure!(sites <= most, "the collector `{name}` can watch {most} of the {sites} blocks in one run: pass `--collector ptrace`");
+    ensure!(sites <= most, "the collector `{name}` can watch only {most} of the {sites} blocks in one run. Pass `--collector ptrace`");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Options of a recording, and what it needs to know about the process that asks for it.
+//! Options and environment of a recording.
 
 use crate::plan::PlanOptions;
 use serde::{Deserialize, Serialize};
@@ -8,31 +8,31 @@ use std::time::Duration;
 use trodden_launch::Engine;
 use trodden_trace::{CollectorKind, OutputStream, RepeatRecipe};
 
-/// What to record, and how.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// Options of each run.
     pub run: RunOptions,
     /// The file to write the trace to.
     pub output: PathBuf,
-    /// How witnesses are distributed over the runs.
+    /// Options for distributing witnesses over the runs.
     pub plan: PlanOptions,
-    /// Source of the execution frequencies that witnesses are placed by.
+    /// Source of the execution frequencies that determine where witnesses are placed.
     pub weights: WeightsFrom,
     /// Names of functions that are not traced inside.
     pub opaque: Vec<String>,
-    /// Maximum number of runs at a time; by default one per core.
+    /// Maximum number of concurrent runs; by default one per core.
     pub jobs: Option<usize>,
-    /// A folder that keeps the partial traces.
+    /// A folder for the partial traces; by default, they are removed.
     pub keep: Option<PathBuf>,
-    /// Whether only a plan is made, and nothing is run.
+    /// Whether to plan only, without running the program.
     pub plan_only: bool,
 }
 
-/// Options that all runs share, also on other machines.
+/// Options that all runs share, including those on other machines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunOptions {
-    /// The program as the user wrote it, and its arguments; empty if a process is traced.
+    /// The program, as the user typed it, and its arguments; empty if a process is traced.
     pub command: Vec<OsString>,
     /// A running process to trace instead.
     pub process: Option<i32>,
@@ -40,9 +40,9 @@ pub struct RunOptions {
     pub collector: Option<CollectorKind>,
     /// Shared libraries that are traced as well.
     pub libraries: Vec<String>,
-    /// What is kept the same in all runs.
+    /// The parts of the program's environment that are kept the same in all runs.
     pub recipe: RepeatRecipe,
-    /// Whether each run is pinned to a core of its own.
+    /// Whether each run is pinned to a separate core.
     pub is_pinned: bool,
     /// Size in bytes at which a run stops recording.
     pub max_size: Option<u64>,
@@ -50,26 +50,26 @@ pub struct RunOptions {
     pub limit: Option<Duration>,
 }
 
-/// What a recording needs to know about the process that asks for it.
+/// The environment of a recording, provided by the calling process.
 pub struct RecordingHost<'a> {
     /// The program's file, found as a shell would.
     pub program: Option<PathBuf>,
-    /// The executable of this process, on which collectors are tried.
+    /// This process's executable, on which collectors are tested.
     pub own_program: PathBuf,
     /// The folder for temporary files.
     pub temporary: PathBuf,
     /// Receives the output of the run that the user sees, if it passes through this process.
     pub pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
-    /// A folder that each run but the first sees a fresh copy of.
+    /// A folder of which each run but the first gets a fresh copy.
     pub fresh_folder: Option<PathBuf>,
     /// Other machines, which execute all runs but the first.
     pub machines: Option<OtherMachines>,
 }
 
-/// A set of machines set up like this one.
+/// A set of machines that are configured like this one.
 #[derive(Clone, Debug)]
 pub struct OtherMachines {
-    /// How commands are executed there.
+    /// How commands are executed on these machines.
     pub engine: Engine,
     /// The command that executes a machine's runs; the recording's folder and the machine's number are appended.
     pub worker: Vec<OsString>,

@@ -1,4 +1,4 @@
-//! Checks that runs repeat the first one, so that their partial traces can be merged.
+//! Checks that all runs repeat the first run, so that their partial traces can be merged.
 
 use super::runs::{FirstRun, RunResult};
 use anyhow::{Result, bail, ensure};
@@ -11,14 +11,14 @@ use trodden_trace::FollowEnding;
 /// It has threads, changes its code, or received signals whose timing differs between runs.
 pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
-    let one = "pass `--runs 1`, which watches every block in one run";
+    let one = "Pass `--runs 1`, which watches every block in one run";
     ensure!(
         followed.threads == 1,
-        "the program has {} threads (or processes that share its memory, by vfork), whose interleaving differs between runs: {one}",
+        "the program has {} threads (or processes that share its memory, by vfork), whose interleaving differs between runs. {one}",
         followed.threads
     );
-    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which cannot be watched in several runs: {one}");
-    ensure!(followed.asynchronous_signals == 0, "the program received signals, which would arrive elsewhere in another run: {one}");
+    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which cannot be watched in several runs. {one}");
+    ensure!(followed.asynchronous_signals == 0, "the program received signals, which would arrive at different times in other runs. {one}");
     ensure!(
         followed.handled_faults == 0,
         "a signal handler handled a fault (SIGSEGV or the like), and runs that watch only some blocks cannot see which instruction it \
@@ -27,11 +27,11 @@ pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     Ok(())
 }
 
-/// Signals that a program causes by its own instructions.
+/// Signals caused by the program's own instructions.
 const FAULTS: [i32; 5] =
     [Signal::SIGSEGV as i32, Signal::SIGBUS as i32, Signal::SIGILL as i32, Signal::SIGFPE as i32, Signal::SIGTRAP as i32];
 
-/// Checks that all runs did what the first one did.
+/// Checks that all runs behaved like the first run.
 ///
 /// # Errors
 /// A run diverged, or a fault ended it.
@@ -55,7 +55,7 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
     Ok(())
 }
 
-/// Notes about runs that ended before the first one's end.
+/// Notes about runs that ended earlier than the first run.
 pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
         FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),
@@ -63,5 +63,5 @@ pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String>
         _ => None,
     };
     let cut = (1..).zip(results).filter_map(|(number, r)| Some((number, ending(r)?)));
-    cut.map(|(number, by)| format!("{by} ended run {number} before its end: the trace is exact up to there")).collect()
+    cut.map(|(number, by)| format!("{by} ended run {number} early; the trace is exact up to that point")).collect()
 }

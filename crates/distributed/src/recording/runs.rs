@@ -1,7 +1,7 @@
-//! Running the traced program: a first run without witnesses, whose input, system call results and output are recorded; then one run per
-//! profile, several at a time, each on its own core.
+//! Runs of the traced program: a first run without witnesses, whose input, system call results and output are recorded, and then one run
+//! per profile, several at a time, each on its own core.
 //!
-//! Invariant: when there are several runs, all get the same arguments, environment, folder and input, and pipes for their output, so that
+//! Invariant: if there are several runs, all get the same arguments, environment, folder and input, and pipes for their output, so that
 //! they behave the same. A single run uses the command's own streams, and nothing is changed for it.
 // Length: all ways of running one program once.
 
@@ -31,7 +31,7 @@ use trodden_trace::{
 };
 
 enum Input {
-    /// The command's own, for a single run, which then also has the command's output.
+    /// The command's own input, for a single run, which also inherits the command's output.
     Inherited,
     /// A file, read by each run from the same offset.
     File {
@@ -55,7 +55,7 @@ pub struct RepeatedProgram<'a> {
     pub libraries: Vec<Library>,
     /// All blocks of the files, in ascending order.
     pub blocks: Vec<Range<u64>>,
-    /// Starts of those blocks whose middle may be jumped to.
+    /// Starts of the blocks that may be entered in their middle by a jump.
     pub guarded: HashSet<u64>,
     input: Input,
     /// Where partial traces are written.
@@ -69,7 +69,7 @@ pub struct RepeatedProgram<'a> {
 pub struct RunResult {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// Its partial trace.
+    /// File of the run's partial trace.
     pub partial: PathBuf,
     /// Number of witnesses recorded.
     pub hits: u64,
@@ -77,7 +77,7 @@ pub struct RunResult {
     pub time: Duration,
 }
 
-/// What a first run showed.
+/// The result of a first run.
 pub struct FirstRun {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
@@ -85,28 +85,28 @@ pub struct FirstRun {
     pub targets: BTreeSet<(u64, u64)>,
     /// Executed calls of functions that throw.
     pub throws: BTreeSet<u64>,
-    /// Where unwinding landed: landing pads, and places where `setjmp` returned a second time.
+    /// Addresses at which unwinding landed: landing pads, and return addresses of `setjmp` calls that returned a second time.
     pub landed: BTreeSet<u64>,
     /// Entries of functions that call `setjmp` or the like and were entered exactly once.
     pub entered_once: BTreeSet<u64>,
 }
 
-/// What a run watches, and the log of the run that it repeats.
+/// The sites that a run watches, and the log of the run that it repeats.
 struct WatchedSites<'a> {
     sites: &'a [u64],
     jumps: &'a [u64],
     first: Option<Arc<RunLog>>,
 }
 
-/// A sink that keeps the targets of jumps and what unwinding did.
+/// A sink that collects the targets of jumps and the effects of unwinding.
 struct TargetSink<'a> {
     sites: &'a [u64],
     jumps: &'a [u64],
-    /// For each thread, the jump whose target comes next.
+    /// For each thread, the jump whose target is the next hit.
     last: HashMap<ThreadNumber, u64>,
     seen: BTreeSet<(u64, u64)>,
     unwinding: &'a Unwinding,
-    /// For each thread, the last unwinding site that it passed.
+    /// For each thread, the last unwinding site that it reached.
     previous: HashMap<ThreadNumber, u64>,
     throws: BTreeSet<u64>,
     landed: BTreeSet<u64>,
@@ -115,7 +115,8 @@ struct TargetSink<'a> {
 }
 
 impl TargetSink<'_> {
-    /// Records a site of unwinding. Reaching the return address of a `setjmp` without passing that call means that `longjmp` led there.
+    /// Records an unwinding site. If a thread reaches the return address of a `setjmp` without executing the call before, it got there by
+    /// `longjmp`.
     fn note_unwinding(&mut self, thread: ThreadNumber, site: u64) {
         if self.unwinding.twice.values().any(|(_, entry)| *entry == site) {
             *self.entered.entry(site).or_default() += 1;
@@ -159,7 +160,7 @@ impl Sink for CountSink {
 }
 
 impl<'a> RepeatedProgram<'a> {
-    /// Finds the program and saves its input. Partial traces go to `folder`; `is_single` if there is only one run.
+    /// Finds the program and saves its input. Partial traces are written to `folder`. `is_single` says whether there is only one run.
     ///
     /// # Errors
     /// The program does not exist or cannot be traced, or the input cannot be read.
@@ -167,7 +168,8 @@ impl<'a> RepeatedProgram<'a> {
         let input = if is_single { Input::Inherited } else { shared_input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::save(fresh.clone(), host.temporary.clone())).transpose()?;
         let subject = Self::from_parts(options, host.pass_on, find_program(options, host)?, input)?;
-        // Passed explicitly, as on other machines: inheriting it could change the order of the variables, which the program can see.
+        // The environment is passed explicitly, as on other machines. Inheriting it could change the order of variables, which the program
+        // can observe.
         let environment = host.machines.as_ref().map(|others| others.environment.clone());
         Ok(Self { folder, fresh, environment, ..subject })
     }
@@ -182,7 +184,7 @@ impl<'a> RepeatedProgram<'a> {
         let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
         ensure!(
             options.libraries.is_empty() || !has_others,
-            "--library needs one of the collectors trampolines, compiled, ptrace and single-step: choose one of them with --collector"
+            "--library needs the collector trampolines, compiled, ptrace or single-step. Select one of them with --collector"
         );
         let libraries = libraries(&options.libraries, &program, options.process)?;
         let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
@@ -218,7 +220,7 @@ impl<'a> RepeatedProgram<'a> {
         self.recipe(None).time
     }
 
-    /// What is kept the same in all runs: nothing if there is only one.
+    /// The parts of the program's environment that are kept the same in all runs: none if there is only one run.
     fn recipe(&self, core: Option<usize>) -> RepeatRecipe {
         match self.input {
             Input::Inherited => RepeatRecipe::NONE,
@@ -231,15 +233,15 @@ impl<'a> RepeatedProgram<'a> {
         &self.folder
     }
 
-    /// Copies standard input to the file `to`. `None` if the runs have no input of their own.
+    /// Copies the runs' input to the file `to`. `None` if they have no input.
     pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
         let Input::File { file, at } = &self.input else { return Ok(None) };
         io::copy(&mut reopen_at(file, *at)?, &mut private::create_file(to)?).context("cannot copy standard input")?;
         Ok(Some(to.to_owned()))
     }
 
-    /// Performs a first run, which records the targets of some indirect jumps and the effects of unwinding. `shows`: its output is passed
-    /// on to the user.
+    /// Performs a first run, which records the targets of the given indirect jumps and the effects of unwinding. If `shows` is true, the
+    /// output is passed on to the user.
     pub fn first_run(&self, jumps: &[u64], unwinding: &Unwinding, first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
         let others = unwinding.sites().into_iter().filter(|other| jumps.binary_search(other).is_err());
         let sites: Vec<u64> = jumps.iter().copied().chain(others).collect();
@@ -262,8 +264,8 @@ impl<'a> RepeatedProgram<'a> {
         Ok(counts.0)
     }
 
-    /// Performs one run per profile. `machines` lists the runs of each machine, which follow one another; `jobs` machines run at a time, by
-    /// default one per core.
+    /// Performs one run per profile. `machines` lists the runs of each machine, which are executed one after another. `jobs` machines work
+    /// at the same time; by default one per core.
     ///
     /// # Errors
     /// A run failed; the error names its number.
@@ -295,7 +297,7 @@ impl<'a> RepeatedProgram<'a> {
         results.into_iter().map(|(number, result)| result.with_context(|| format!("run {}", number + 1))).collect()
     }
 
-    /// Performs a single run that watches all sites and records where `jumps` lead.
+    /// Performs a single run that watches all sites and records the targets of `jumps`.
     pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
         self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
     }
@@ -318,7 +320,7 @@ impl<'a> RepeatedProgram<'a> {
             let stored = sink.finish();
             let replayed = replaying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match (outcome, stored, replayed) {
-                // A failure to write ends the run, so the replay's error is the cause.
+                // If the replay fails, the run ends with a write error, so the replay's error is the cause.
                 (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
                 (Ok(_), Err(error), Ok(_)) => Err(error.into()),
                 (Ok(outcome), Ok(writer), Ok(replayed)) => {
@@ -369,7 +371,7 @@ impl<'a> RepeatedProgram<'a> {
 
     fn run(&self, collector: &dyn Collector, watched: WatchedSites, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
         let RunPlace { core, shows, role } = place;
-        // Dropped, and so removed, at the end of the run.
+        // Dropped, and thereby removed, at the end of the run.
         let _copy;
         let (target, outputs) = match self.options.process {
             Some(process) => (RunTarget::Attach(process), Vec::new()),
@@ -403,17 +405,17 @@ impl<'a> RepeatedProgram<'a> {
                     })
                 });
             }
-            // Pinning and ptrace apply to a thread, so the collector gets one of its own.
+            // Pinning and ptrace apply to a thread, so the collector gets a separate thread.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             active.mark_restored();
-            let ended = self.end(collected, &active);
+            let ended = self.wait_after_detach(collected, &active);
             drop(is_over);
             ended
         })
     }
 
-    /// Waits for a program that was detached from: it was started for this command, which ends with it.
-    fn end(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
+    /// Waits for a program that the collector detached from, since this command started it and ends with it.
+    fn wait_after_detach(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
         let program = || active.process().filter(|_| self.options.process.is_none());
         let mut outcome = match collected {
             Ok(outcome) => outcome,
@@ -456,7 +458,7 @@ impl<'a> RepeatedProgram<'a> {
     }
 }
 
-/// The core of a run, and how it relates to the user's own run of the program.
+/// The core that a run uses, whether the user sees its output, and its role.
 #[derive(Clone, Copy)]
 struct RunPlace {
     core: Option<usize>,
@@ -481,10 +483,10 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
         });
     }
     let found = host.program.clone().filter(|path| path.exists());
-    found.with_context(|| format!("cannot find the program `{}`: give its path, or install it", options.command[0].to_string_lossy()))
+    found.with_context(|| format!("cannot find the program `{}`. Pass its path, or install it", options.command[0].to_string_lossy()))
 }
 
-/// Standard input for several runs: a file is used as it is, anything else is first read to its end.
+/// Standard input for several runs. A file is used directly; any other input is first read to its end.
 fn shared_input(temporary: &Path) -> Result<Input> {
     let own = io::stdin();
     let descriptor = own.as_raw_fd();

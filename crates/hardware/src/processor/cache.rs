@@ -1,4 +1,4 @@
-//! Set-associative caches with least-recently-used replacement, and the hierarchy of table 5.3. Stores allocate; write-backs take no time.
+//! Set-associative caches with LRU replacement, and the cache hierarchy of table 5.3. Stores allocate; write-backs take no time.
 
 use super::parameters::{CacheParameters, PowerCosts, ProcessorParameters};
 use super::{ProcessorEvent, count};
@@ -21,7 +21,7 @@ impl Cache {
         Cache { blocks, ways: parameters.associativity, shift: parameters.block.trailing_zeros(), sets, latency: parameters.latency }
     }
 
-    /// Accesses a block. Returns true on a hit. Afterwards, the block is in the cache.
+    /// Accesses the block that contains an address, and loads it on a miss. Returns true on a hit.
     fn access(&mut self, address: u64) -> bool {
         let block = address >> self.shift;
         let first = (block & (self.sets - 1)) as usize * self.ways;
@@ -40,12 +40,12 @@ pub(super) struct CacheAccess {
     pub cycles: u64,
     pub l1_misses: u32,
     pub l2_misses: u32,
-    /// Power cost of the levels after the first.
+    /// Power cost of all levels but the first.
     pub cost: u32,
 }
 
 impl CacheAccess {
-    /// Counts the misses and, for the analytical power model, the costs including that of the first level.
+    /// Counts the misses and, for the analytical power model, the cost of all levels. `first_level` is the cost of the first.
     pub fn count(&self, events: &mut EventCounts, first_level: u32) {
         count(events, ProcessorEvent::L1Misses, self.l1_misses);
         count(events, ProcessorEvent::L2Misses, self.l2_misses);

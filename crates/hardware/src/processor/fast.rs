@@ -1,6 +1,6 @@
-//! The one-pass model: a few timestamps per instruction, in program order. Each stage handles an instruction at the earliest time that
-//! width, buffer space, operands and units allow, given the earlier instructions. So units and issue slots go to the oldest instruction, as
-//! in an age-ordered scheduler. Unlike in [`super::ReferenceModel`], caches are accessed in program order.
+//! The one-pass model, which computes a few timestamps per instruction, in program order. Each stage handles an instruction in the earliest
+//! cycle that width, buffer space, operands and units allow, given all earlier instructions. So units and issue slots go to the oldest
+//! instruction, as in an age-ordered scheduler. Unlike in [`super::ReferenceModel`], caches are accessed in program order.
 
 use super::cache::Hierarchy;
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
@@ -13,7 +13,7 @@ use crate::events::EventCounts;
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Number of cycles for which slot usage is recorded. Slots further ahead count as free.
+/// Number of cycles for which slot usage is recorded. Slots of later cycles count as free.
 const HORIZON: usize = 1 << 12;
 /// Number of recent stores that loads may wait for.
 const STORES: usize = 1 << 10;
@@ -25,7 +25,7 @@ pub struct FastModel {
     caches: Hierarchy,
     predictor: Predictor,
     queue: BranchQueue,
-    /// Branches that the predictor has not been trained with: cycle of commit, branch and prediction.
+    /// Branches that the predictor will be trained with at their commit: commit cycle, branch and prediction.
     updates: VecDeque<(u64, RetiredBranch, Prediction)>,
     fetch: Stage,
     dispatch: Stage,
@@ -33,7 +33,7 @@ pub struct FastModel {
     /// The earliest cycle in which the next instruction can be fetched.
     redirect: u64,
     fetched_block: u64,
-    /// Dispatch or commit times of the instructions in the buffers.
+    /// Cycles in which the instructions in each buffer leave it, by dispatch or commit.
     in_fetch_queue: VecDeque<u64>,
     in_reorder_buffer: VecDeque<u64>,
     in_load_store_queue: VecDeque<u64>,
@@ -56,15 +56,15 @@ struct Stage {
 }
 
 impl Stage {
-    /// Handles an instruction, not before `earliest`. Returns the cycle.
-    fn take(&mut self, earliest: u64, width: u64) -> u64 {
+    /// Handles an instruction in the first cycle from `earliest` on with a free slot, and returns that cycle.
+    fn reserve(&mut self, earliest: u64, width: u64) -> u64 {
         let cycle = self.next(earliest, width);
         self.taken = if cycle > self.cycle { 1 } else { self.taken + 1 };
         self.cycle = cycle;
         cycle
     }
 
-    /// The cycle in which the next instruction can be handled, not before `earliest`.
+    /// The first cycle from `earliest` on in which the next instruction can be handled.
     fn next(&self, earliest: u64, width: u64) -> u64 {
         if earliest > self.cycle { earliest } else { self.cycle + u64::from(self.taken == width) }
     }
@@ -87,7 +87,7 @@ impl Slots {
         of != cycle || used < self.limit
     }
 
-    fn take(&mut self, cycle: u64) {
+    fn reserve(&mut self, cycle: u64) {
         let slot = &mut self.used[cycle as usize % HORIZON];
         *slot = if slot.0 == cycle { (cycle, slot.1 + 1) } else { (cycle, 1) };
     }
@@ -132,8 +132,8 @@ impl FastModel {
         self.last_outcome
     }
 
-    /// Sets the outcome of the next branch's prediction to that in another run of the same instructions, so that timing differs due to the
-    /// profiler only.
+    /// Sets the outcome of the next branch's prediction, taken from a run of the same instructions without a branch queue. Any difference
+    /// in timing between the runs is then due to the profiler.
     pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
         self.frozen = Some(outcome);
     }
@@ -143,8 +143,8 @@ impl FastModel {
         ProcessorTotals { cycles: self.commit.cycle + 1, ..self.totals }
     }
 
-    /// Retires an instruction. For a branch, calls `profile` with the events since the previous branch; it returns the cycles that the
-    /// profiler needs.
+    /// Retires an instruction. For a branch, calls `profile` with the events since the previous branch; `profile` returns the number of
+    /// cycles that the profiler needs.
     pub fn retire(
         &mut self,
         instruction: &Instruction,
@@ -169,7 +169,7 @@ impl FastModel {
         self.block.add(&events, crate::events::CounterWidth::WIDEST);
         if let (Some(branch), Some(prediction)) = (branch, prediction) {
             let cycles = profile(branch, &std::mem::take(&mut self.block));
-            self.queue.enter(committed, cycles);
+            self.queue.enqueue(committed, cycles);
             self.updates.push_back((committed, *branch, prediction));
         }
     }
@@ -189,7 +189,7 @@ impl FastModel {
                 earliest = self.fetch.next(earliest, self.parameters.width) + access.cycles;
             }
         }
-        self.fetch.take(earliest, self.parameters.width)
+        self.fetch.reserve(earliest, self.parameters.width)
     }
 
     fn predict(&mut self, branch: &RetiredBranch, fetched: u64) -> Prediction {
@@ -213,7 +213,7 @@ impl FastModel {
         if is_memory && self.in_load_store_queue.len() == self.parameters.load_store_queue {
             earliest = earliest.max(self.in_load_store_queue.pop_front().unwrap_or(0));
         }
-        let dispatched = self.dispatch.take(earliest, self.parameters.width);
+        let dispatched = self.dispatch.reserve(earliest, self.parameters.width);
         self.in_fetch_queue.push_back(dispatched);
         dispatched
     }
@@ -261,8 +261,8 @@ impl FastModel {
         while !self.issue.is_free(cycle) || !self.units[unit].is_free(cycle) {
             cycle += 1;
         }
-        self.issue.take(cycle);
-        self.units[unit].take(cycle);
+        self.issue.reserve(cycle);
+        self.units[unit].reserve(cycle);
         if let Some((divider, at)) = free {
             self.busy[divider][at] = cycle + latency(&self.parameters, class);
         }
@@ -294,13 +294,13 @@ impl FastModel {
     fn commit(&mut self, completed: u64, is_branch: bool, events: &mut EventCounts) -> u64 {
         let before = self.commit.cycle;
         let mut next = self.commit;
-        let mut committed = next.take(completed + 1, self.parameters.width);
+        let mut committed = next.reserve(completed + 1, self.parameters.width);
         if is_branch {
             let room = self.queue.room_at(committed);
             if room > committed {
                 self.totals.queue_stalls += room - committed;
                 next = self.commit;
-                committed = next.take(room, self.parameters.width);
+                committed = next.reserve(room, self.parameters.width);
             }
         }
         self.commit = next;
@@ -309,7 +309,7 @@ impl FastModel {
     }
 }
 
-/// Latency of an instruction in cycles, excluding a load.
+/// An instruction's latency in cycles, excluding memory access.
 pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass) -> u64 {
     match class {
         InstructionClass::Integer => 1,
@@ -321,7 +321,7 @@ pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass)
     }
 }
 
-/// Index of the unit that an instruction occupies in the cycle of its issue.
+/// Index of the functional unit that an instruction occupies in its issue cycle.
 pub(super) fn unit(class: InstructionClass, is_memory: bool) -> usize {
     match class {
         _ if is_memory => 4,

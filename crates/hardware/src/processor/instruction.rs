@@ -20,22 +20,22 @@ pub enum InstructionClass {
     FloatDivide,
 }
 
-/// Stands for the absence of a register.
+/// Register number that means "no register".
 pub const NO_REGISTER: u8 = 0;
 
-/// A retired instruction. The source numbers registers from 1; the models only compare these numbers.
+/// A retired instruction. Registers are numbered from 1, in any way that the source chooses, since the models only compare the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
-    /// Its address.
+    /// Address of the instruction.
     pub address: Address,
-    /// Functional unit that executes it.
+    /// Functional unit that executes the instruction.
     pub class: InstructionClass,
-    /// Registers that it reads, or [`NO_REGISTER`].
+    /// Registers read; unused elements are [`NO_REGISTER`].
     pub sources: [u8; 4],
-    /// Registers that it writes, or [`NO_REGISTER`].
+    /// Registers written; unused elements are [`NO_REGISTER`].
     pub destinations: [u8; 2],
-    /// Address that it loads from.
+    /// Memory address read; `None` if the instruction loads nothing.
     pub load: Option<Address>,
-    /// Address that it stores to.
+    /// Memory address written; `None` if the instruction stores nothing.
     pub store: Option<Address>,
 }

@@ -1,8 +1,9 @@
 //! Models of the processor around the profiler (table 5.3), which determine when each retired instruction is fetched, dispatched, issued,
 //! completed and committed.
 //!
-//! [`FastModel`] makes one pass with a few timestamps per instruction. [`ReferenceModel`] steps through every cycle, and serves to check
-//! the fast model. Both see only instructions that retire, so wrong paths fetch nothing and disturb no cache. Cycles are counted from 0.
+//! [`FastModel`] makes one pass with a few timestamps per instruction. [`ReferenceModel`] simulates every cycle, and serves to check the
+//! fast model. Both see only retired instructions, so mispredicted paths fetch nothing and have no effect on caches. Cycles are numbered
+//! from 0.
 
 mod cache;
 mod fast;
@@ -59,8 +60,8 @@ names! {
 }
 
 fn count(events: &mut EventCounts, event: ProcessorEvent, more: u32) {
-    let place = &mut events.0[event as usize];
-    *place = place.saturating_add(more);
+    let counter = &mut events.0[event as usize];
+    *counter = counter.saturating_add(more);
 }
 
 /// Totals of a run.

@@ -1,6 +1,6 @@
-//! The parameters of the baseline processor: those of table 5.3, and those that the table omits. The latter are SimpleScalar's defaults,
-//! which the paper's simulator extends: latencies of functional units, two memory ports, 64-byte blocks in the second-level cache. The
-//! costs of the power model are not published; those here grow with the size of what is accessed.
+//! The parameters of the baseline processor. Where table 5.3 omits a parameter, the default is that of SimpleScalar, which the paper's
+//! simulator extends: latencies of functional units, two memory ports, 64-byte blocks in the second-level cache. The costs of the power
+//! model are not published; the defaults here grow with the size of the memory accessed.
 
 use crate::error::HardwareError;
 use serde::Deserialize;
@@ -27,7 +27,7 @@ pub enum DirectionPredictor {
     Bimodal,
     /// Two-bit counters, indexed by the exclusive or of address and history.
     Gshare,
-    /// Both, with counters that choose between them.
+    /// Bimodal and gshare, with two-bit counters that choose between them.
     Combined,
 }
 
@@ -39,11 +39,11 @@ pub struct PredictorParameters {
     pub direction: DirectionPredictor,
     /// Number of counters of the gshare predictor.
     pub gshare_entries: usize,
-    /// Length of its history in bits.
+    /// Length of the gshare predictor's history in bits.
     pub history_bits: u32,
     /// Number of counters of the bimodal predictor.
     pub bimodal_entries: usize,
-    /// Number of counters that choose between the two.
+    /// Number of counters that choose between bimodal and gshare.
     pub meta_entries: usize,
     /// Capacity of the return address stack.
     pub return_stack: usize,
@@ -51,7 +51,7 @@ pub struct PredictorParameters {
     pub target_entries: usize,
     /// Associativity of the branch target buffer.
     pub target_associativity: usize,
-    /// Cycles from the completion of a mispredicted branch until the right path is fetched.
+    /// Cycles from the completion of a mispredicted branch to the fetch of the correct path.
     pub misprediction_cycles: u64,
 }
 
@@ -91,7 +91,7 @@ impl Default for PowerCosts {
     }
 }
 
-/// Maximum number of entries of a buffer or table, of blocks in a cache, and of units.
+/// Maximum number of entries in a buffer or table, blocks in a cache, and functional units.
 const MAX_ENTRIES: usize = 1 << 24;
 
 /// Parameters of the processor.
@@ -118,13 +118,13 @@ pub struct ProcessorParameters {
     pub memory_ports: usize,
     /// Latency of an integer multiplication in cycles.
     pub multiply_cycles: u64,
-    /// Latency of an integer division in cycles, for which it occupies its unit.
+    /// Latency of an integer division in cycles; the unit is busy throughout.
     pub divide_cycles: u64,
     /// Latency of a floating-point operation in cycles.
     pub float_cycles: u64,
     /// Latency of a floating-point multiplication in cycles.
     pub float_multiply_cycles: u64,
-    /// Latency of a floating-point division in cycles, for which it occupies its unit.
+    /// Latency of a floating-point division in cycles; the unit is busy throughout.
     pub float_divide_cycles: u64,
     /// First-level instruction cache.
     pub l1_instruction: CacheParameters,
@@ -138,7 +138,7 @@ pub struct ProcessorParameters {
     pub predictor: PredictorParameters,
     /// Costs of the power models.
     pub power: PowerCosts,
-    /// Capacity of the branch queue; 0 for a profiler that never stalls the processor.
+    /// Capacity of the branch queue between processor and profiler; 0 models a profiler that never stalls the processor.
     pub branch_queue: usize,
 }
 
@@ -172,7 +172,7 @@ impl Default for ProcessorParameters {
 }
 
 impl ProcessorParameters {
-    /// Parses parameters from TOML; those not named are as published.
+    /// Parses parameters from TOML. Parameters that are not named keep their defaults.
     ///
     /// # Errors
     /// The text is not valid TOML, has an unknown name, or a parameter is out of range.
@@ -182,9 +182,9 @@ impl ProcessorParameters {
         Ok(parameters)
     }
 
-    /// Memory of a processor model, in bytes.
+    /// Memory that a processor model with these parameters uses, in bytes.
     pub fn memory(&self) -> u64 {
-        // Buffers of the models that do not depend on parameters.
+        // Size of the buffers whose size does not depend on parameters.
         const FIXED: u64 = 1 << 19;
         let blocks = |cache: &CacheParameters| 8 * cache.size / cache.block.max(1);
         let predictor = &self.predictor;
@@ -217,7 +217,11 @@ impl ProcessorParameters {
             }
             let sets = blocks.checked_div(cache.associativity as u64).unwrap_or(0);
             if !cache.block.is_power_of_two() || !sets.is_power_of_two() {
-                return Err(HardwareError::parameter(name, cache.size, "a power of two of sets with blocks of a power of two of bytes"));
+                return Err(HardwareError::parameter(
+                    name,
+                    cache.size,
+                    "such that size / block / associativity and block are powers of two",
+                ));
             }
         }
         let sized = positive.into_iter().chain([("branch-queue", self.branch_queue)]);
@@ -232,7 +236,7 @@ impl ProcessorParameters {
             return Err(HardwareError::parameter("predictor", size, "at most 2^24 entries per table"));
         }
         if let Some(size) = tables.into_iter().find(|size| !size.is_power_of_two()) {
-            return Err(HardwareError::parameter("predictor", size, "a power of two of entries or sets per table"));
+            return Err(HardwareError::parameter("predictor", size, "such that each table has a power of two of entries or sets"));
         }
         if predictor.history_bits > 32 {
             return Err(HardwareError::parameter("predictor.history-bits", predictor.history_bits, "at most 32"));

@@ -1,9 +1,10 @@
 //! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them (S. McFarling, *Combining branch predictors*,
 //! WRL TN-36, 1993), a branch target buffer, and a return address stack.
 //!
-//! Branches are predicted at fetch, which also updates history and return stack. As wrong paths are not modelled, this equals a speculative
-//! history that is repaired at every misprediction. Counters and targets are updated at commit, by the calling model. As in SimpleScalar
-//! (`bpred.c`), a branch trains the counters that predicted it, whose indices are kept because the history has changed by then.
+//! Branches are predicted at fetch, which also updates the history and the return stack. As mispredicted paths are not modelled, this is
+//! equivalent to a speculative history that is repaired at every misprediction. The calling model updates counters and targets at commit.
+//! As in SimpleScalar (`bpred.c`), a branch trains the counters that predicted it. Their indices are stored, because the history has
+//! changed by then.
 
 use super::parameters::{DirectionPredictor, PredictorParameters};
 use crate::stream::{BranchKind, RetiredBranch};
@@ -11,11 +12,11 @@ use crate::stream::{BranchKind, RetiredBranch};
 /// The outcome of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PredictionOutcome {
-    /// The right instruction was fetched next.
+    /// The next instruction was fetched correctly.
     Right,
-    /// The direction was right, and the target is known once the branch is decoded.
+    /// The direction was correct, but the target was unknown until the branch was decoded.
     Misfetch,
-    /// The right path is known only once the branch completes.
+    /// The correct path was unknown until the branch completed.
     Misprediction,
 }
 
@@ -25,8 +26,8 @@ pub(super) struct DirectionLookup {
     gshare: usize,
     bimodal: usize,
     meta: usize,
-    by_history: bool,
-    by_address: bool,
+    predicted_by_history: bool,
+    predicted_by_address: bool,
     taken: bool,
 }
 
@@ -106,12 +107,12 @@ impl Predictor {
         }
     }
 
-    /// Trains the predictor with a branch at its commit. `prediction` is the one made at its fetch.
+    /// Trains the predictor with a branch at its commit. `prediction` was made at its fetch.
     pub fn update(&mut self, branch: &RetiredBranch, prediction: &Prediction) {
         let address = branch.address.0;
         if let Some(lookup) = prediction.direction {
-            if lookup.by_history != lookup.by_address {
-                train(&mut self.meta[lookup.meta], lookup.by_history == branch.is_taken);
+            if lookup.predicted_by_history != lookup.predicted_by_address {
+                train(&mut self.meta[lookup.meta], lookup.predicted_by_history == branch.is_taken);
             }
             train(&mut self.gshare[lookup.gshare], branch.is_taken);
             train(&mut self.bimodal[lookup.bimodal], branch.is_taken);
@@ -131,14 +132,14 @@ impl Predictor {
         let gshare = index(address ^ history, self.parameters.gshare_entries);
         let bimodal = index(address, self.parameters.bimodal_entries);
         let meta = index(address, self.parameters.meta_entries);
-        let (by_history, by_address) = (predicts_taken(self.gshare[gshare]), predicts_taken(self.bimodal[bimodal]));
+        let (predicted_by_history, predicted_by_address) = (predicts_taken(self.gshare[gshare]), predicts_taken(self.bimodal[bimodal]));
         let taken = match self.parameters.direction {
-            DirectionPredictor::Bimodal => by_address,
-            DirectionPredictor::Gshare => by_history,
-            DirectionPredictor::Combined if predicts_taken(self.meta[meta]) => by_history,
-            DirectionPredictor::Combined => by_address,
+            DirectionPredictor::Bimodal => predicted_by_address,
+            DirectionPredictor::Gshare => predicted_by_history,
+            DirectionPredictor::Combined if predicts_taken(self.meta[meta]) => predicted_by_history,
+            DirectionPredictor::Combined => predicted_by_address,
         };
-        DirectionLookup { gshare, bimodal, meta, by_history, by_address, taken }
+        DirectionLookup { gshare, bimodal, meta, predicted_by_history, predicted_by_address, taken }
     }
 
     fn set(&mut self, address: u64) -> &mut [(u64, u64)] {

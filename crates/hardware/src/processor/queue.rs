@@ -1,5 +1,5 @@
-//! The branch queue between commit and profiler (section 5.5.3). The profiler serves one branch after the other, and a branch leaves the
-//! queue when it has been served. A branch that finds the queue full stalls commit.
+//! The branch queue between commit and profiler (section 5.5.3). The profiler serves branches in order, and a branch leaves the queue when
+//! it has been served. If the queue is full, a branch stalls commit.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ pub(super) struct BranchQueue {
 }
 
 impl BranchQueue {
-    /// Creates a queue. A capacity of 0 means that it never stalls.
+    /// Creates a queue. A queue with capacity 0 never stalls.
     pub fn new(capacity: usize) -> BranchQueue {
         BranchQueue { capacity, served: VecDeque::new(), last: 0 }
     }
 
-    /// The first cycle, not before `now`, in which there is room.
+    /// The first cycle from `now` on in which the queue has room.
     pub fn room_at(&mut self, now: u64) -> u64 {
         while self.served.front().is_some_and(|s| *s <= now) {
             self.served.pop_front();
@@ -26,7 +26,7 @@ impl BranchQueue {
     }
 
     /// Enqueues a branch that the profiler needs `cycles` cycles for.
-    pub fn enter(&mut self, now: u64, cycles: u32) {
+    pub fn enqueue(&mut self, now: u64, cycles: u32) {
         if self.capacity > 0 {
             self.last = self.last.max(now) + u64::from(cycles);
             self.served.push_back(self.last);
@@ -41,14 +41,14 @@ mod tests {
     #[test]
     fn full_queue_stalls_branches() {
         let mut queue = BranchQueue::new(2);
-        queue.enter(10, 3);
-        queue.enter(10, 3);
+        queue.enqueue(10, 3);
+        queue.enqueue(10, 3);
         assert_eq!((queue.room_at(10), queue.room_at(13)), (13, 13));
-        queue.enter(13, 3);
+        queue.enqueue(13, 3);
         assert_eq!(queue.room_at(14), 16);
         assert_eq!(queue.room_at(30), 30);
         let mut none = BranchQueue::new(0);
-        none.enter(0, 100);
+        none.enqueue(0, 100);
         assert_eq!(none.room_at(1), 1);
     }
 }

@@ -1,6 +1,6 @@
-//! The cycle-stepped model, which is slow but simple to check against table 5.3. In each cycle: commit from the head of the reorder buffer,
-//! issue the oldest instructions whose operands are ready, dispatch, fetch. It shares caches, predictor and branch queue with
-//! [`super::FastModel`], but no timing.
+//! The cycle-stepped model, which is slow but simple to check against table 5.3. Each cycle commits from the head of the reorder buffer,
+//! issues the oldest instructions whose operands are ready, dispatches, and fetches. The model shares the code of caches, predictor and
+//! branch queue with [`super::FastModel`], but no timing code.
 
 use super::cache::{CacheAccess, Hierarchy};
 use super::fast::{latency, unit};
@@ -14,7 +14,7 @@ use crate::events::{CounterWidth, EventCounts};
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Number of instructions that must wait to be fetched before a cycle is simulated.
+/// Minimum number of instructions waiting for fetch before a cycle is simulated.
 const LOOKAHEAD: usize = 64;
 
 /// An instruction in the pipeline.
@@ -26,9 +26,9 @@ struct InFlight {
     events: EventCounts,
     fetched: u64,
     dispatched: u64,
-    /// Numbers of the instructions whose results it needs.
+    /// Numbers of the instructions whose results this one needs.
     needs: [Option<u64>; 5],
-    /// Cycle in which its result is available, once it is issued.
+    /// Cycle in which the result is available; `None` before issue.
     completed: Option<u64>,
 }
 
@@ -155,7 +155,7 @@ impl ReferenceModel {
             self.block.add(&done.events, CounterWidth::WIDEST);
             if let (Some(branch), Some(prediction)) = (&done.branch, &done.prediction) {
                 let cycles = profile(branch, &std::mem::take(&mut self.block));
-                self.queue.enter(self.cycle, cycles);
+                self.queue.enqueue(self.cycle, cycles);
                 self.predictor.update(branch, prediction);
             }
         }
@@ -189,12 +189,12 @@ impl ReferenceModel {
     fn is_ready(&self, entry: &InFlight) -> bool {
         entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head) {
             Some(at) => self.reorder_buffer[at as usize].completed.is_some_and(|completed| completed <= self.cycle),
-            // It has been committed.
+            // The producer has been committed.
             None => true,
         })
     }
 
-    /// Returns a free divider for classes that need one, `Some(None)` for other classes, and `None` if all dividers are busy.
+    /// Returns a free divider for instruction classes that need one, `Some(None)` for other classes, and `None` if all dividers are busy.
     fn divider(&self, class: InstructionClass) -> Option<Option<(usize, usize)>> {
         let kind = match class {
             InstructionClass::Divide => 0,

@@ -18,7 +18,7 @@ pub struct Convert {
     /// Format of the trace.
     #[arg(long, value_parser = one_of(FORMATS), default_value = "auto")]
     pub format: SourceFormat,
-    /// Convert what precedes a damaged or missing part, instead of failing.
+    /// If a part is corrupt or missing, convert the trace up to that part instead of failing.
     #[arg(long)]
     pub partial: bool,
     /// Recording to write.

@@ -27,7 +27,7 @@ Examples:
   trodden-lab graph model function.json --scheme ppp --interesting 0,1,5
   trodden-lab graph model function.json --scheme executed --order 2 --interesting 0,1,5 --executions 70,25,5 --explain")]
     Model(ModelJob),
-    /// Divide the paths of a graph among copies, and print the interesting edges and labels of each copy as JSON.
+    /// Divide a graph's paths among copies, and print each copy's interesting edges and labels as JSON.
     #[command(after_help = "\
 Examples:
   echo '{\"entry\":\"s\",\"exit\":\"t\",\"edges\":[[\"s\",\"a\"],[\"a\",\"t\"],[\"s\",\"t\"]]}' | trodden-lab graph partition - --copies 2

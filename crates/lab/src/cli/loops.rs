@@ -37,7 +37,7 @@ pub struct Loops {
     /// Counting options; by default those that the program was built with.
     #[command(flatten)]
     pub parameters: Parameters,
-    /// Counting options that only `trodden-lab` has.
+    /// Counting options available only in `trodden-lab`.
     #[command(flatten)]
     pub choices: CountingChoices,
 }

@@ -44,17 +44,17 @@ impl Default for NumberJob {
     }
 }
 
-/// Selects the interesting paths. Without it, they are those that the graph file lists, or all paths if it lists none.
+/// Options that select the interesting paths. By default, they are the paths that the graph file lists, or all paths if it lists none.
 #[derive(Debug, Default, Args)]
 #[group(multiple = false)]
 pub struct Interesting {
     /// Interesting paths, by their Ball-Larus numbers.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub interesting: Option<Vec<u64>>,
-    /// Edges; a path is interesting if it takes only these.
+    /// Edges; a path is interesting if it takes no others.
     #[arg(long, value_name = "EDGES", value_delimiter = ',')]
     pub interesting_edges: Option<Vec<u32>>,
-    /// Nodes; a path is interesting if it passes through all of these.
+    /// Nodes; a path is interesting if it passes through all of them.
     #[arg(long, value_name = "NODES", value_delimiter = ',')]
     pub through: Option<Vec<String>>,
 }
@@ -78,7 +78,7 @@ pub struct ModelJob {
     /// Probability model.
     #[arg(long, value_enum, default_value_t = ModelScheme::BallLarus)]
     pub scheme: ModelScheme,
-    /// Interesting paths, by their Ball-Larus numbers, instead of those that the file lists.
+    /// Interesting paths, by their Ball-Larus numbers [default: the paths that the file lists].
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub interesting: Vec<u64>,
     /// Number of preceding edges that form the context of an edge, besides its source (executed).
@@ -121,11 +121,11 @@ fn describe(scheme: NumberingScheme) -> &'static str {
     match scheme {
         NumberingScheme::BallLarus => "Number every acyclic path (Ball and Larus)",
         NumberingScheme::Spp => "Selective: few probes; an uninteresting path may share a number with an interesting one",
-        NumberingScheme::Mspp => "Selective, with probes restored until no uninteresting path shares such a number; small graphs only",
+        NumberingScheme::Mspp => "Like spp, but no uninteresting path shares an interesting one's number; small graphs only",
         NumberingScheme::Pertinent => "Compact numbers for the paths over selected edges; higher numbers for all others",
         NumberingScheme::Pspp => "Precise selective: no uninteresting path shares a number with an interesting one",
         NumberingScheme::Ppp => "Preferential: compact numbers for listed paths, verified by the Ball-Larus number",
-        NumberingScheme::KnownTable => "Ball-Larus numbers, looked up in a perfect hash table of the known ones",
+        NumberingScheme::KnownTable => "Ball-Larus numbers, looked up in a perfect hash table of the known numbers",
         NumberingScheme::PppOptimal => "Like ppp, but searches for the most compact numbers and proves a bound",
         NumberingScheme::Approximate => "Like ppp, but without the verification",
     }

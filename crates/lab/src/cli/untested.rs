@@ -13,10 +13,10 @@ The program must have kept its bitcode, as trodden builds do by default.")]
 pub struct Schemes {
     /// Program to examine.
     pub program: PathBuf,
-    /// Shell command that runs the tests; `{}` stands for the program.
+    /// Shell command that runs the tests; `{}` is replaced by the program.
     #[arg(long, value_name = "COMMAND")]
     pub tests: String,
-    /// Shell command that runs the program as in the field; `{}` stands for the program.
+    /// Shell command that runs the program as in the field; `{}` is replaced by the program.
     #[arg(long, value_name = "COMMAND")]
     pub field: String,
     /// Number of timed runs of the field command per build; 0 does not report processor time.

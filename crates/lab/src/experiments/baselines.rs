@@ -1,8 +1,9 @@
-//! Published schemes that profile paths more cheaply than by counting all of them, as baselines for comparison.
+//! Published schemes that are cheaper than counting all paths, as baselines for comparison.
 //!
 //! [`targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`practical`] (Bond, McKinley, CGO 2005)
 //! omits globally cold edges, and [`structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling (Bond,
-//! McKinley, MICRO 2005) only keeps the path register while switched off. [`cost`] computes the operations that each executes in a run.
+//! McKinley, MICRO 2005) only maintains the path register while switched off. [`cost`] computes the number of operations that each scheme
+//! executes in a run.
 
 mod cold;
 mod cost;
@@ -37,7 +38,7 @@ pub fn run(options: &BaselinesOptions) -> Result<()> {
     Ok(())
 }
 
-/// The counting plan of one of these schemes.
+/// A scheme's counting plan.
 #[derive(Clone, Debug)]
 pub struct Baseline {
     /// The acyclic graph of all paths.
@@ -54,13 +55,13 @@ pub struct Baseline {
 struct PartialPlan {
     /// The acyclic graph of the paths that are counted individually.
     dag: Dag,
-    /// Whether that graph has an edge, by edge of the graph of all paths.
+    /// Whether `dag` contains an edge, by edge of the graph of all paths.
     kept: Vec<bool>,
     /// Whether an edge is never taken, by edge of the function's graph.
     excluded: Vec<bool>,
     /// Value of the register on omitted paths, before any increment.
     poison: i64,
-    /// Size of the number range, after that of the paths, in which omitted executions are counted.
+    /// Size of the number range after the path numbers, in which executions of omitted paths are counted.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests check this bound"))]
     overflow: u64,
 }
@@ -70,7 +71,7 @@ struct PartialPlan {
 pub enum RegisterStep {
     /// The action of the plan without omissions.
     Plan(RegisterAction),
-    /// Sets the register to a value from which no later increments lead back to a path number.
+    /// Sets the register to a value from which later increments never lead back to a path number.
     Poison(i64),
 }
 
@@ -131,7 +132,7 @@ const LOCALLY_COLD: f64 = 0.05;
 const GLOBALLY_COLD: f64 = 1e-4;
 /// Factor by which the global threshold grows while there are too many paths (published: 1.5).
 const GROWTH: f64 = 1.5;
-/// Maximum number of such steps; 1.5^80 = 10^14 exceeds all realistic counts.
+/// Maximum number of growth steps; 1.5^80 = 10^14 exceeds all realistic counts.
 const MAX_STEPS: usize = 80;
 
 /// Plans targeted path profiling: omits locally cold edges whose block was executed, and places probes on chords. `excluded` marks edges
@@ -148,8 +149,8 @@ pub fn targeted(
     omit_edges(graph, forced, frequencies, &omitted, options)
 }
 
-/// Plans practical path profiling: omits globally cold edges, and more of them while too many paths remain. `all` is the number of edge
-/// executions in the program. The hottest out-edge of each block gets the value 0.
+/// Plans practical path profiling: omits globally cold edges, and further edges while too many paths remain. `all` is the total number of
+/// edge executions in the program. The hottest out-edge of each block gets the value 0.
 pub fn practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -181,7 +182,8 @@ pub fn structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Fre
     Baseline::from_plan(Plan::ball_larus(graph, &structural::cuts(graph, forced), frequencies, options))
 }
 
-/// Returns true if an edge profile determines all path counts, because each path has an edge of its own ("obvious" paths).
+/// Returns true if an edge profile determines all path counts, because each path contains an edge that no other path contains ("obvious"
+/// paths).
 pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
     let mut to = vec![0u64; dag.node_count()];
     to[dag.entry().index()] = 1;

@@ -1,8 +1,8 @@
 //! `trodden-lab experiment bench`: the overhead of counting on corpus programs, compared with other profilers.
 //!
-//! The variants of a program run in turns, so that a slowdown of the machine affects all of them, and each output is compared with that
-//! of the variant's base. Times are those of the program alone, without reading its counts. Instructions are counted in a separate run.
-//! A variant that cannot be built or run becomes a row with the reason.
+//! A program's variants run in turns, so that a slowdown of the machine affects all of them. Each output is compared with that of the
+//! variant's base, which is the variant that it is measured against. Times exclude reading the counts. Instructions are counted in a
+//! separate run. If a variant cannot be built or run, its row shows the reason.
 
 mod compare;
 mod exact;
@@ -97,7 +97,7 @@ pub struct BenchOptions {
 /// Measures, and prints and writes the result; or only draws or compares results.
 ///
 /// # Errors
-/// A program's output or counts are wrong, something became slower than in the result to compare with, or a build or run failed.
+/// A program's output or counts are wrong, a variant became slower than in the compared result, or a build or run failed.
 pub fn run(options: &BenchOptions) -> Result<()> {
     if let Some(file) = &options.draw {
         return draw(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
@@ -115,7 +115,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         print!("{}", compare::render(&old, &suite, &comparison));
         let slower = comparison.iter().filter(|c| c.is_slower()).count();
         if slower > 0 {
-            bail!("{slower} of {} comparisons found something slower; they are marked above", comparison.len());
+            bail!("{slower} of {} comparisons found a slowdown; they are marked above", comparison.len());
         }
     }
     Ok(())
@@ -157,14 +157,14 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
         suite.rows.extend(bench.program(program)?);
         files.write(&suite)?;
     }
-    print!("{}", table::text(&suite));
+    print!("{}", table::render_table(&suite));
     files.write(&suite)?;
     eprintln!("wrote {}.json, .md and .svg", files.stem.display());
     check(&suite)?;
     Ok(Some(suite))
 }
 
-/// Builds the tools and oracles, chooses the instruction counter, and returns them with an empty or read_resumed result.
+/// Builds the tools and oracles, and chooses the instruction counter. Returns them with an empty result or the result to resume.
 fn begin<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
@@ -237,7 +237,7 @@ fn variants(asked: &[String]) -> Result<Vec<Variant>> {
     Ok(all)
 }
 
-/// The files that the result is written to after every program.
+/// The files to which the result is written after every program.
 struct Files {
     stem: PathBuf,
 }
@@ -278,7 +278,7 @@ fn check(suite: &BenchResult) -> Result<()> {
     }
     let failed = suite.rows.iter().filter(|r| matches!(r.outcome, BenchOutcome::Failed { .. })).count();
     if failed > 0 {
-        bail!("{failed} of {} builds or runs failed; the tables have the reasons", suite.rows.len());
+        bail!("{failed} of {} builds or runs failed; the tables show the reasons", suite.rows.len());
     }
     Ok(())
 }

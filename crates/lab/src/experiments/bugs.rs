@@ -1,9 +1,9 @@
 //! `trodden-lab experiment bugs`: can paths locate seeded bugs that line and branch coverage cannot?
 //!
-//! Each bug in `corpus/bugs` is a patch of a corpus program. The result is wrong only if one execution of a function takes two particular
-//! branches. Every run takes both, but only failing runs do so in one execution. A run fails if its output differs from that of the
-//! unpatched program. Line and branch coverage come from clang in an unoptimised build, the rank of the path from `trodden isolate` in an
-//! ordinary build.
+//! Each bug in `corpus/bugs` is a patch of a corpus program. The result is wrong only if a single execution of a function takes two
+//! particular branches. Every run takes both branches, but only failing runs take both in the same execution. A run fails if its output
+//! differs from that of the unpatched program. Line and branch coverage come from an unoptimised build by clang, and the rank of the path
+//! from `trodden isolate` on an ordinary build.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -41,14 +41,14 @@ pub struct BugsOptions {
 /// A bug that is seeded into a program.
 struct Bug {
     program: &'static str,
-    /// File and function that contain it.
+    /// File and function that contain the bug.
     place: (&'static str, &'static str),
     /// Text that starts the function's definition.
     definition: &'static str,
-    /// Texts that identify the two branches. Each reaches from the first line with its text to the brace that closes it, because
-    /// a path may start after a loop in such a branch.
+    /// Texts that identify the two branches. A branch extends from the first line with its text to the closing brace, because a path may
+    /// start after a loop within the branch.
     branches: [&'static str; 2],
-    /// The parts that runs are composed of. A run fails if and only if it contains the fourth.
+    /// The parts of which runs are composed. A run fails if and only if it contains the fourth part.
     parts: [&'static str; 4],
     /// Creates the input files in a folder, with the unpatched program.
     prepare: fn(&Path, &Path) -> Result<()>,
@@ -100,7 +100,7 @@ struct Outcome {
     passing: usize,
     lines: CoverageComparison,
     branches: CoverageComparison,
-    /// Rank of the first path through both branches, its Ochiai score, and how many paths have that score.
+    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with that score.
     path: Option<(usize, f64, usize)>,
 }
 
@@ -118,7 +118,7 @@ struct CoverageComparison {
 /// Runs all bugs, or those of the selected programs.
 ///
 /// # Errors
-/// A program cannot be fetched, built or run, a bug's path is ranked too low, or coverage distinguishes failing from passing runs.
+/// A program cannot be fetched, built or run; a bug's path is ranked too low; or coverage distinguishes failing from passing runs.
 pub fn run(options: &BugsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let trodden = match &options.trodden {
@@ -137,7 +137,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
         let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("failed to try the bug of {}", bug.program))?;
-        println!("{}", row(bug, &outcome));
+        println!("{}", format_row(bug, &outcome));
         if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
             wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
         }
@@ -149,7 +149,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     Ok(())
 }
 
-fn row(bug: &Bug, outcome: &Outcome) -> String {
+fn format_row(bug: &Bug, outcome: &Outcome) -> String {
     let covered = |c: &CoverageComparison| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
     let path = outcome.path.map_or("not found | - | -".into(), |(rank, ochiai, tied)| format!("{rank} | {ochiai:.3} | {tied}"));
     format!(
@@ -229,7 +229,7 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Composes runs of four parts, in several orders: the first three and one of them again, or, for failing runs, the fourth.
+/// Composes runs of four parts, in several orders: the first three parts, followed by one of them again or, in failing runs, by the fourth.
 fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
     for fourth in 0..4 {

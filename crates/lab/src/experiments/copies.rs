@@ -1,10 +1,10 @@
-//! `trodden-lab experiment copies`: counts corpus programs with copies, and compares them with programs that count all their paths.
+//! `trodden-lab experiment copies`: counts paths of corpus programs with copies, and compares their cost with that of counting all paths in
+//! one program.
 //!
-//! Each run is `trodden record --copies K --baseline`, which fails unless the merged profile equals the program's own. The copies and
-//! the program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run
-//! once more without that, one after the other. Results are written after each row, and rows of the same day are not run again.
+//! Each run is `trodden record --copies K --baseline`, which fails unless the merged profile equals the program's own. The copies and the
+//! program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run once
+//! more without counting hits, one after the other. Results are written after each row, and rows of the same day are not run again.
 //! `--engine slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
-//! is lost while copies run there.
 
 mod analysis;
 mod cluster;
@@ -28,7 +28,7 @@ use trodden_corpus::{Corpus, Input};
 /// Programs measured by default; their runs are deterministic.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
 
-/// Programs that print elapsed times, so that the outputs of copies differ.
+/// Programs that print elapsed times, so that their copies' outputs differ.
 const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
 
 /// Programs that write files, and need a folder per copy.
@@ -61,7 +61,7 @@ pub struct CopiesOptions {
     /// Also measure the times of the copies, one at a time.
     #[arg(long, conflicts_with = "lose_node")]
     times: bool,
-    /// Measure only the time it takes to divide the counting; no copies are run.
+    /// Measure only the time to divide the counting, without running copies.
     #[arg(long, conflicts_with_all = ["times", "lose_node"])]
     analysis: bool,
     /// Number of measurements of each time.
@@ -129,7 +129,7 @@ fn run_missing_settings(
             engine: if options.engine == Engine::Slurm { "slurm" } else { "local" }.to_owned(),
             killed_node: options.lose_node,
         };
-        let known = results.row(&setting);
+        let known = results.find_row(&setting);
         if known.is_some_and(|row| row.times.is_some() || !options.times) {
             continue;
         }
@@ -138,7 +138,7 @@ fn run_missing_settings(
             subject = Some(Subject::prepare(corpus, program, trodden, options)?);
         }
         let Some(subject) = &mut subject else { continue };
-        match subject.row(setting, known, options) {
+        match subject.measure_row(setting, known, options) {
             Ok(row) => results.add(row)?,
             Err(error) => failed.push(format!("{program} {strategy} {copies}: {error:#}")),
         }
@@ -154,7 +154,7 @@ struct Subject<'a> {
     folder: PathBuf,
     /// Checksum of the program's output.
     output_sum: String,
-    /// Hits of the program that counts everything, once measured: all, and those of labels.
+    /// Hits of the program that counts everything: all hits, and hits of labels only. `None` until measured.
     sequential: Option<[f64; 2]>,
 }
 
@@ -208,8 +208,8 @@ impl<'a> Subject<'a> {
         (arguments, costs)
     }
 
-    /// Completes the row of a setting by running what is not known yet.
-    fn row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
+    /// Completes the row of a setting by measuring what `known` lacks.
+    fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
             Some(row) => row,
@@ -301,7 +301,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Builds the command line of `record`; arguments that only the laboratory has are passed through `trodden-lab with`.
+/// Builds the command line of `record`. Arguments that only `trodden-lab` has are passed through `trodden-lab with`.
 fn runner(trodden: &Path, arguments: &str) -> String {
     let (mut choices, mut arguments_of_record) = (Vec::new(), Vec::new());
     let mut words = arguments.split_whitespace();
@@ -332,7 +332,7 @@ fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
-/// Returns the highest hits that a copy counted: all, and those of labels.
+/// Returns the maximum hits counted by a copy: of all hits, and of hits of labels only.
 fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
     for copy in each_copy(costs) {

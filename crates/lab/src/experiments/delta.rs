@@ -1,7 +1,8 @@
 //! `trodden-lab experiment delta`: how compact the numbers of executed paths are on corpus programs, and how compact they could be.
 //!
 //! Reproduces figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis as a
-//! table and a chart. Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
+//! table and a chart. The delta of a numbering is the span of the executed paths' numbers, relative to the number of executed paths.
+//! Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
 
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, anyhow};
@@ -110,15 +111,15 @@ fn table(all: &[(&str, Vec<DeltaRow>)], options: &DeltaOptions) -> String {
         options.limit_ms
     );
     for (program, rows) in all {
-        line(&mut text, program, &rows.iter().collect::<Vec<_>>());
+        append_row(&mut text, program, &rows.iter().collect::<Vec<_>>());
     }
     if all.len() > 1 {
-        line(&mut text, "all", &all.iter().flat_map(|(_, rows)| rows).collect::<Vec<_>>());
+        append_row(&mut text, "all", &all.iter().flat_map(|(_, rows)| rows).collect::<Vec<_>>());
     }
     text
 }
 
-fn line(text: &mut String, program: &str, rows: &[&DeltaRow]) {
+fn append_row(text: &mut String, program: &str, rows: &[&DeltaRow]) {
     let share = |is: &dyn Fn(&DeltaRow) -> bool| {
         format!("{:.1} %", 100.0 * rows.iter().filter(|r| is(r)).count() as f64 / rows.len().max(1) as f64)
     };

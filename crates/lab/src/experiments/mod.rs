@@ -33,7 +33,7 @@ pub enum Experiment {
     Delta(delta::DeltaOptions),
     /// Count corpus programs with copies, and compare with one program that counts everything.
     Copies(copies::CopiesOptions),
-    /// Measure the overhead of collecting whole traces of two Debian programs, by strategy, and compare with other tools.
+    /// Measure the overhead of collecting complete traces of two Debian programs, by strategy, and compare with other tools.
     Traces(traces::TracesOptions),
     /// Measure the cost of recording and analysing waits, and compare with Python's reader of OTF2.
     Waits(waits::WaitsOptions),
@@ -41,7 +41,7 @@ pub enum Experiment {
 
 /// Runs an experiment.
 pub fn run(experiment: &Experiment) -> Result<()> {
-    // Baselines are computed from a profile alone; all others build programs.
+    // Baselines are computed from a profile alone; all other experiments build programs.
     if !matches!(experiment, Experiment::Baselines(_)) {
         trodden_corpus::steps::require_checkout()?;
     }
@@ -58,7 +58,7 @@ pub fn run(experiment: &Experiment) -> Result<()> {
     }
 }
 
-/// Shows the progress of long work: on a terminal, each line overwrites the previous one. An empty text ends the progress line.
+/// Shows progress. On a terminal, each line overwrites the previous one. An empty text ends the progress line.
 fn progress(text: &str) {
     match (std::io::stderr().is_terminal(), text.is_empty()) {
         (true, true) => eprint!("\r\x1b[K"),

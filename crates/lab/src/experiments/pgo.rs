@@ -1,8 +1,9 @@
 //! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with one derived from paths, and by
 //! `trodden pgo`, which also transforms the program based on its paths.
 //!
-//! Profiles come from the short run, and the long run is timed, in turns. The builds with clang's and with the derived profile use the
-//! same folder and profile name, so that equal profiles give identical programs, which is checked. `llvm-profdata` compares the profiles.
+//! Profiles come from the short run. The long run is timed, with the builds in turns. The builds with clang's profile and with the derived
+//! profile use the same folder and profile name, so that equal profiles yield identical programs, which is checked. `llvm-profdata`
+//! compares the profiles.
 
 mod branches;
 mod short;
@@ -25,7 +26,7 @@ use trodden_corpus::{Corpus, Input, script};
 
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
-/// Name of the build whose folder and profile name both profile-guided builds share.
+/// Name of the folder and profile that both profile-guided builds share.
 const SHARED: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK: &str = "pgo-work";
@@ -88,8 +89,8 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     println!("{HEAD}");
     let mut rows = Vec::new();
     for program in &programs {
-        let row = row(&corpus, program, options.rounds, counter)?;
-        println!("{}", line(&row));
+        let row = measure_row(&corpus, program, options.rounds, counter)?;
+        println!("{}", format_row(&row));
         rows.push(row);
     }
     let mean = |at: usize| geometric_mean(&rows.iter().map(|r| r.user[at].median / r.user[0].median).collect::<Vec<_>>()).unwrap_or(1.0);
@@ -102,7 +103,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     Ok(())
 }
 
-fn row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<PgoRow> {
+fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
@@ -266,7 +267,7 @@ const HEAD: &str = concat!(
         paths/clang  equal counters    program"
 );
 
-fn line(row: &PgoRow) -> String {
+fn format_row(row: &PgoRow) -> String {
     let [plain, clang, ours, edges, paths] = row.user.map(|s| s.median);
     let [_, clang_least, _, _, paths_least] = row.user.map(|s| s.min);
     let ratio = |a: u64, b: u64| a as f64 / b as f64;

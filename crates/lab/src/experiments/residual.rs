@@ -1,4 +1,4 @@
-//! `trodden-lab experiment residual`: which paths do long runs of real programs take that short runs, or suites of many inputs, do not;
+//! `trodden-lab experiment residual`: which paths do long runs of real programs take that short runs or suites of many inputs do not take,
 //! and how much does counting enlarge programs?
 //!
 //! Reproduces tables 3.1, 3.3 and 3.4 of Vaswani's thesis on corpus programs. A program that counts all paths runs the tests and the
@@ -68,7 +68,7 @@ impl Untested {
         percent(number(&self.untested_executions), number(&self.executions))
     }
 
-    /// Returns the share of untested paths that lie in functions without an untested edge, in percent.
+    /// Returns the share of untested paths in functions without an untested edge, in percent.
     fn share_without_edges(&self) -> f64 {
         percent(self.untested_paths_in_functions_without_untested_edges as f64, self.untested_paths as f64)
     }
@@ -82,9 +82,9 @@ fn percent(part: f64, all: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ResidualBuild {
-    /// It counted the same executions of untested paths.
+    /// Both counted the same executions of untested paths.
     Equal,
-    /// It counted something else, but two runs of the build that counts all paths also differ.
+    /// They differ, but two runs of the build that counts all paths also differ.
     RunsDiffer,
 }
 
@@ -97,7 +97,7 @@ struct Suite {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ResidualRow {
-    /// Commit of trodden that measured it.
+    /// Commit of trodden with which the row was measured.
     commit: String,
     /// Table 3.1: the short run compared with the long one.
     untested: Untested,
@@ -129,18 +129,18 @@ pub fn run(options: &ResidualOptions) -> Result<()> {
         if options.programs.is_empty() && results.programs.contains_key(program) {
             continue;
         }
-        let row = Subject::prepare(&corpus, program, &oracle)?.row().with_context(|| program.clone())?;
+        let row = Subject::prepare(&corpus, program, &oracle)?.measure_row().with_context(|| program.clone())?;
         results.programs.insert(program.clone(), row);
         if let Some(folder) = &options.output {
             results.write(folder)?;
         }
     }
-    print!("{}", page::text(&results));
+    print!("{}", page::render_page(&results));
     Ok(())
 }
 
 impl Results {
-    /// Reads the newest results in a folder, if there are any, and dates them today.
+    /// Reads the newest results in a folder, if any, and sets their date to today.
     fn read_newest(folder: Option<&Path>) -> Result<Results> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let files = folder.and_then(|f| std::fs::read_dir(f).ok()).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -148,14 +148,14 @@ impl Results {
             return Ok(Results { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
         };
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is damaged; remove it", file.display()))?;
-        ensure!(old.schema_version == SCHEMA_VERSION, "{} has another schema version; remove it", file.display());
+        let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is corrupt; remove it", file.display()))?;
+        ensure!(old.schema_version == SCHEMA_VERSION, "{} has a different schema version; remove it", file.display());
         Ok(Results { date, ..old })
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-        for (ending, text) in [("json", serde_json::to_string_pretty(self)? + "\n"), ("md", page::text(self))] {
+        for (ending, text) in [("json", serde_json::to_string_pretty(self)? + "\n"), ("md", page::render_page(self))] {
             let file = folder.join(&self.date).with_extension(ending);
             std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -182,7 +182,7 @@ impl<'a> Subject<'a> {
         Ok(Subject { corpus, program, oracle, folder })
     }
 
-    fn row(&self) -> Result<ResidualRow> {
+    fn measure_row(&self) -> Result<ResidualRow> {
         let full = Variant::trodden().folder();
         let tests = self.profile(&full, Input::Train, "train")?;
         let field = self.profile(&full, Input::Ref, "ref")?;
@@ -211,7 +211,7 @@ impl<'a> Subject<'a> {
         Ok(stored)
     }
 
-    /// Returns what the field takes and the tests do not, according to the oracle; `trodden untested` must agree.
+    /// Returns the paths that the field takes and the tests do not, according to the oracle, with which `trodden untested` must agree.
     fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;

@@ -1,8 +1,8 @@
-//! `trodden-lab experiment traces`: the cost of collecting the whole trace of an unmodified program, by number of runs, strategy and
+//! `trodden-lab experiment traces`: the cost of collecting the complete trace of an unmodified program, by number of runs, strategy and
 //! weights, compared in one session with the program alone and with other tools.
 //!
-//! Each run is assigned to a machine of its own, and the slowest one determines the collection time. The runs are executed one after the
-//! other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for the whole run is
+//! Each run is assigned to a separate machine, and the slowest machine determines the collection time. The runs are executed one after the
+//! other (`--jobs 1`), so that they do not slow each other down. gdb is stopped after some steps, and its time for the complete run is
 //! extrapolated.
 
 use anyhow::{Context, Result, ensure};
@@ -27,7 +27,7 @@ pub struct TracesOptions {
     gdb_steps: u64,
 }
 
-/// Programs of Debian, with their arguments before the input.
+/// Debian programs, with the arguments that precede the input.
 const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
 const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
 const RUNS: [u32; 3] = [1, 2, 4];
@@ -65,7 +65,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
     };
     let folder = steps::target().join("traces");
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join("input"), text(options.bytes))?;
+    fs::write(folder.join("input"), generate_input(options.bytes))?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("Input: {} bytes of text; initial load of the machine: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
     for (program, arguments) in PROGRAMS {
@@ -76,7 +76,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
 }
 
 /// Generates a reproducible text of pseudo-random words.
-fn text(bytes: usize) -> String {
+fn generate_input(bytes: usize) -> String {
     const WORDS: [&str; 8] = ["path", "block", "a", "witness", "branch", "and", "trace", "an edge"];
     let (mut state, mut text) = (1u64, String::new());
     while text.len() < bytes {
@@ -97,7 +97,7 @@ impl Bench<'_> {
         println!("|---|---|---|---|---|---|---|---|---|");
         for runs in RUNS {
             for strategy in STRATEGIES {
-                let [fixed, measured] = ["static", "one.trace"].map(|weights| self.row(runs, strategy, weights));
+                let [fixed, measured] = ["static", "one.trace"].map(|weights| self.measure_strategy(runs, strategy, weights));
                 let ((p1, c1, t1, _), (p2, c2, t2, bound)) = (fixed?, measured?);
                 let (t1, t2) = (t1 * 1e3, t2 * 1e3);
                 println!("| {runs} | `{strategy}` | {p1:.0} | {c1} | {t1:.0} | {p2:.0} | {c2} | {t2:.0} | {bound:.0} |");
@@ -145,7 +145,7 @@ impl Bench<'_> {
         serde_json::from_str(&steps::output(&mut show)?).context("`trodden report --json` printed unexpected JSON")
     }
 
-    /// Builds a `trace record` command. Some collectors are choices of the laboratory.
+    /// Builds a `trace record` command. Some collectors are available only in `trodden-lab`.
     fn record_command(&self, collector: &str, choices: &str) -> Command {
         let mut command = Command::new(&self.trodden);
         command.args(["trace", "record"]);
@@ -156,7 +156,8 @@ impl Bench<'_> {
         command
     }
 
-    /// Collects the whole trace in one run. Returns the number of hits, and seconds. The trace by trampolines later provides weights.
+    /// Collects the complete trace in one run. Returns the number of hits, and the time in seconds. The trace by trampolines later provides
+    /// weights.
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
@@ -164,13 +165,13 @@ impl Bench<'_> {
         Ok((run.hits, run.seconds))
     }
 
-    fn row(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+    fn measure_strategy(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
         self.row_by("trampolines", runs, strategy, weights)
     }
 
-    /// Returns the predicted and counted hits and the seconds of the machine with most, and the lower bound of the hits.
+    /// Returns the maximum over all machines of the predicted hits, the counted hits and the seconds, and the lower bound of the hits.
     fn row_by(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        // A single run of all blocks has no distribution; two profiles on one machine have.
+        // A single run of all blocks needs no distribution, so one run is planned as two profiles on one machine.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");
         let arguments = ["--runs", &number];

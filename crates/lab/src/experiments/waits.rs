@@ -1,8 +1,8 @@
 //! `trodden-lab experiment waits`: the cost of recording and analysing waits, compared with the Python reader of OTF2.
 //!
-//! Measured are the overhead of recording per MPI call and per lock operation (`calls.c`), the analysis of calls in memory
-//! (`crates/waits/examples/throughput.rs`), the report of a recorded ring of two ranks (`ring.c`) and of an OTF2 archive
-//! (`archive.py`), and Python's `otf2` counting the events of that archive. Processor times are those of a command and its children.
+//! Measures the overhead of recording per MPI call and per lock operation (`calls.c`), the analysis of calls in memory
+//! (`crates/waits/examples/throughput.rs`), the report of a recorded ring of two ranks (`ring.c`) and of an OTF2 archive (`archive.py`),
+//! and Python's `otf2` counting the events of the same archive. Processor times include a command's children.
 
 use crate::experiments::bench::usage::Usage;
 use anyhow::{Context, Result, anyhow, ensure};

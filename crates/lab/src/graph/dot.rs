@@ -1,8 +1,8 @@
 //! Reader of directed graphs in DOT, with `entry=` and `exit=` as graph attributes.
 //!
 //! Accepted are `digraph NAME? { ... }`, chains `a -> b -> c [weight=3]`, node statements (attributes are ignored), quoted names, `;`,
-//! comments (`//`, `/* */`, `#` lines) and default statements (`node [...]`). Without `entry` or `exit`, the only node without in-edges
-//! or without out-edges is used. Subgraphs and ports are rejected.
+//! comments (`//`, `/* */`, `#` lines) and default statements (`node [...]`). Without `entry`, the only node without in-edges is the entry;
+//! without `exit`, the only node without out-edges is the exit. Subgraphs and ports are rejected.
 
 use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};
@@ -12,7 +12,7 @@ pub fn parse(text: &str) -> Result<GraphInput> {
     let mut reader = DotReader { tokens: tokens(text)?, at: 0 };
     reader.header()?;
     let mut graph = Statements::default();
-    while !reader.take("}") {
+    while !reader.skip_sign("}") {
         reader.statement(&mut graph)?;
     }
     graph.finish()
@@ -75,9 +75,9 @@ impl DotReader {
     fn header(&mut self) -> Result<()> {
         let _ = self.take_name("strict");
         if !self.take_name("digraph") {
-            bail!("{}: a directed graph must begin with `digraph`", self.line());
+            bail!("{}: a directed graph must begin with `digraph`", self.current_line());
         }
-        if !self.take("{") {
+        if !self.skip_sign("{") {
             self.name()?;
             self.expect("{")?;
         }
@@ -85,18 +85,18 @@ impl DotReader {
     }
 
     fn statement(&mut self, graph: &mut Statements) -> Result<()> {
-        if self.take(";") {
+        if self.skip_sign(";") {
             return Ok(());
         }
         if self.peek("{") {
-            bail!("{}: subgraphs are not supported; write their edges outside of them", self.line());
+            bail!("{}: subgraphs are not supported; write their edges outside of them", self.current_line());
         }
-        let line = self.line();
+        let line = self.current_line();
         let first = self.name()?;
         if first == "subgraph" {
             bail!("{line}: subgraphs are not supported; write their edges outside of them");
         }
-        if self.take("=") {
+        if self.skip_sign("=") {
             let value = self.name()?;
             match first.as_str() {
                 "entry" => graph.entry = Some(value),
@@ -114,14 +114,14 @@ impl DotReader {
 
     fn chain(&mut self, first: String, graph: &mut Statements) -> Result<()> {
         let mut chain = vec![first];
-        while self.take("->") {
+        while self.skip_sign("->") {
             chain.push(self.name()?);
         }
         if self.peek("--") {
-            bail!("{}: undirected edges are not supported; write `->` instead of `--`", self.line());
+            bail!("{}: undirected edges are not supported; write `->` instead of `--`", self.current_line());
         }
         graph.nodes.extend(chain.iter().cloned());
-        let line = self.line();
+        let line = self.current_line();
         let mut weight = None;
         for (key, value) in self.attributes()? {
             if key == "weight" && chain.len() > 1 {
@@ -137,9 +137,9 @@ impl DotReader {
 
     fn attributes(&mut self) -> Result<Vec<(String, String)>> {
         let mut all = Vec::new();
-        while self.take("[") {
-            while !self.take("]") {
-                if self.take(",") || self.take(";") {
+        while self.skip_sign("[") {
+            while !self.skip_sign("]") {
+                if self.skip_sign(",") || self.skip_sign(";") {
                     continue;
                 }
                 let key = self.name()?;
@@ -156,15 +156,15 @@ impl DotReader {
                 self.at += 1;
                 Ok(text.clone())
             }
-            Some(token) => bail!("{}: expected a name, found `{}`", self.line(), token.text),
-            None => bail!("{}: unexpected end of the graph", self.line()),
+            Some(token) => bail!("{}: expected a name, found `{}`", self.current_line(), token.text),
+            None => bail!("{}: unexpected end of the graph", self.current_line()),
         }
     }
 
     fn expect(&mut self, sign: &str) -> Result<()> {
-        match self.take(sign) {
+        match self.skip_sign(sign) {
             true => Ok(()),
-            false => bail!("{}: expected `{sign}`", self.line()),
+            false => bail!("{}: expected `{sign}`", self.current_line()),
         }
     }
 
@@ -172,7 +172,7 @@ impl DotReader {
         self.tokens.get(self.at).is_some_and(|t| t.kind == TokenKind::Punctuation && t.text == sign)
     }
 
-    fn take(&mut self, sign: &str) -> bool {
+    fn skip_sign(&mut self, sign: &str) -> bool {
         let found = self.peek(sign);
         self.at += usize::from(found);
         found
@@ -184,7 +184,7 @@ impl DotReader {
         found
     }
 
-    fn line(&self) -> String {
+    fn current_line(&self) -> String {
         let token = self.tokens.get(self.at).or(self.tokens.last());
         format!("line {}", token.map_or(1, |t| t.line))
     }

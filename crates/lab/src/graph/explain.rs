@@ -11,7 +11,7 @@ use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_s
 /// Returns the steps of precise selective or of preferential numbering.
 ///
 /// # Errors
-/// The scheme is another one, or a number is too large.
+/// The scheme is neither of the two, or a number is too large.
 pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
@@ -72,8 +72,8 @@ fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interesti
     }))
 }
 
-/// Says whether edge values exist under which all interesting paths have lower numbers than all others, with a proof. Null if there are
-/// too many paths to decide that.
+/// Determines whether edge values exist for which all interesting paths have lower numbers than all others, with a proof. Null if there are
+/// too many paths to decide.
 pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let paths = |paths: &WeightedPaths| {

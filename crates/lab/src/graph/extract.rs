@@ -58,7 +58,7 @@ fn has_name(function: &FunctionGraph, name: &str) -> bool {
     function.name == name || readable == name || readable.split('(').next() == Some(name)
 }
 
-/// Returns the end of the error message: similar names, or how to list the functions.
+/// Returns the end of the error message: similar names, or a hint how to list the functions.
 fn suggest_names(graph: &ProgramGraph, name: &str) -> String {
     let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangle(&f.name)).collect();
     let lower = name.to_lowercase();
@@ -81,7 +81,7 @@ fn suggest_names(graph: &ProgramGraph, name: &str) -> String {
     }
 }
 
-/// Returns the Levenshtein distance: the number of letters to insert, delete or replace.
+/// Returns the Levenshtein distance of two names: the minimum number of characters to insert, delete or replace.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,7 +1,7 @@
 //! Input of `trodden-lab graph witnesses` and `reconstruct`: a graph, or several functions that call each other, with profiles and traces.
 //!
-//! Output uses the spelling of the first occurrence of a node: a number stays a number. A witness is a node or, with `--edges`, the
-//! number of an edge; with several functions, it is a pair of a function and that.
+//! Output uses the spelling of a node's first occurrence: a number stays a number. A witness is a node or, with `--edges`, the number of an
+//! edge. With several functions, it is a pair of the function and the node or edge.
 
 use super::input::{GraphInput, NodeName};
 use super::{NamedGraph, dot, resolve};
@@ -75,7 +75,7 @@ impl Default for OpaqueInput {
 /// Parses the text of a file.
 pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     if text.trim().is_empty() {
-        bail!("the input is empty; give a graph in JSON or DOT");
+        bail!("the input is empty; expected a graph in JSON or DOT");
     }
     if !text.trim_start().starts_with(['{', '[']) {
         return single_graph(resolve(dot::parse(text)?)?, Vec::new(), kind, None, None);
@@ -98,7 +98,7 @@ fn graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     resolve(input)
 }
 
-/// Lists the node names in the order of the file, as they are written there (strings or numbers).
+/// Lists the node names in file order, as they are written in the file (strings or numbers).
 fn spellings(file: &Map<String, Value>) -> Vec<Value> {
     let ends = ["entry", "exit"].iter().filter_map(|key| file.get(*key)).cloned();
     let edges = file.get("edges").and_then(Value::as_array).into_iter().flatten().flat_map(|e| e.as_array().into_iter().flatten()).cloned();
@@ -148,7 +148,7 @@ fn functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<V
         add_call(&mut list, &names, call).with_context(|| format!("call {at}"))?;
     }
     let main = from_value::<String>(file.remove("main"), "main")?.unwrap_or_else(|| "main".into());
-    let main = names.function(&main).context("name the function in which runs start: \"main\": NAME")?;
+    let main = names.function(&main).context("`main` must name the function in which runs start")?;
     let external = from_value::<Vec<String>>(file.remove("external"), "external")?.unwrap_or_default();
     let external = external.iter().map(|n| names.function(n)).collect::<Result<_>>()?;
     if let Some(key) = file.keys().next() {
@@ -198,7 +198,7 @@ fn add_call(list: &mut [WitnessFunction], names: &FileNames, call: CallInput) ->
     };
     let opaque = call.opaque.map(|o| Opaque { returns: o.returns, ends_run: o.ends_run, unwinds: o.unwinds, calls_back: o.calls_back });
     if callees.is_empty() && opaque.is_none() {
-        bail!("the call has no callee; give \"callee\": NAME");
+        bail!("the call has no callee; add \"callee\": NAME");
     }
     list[caller.index()].calls.push((node, ProgramCall { callees, opaque, keeps_frame: false }));
     Ok(())
@@ -235,17 +235,17 @@ impl FileNames {
             (false, Value::Array(pair)) if pair.len() == 2 && pair[0].is_string() => {
                 (self.function(pair[0].as_str().expect("checked by the pattern's guard"))?, &pair[1])
             }
-            (false, _) => bail!("`{value}` is not a witness; give [FUNCTION, {}]", self.site_name()),
+            (false, _) => bail!("`{value}` is not a witness; expected [FUNCTION, {}]", self.site_name()),
         };
         if self.kind == WitnessKind::Edges {
-            let edge = of.as_u64().with_context(|| format!("`{of}` is not an edge; give its number"))?;
+            let edge = of.as_u64().with_context(|| format!("`{of}` is not an edge; expected its number"))?;
             let count = program.function(function).graph.edge_count();
             if edge >= count as u64 {
                 bail!("there is no edge {edge}; edges are numbered from 0 to {}", count as i64 - 1);
             }
             return Ok(program.edge_witness(function, Edge(edge as u32)));
         }
-        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is not a node; give its name"))?;
+        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is not a node; expected its name"))?;
         Ok(program.node_witness(function, self.node(function, &name.0)?))
     }
 

@@ -10,7 +10,7 @@ pub struct GraphInput {
     pub entry: NodeName,
     /// Node where paths end.
     pub exit: NodeName,
-    /// Edges as pairs of nodes. An edge's number is its index here.
+    /// Edges as pairs of nodes. An edge's number is its index in this list.
     pub edges: Vec<(NodeName, NodeName)>,
     /// Execution count of each edge.
     #[serde(default)]
@@ -18,13 +18,13 @@ pub struct GraphInput {
     /// Interesting paths.
     #[serde(default)]
     pub interesting: Option<Vec<PathInput>>,
-    /// Interesting edges; a path is interesting if it takes only these.
+    /// Interesting edges; a path is interesting if it takes no others.
     #[serde(default)]
     pub interesting_edges: Option<Vec<u32>>,
     /// Interesting nodes; a path is interesting if it passes through all of them.
     #[serde(default)]
     pub through: Option<Vec<NodeName>>,
-    /// Other keys: those that `trodden-lab graph show` also writes, or unknown ones.
+    /// Other keys, which are written by `trodden-lab graph show` or are unknown.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
 }

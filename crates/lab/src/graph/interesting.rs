@@ -1,4 +1,4 @@
-//! The interesting paths, taken from options or from the graph file, and given as paths, as edges, or as nodes on them.
+//! Selection of the interesting paths by options or by the graph file: as paths, as edges, or as nodes that they pass through.
 
 use super::{AcyclicGraph, NamedGraph};
 use crate::cli::Interesting;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, Edge, Node};
 use trodden_selective::InterestingSet;
 
-/// Returns the set of interesting paths, and whether the user gave one; otherwise all paths are interesting. Options override the file.
+/// Returns the set of interesting paths, and whether the user selected it. If not, all paths are interesting. Options override the file.
 pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Interesting) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
@@ -34,7 +34,7 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
     }
 }
 
-/// Returns the listed paths in the order of `ids` or, if that is empty, of the graph file.
+/// Returns the paths with the numbers `ids` or, if there are none, the paths that the graph file lists.
 pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
     let by_id = |id: &u64| {
         let paths = acyclic.all.paths();
@@ -54,8 +54,8 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
     Ok(paths)
 }
 
-/// Returns the edges given as interesting or on paths given by edges. Empty if paths are given by number, which depends on cutting, or by
-/// the nodes that they pass.
+/// Returns the edges that are selected as interesting or are on paths selected by their edges. Empty if paths are selected by number, which
+/// depends on cutting, or by nodes.
 pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
@@ -68,8 +68,8 @@ pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge>
     }
 }
 
-/// Returns the paths over the given edges and over the dummy edges that replace cut ones. Dummy edges that end a path without replacing
-/// an edge are also allowed.
+/// Returns the paths that take only the given edges and the dummy edges that replace cut ones of them. Dummy edges that end a path without
+/// replacing an edge are also allowed.
 fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
     let marked: Vec<bool> = acyclic.dag.edge_ids().map(marked).collect();
@@ -85,7 +85,7 @@ fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -
     InterestingSet::through(&acyclic.dag, &nodes).with_context(|| format!("nodes {}", names.join(", ")))
 }
 
-/// Translates a path of the graph to the DAG. It may begin with a cut edge, after which a path begins, and end with one.
+/// Converts a path of the graph to a path of the DAG. It may begin or end with a cut edge, since paths begin and end there.
 fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
     let (graph, dag) = (&named.graph, &acyclic.dag);
     let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("the path has no edges") };
@@ -98,11 +98,11 @@ fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Ve
             }
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
             (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
-                "the path takes edge {}, which had to be cut because there are 2^63 paths or more; give fewer interesting paths",
+                "the path takes edge {}, which had to be cut because there are 2^63 paths or more; select fewer interesting paths",
                 edge.0
             ),
             (None, Some(_)) => bail!("the path takes edge {}, which is cut; paths end there", edge.0),
-            (None, None) => bail!("the path takes edge {}, which lies on no path from entry to exit", edge.0),
+            (None, None) => bail!("the path takes edge {}, which is on no path from entry to exit", edge.0),
         }
     }
     if graph.from(first) != graph.entry() && dag.cut(first).is_none() {

@@ -1,8 +1,8 @@
 //! `trodden-lab graph`: the algorithms applied to a graph from a file, and graphs of programs.
 //!
 //! The research handbook documents input and output (`docs/handbook/src/graphs.md`, `numberings.md`, `partitions.md`, `witnesses.md`).
-//! Nodes have names, and an edge's number is its index in the list. Weights are used as given: chords are relative to a maximum spanning
-//! tree.
+//! Nodes have names, and an edge's number is its index in the list. Weights are used without normalisation. Probes are placed on the chords
+//! of a maximum spanning tree.
 
 mod dot;
 mod explain;
@@ -52,7 +52,7 @@ pub struct NamedGraph {
 /// The acyclic version of a graph.
 pub struct AcyclicGraph {
     pub dag: Dag,
-    /// Its Ball-Larus numbering, of all paths.
+    /// The Ball-Larus numbering of all paths.
     pub all: Numbering,
     pub weights: Vec<f64>,
 }
@@ -61,11 +61,11 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
     match job {
         GraphJob::Number(job) => {
             let named = read(&job.file)?;
-            print(&number::number(&named, job).map_err(|error| with_names(&named, error))?)?;
+            print(&number::number(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Model(job) => {
             let named = read(&job.file)?;
-            print(&model::model(&named, job).map_err(|error| with_names(&named, error))?)?;
+            print(&model::model(&named, job).map_err(|error| name_in_error(&named, error))?)?;
         }
         GraphJob::Partition { file, copies, strategy, fold_again, hits, explain } => {
             let (copies, strategy, fold_again, hits, explain) = (*copies, *strategy, *fold_again, *hits, *explain);
@@ -91,8 +91,8 @@ fn print(answer: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Replaces node numbers in an error by the names in the user's graph.
-fn with_names(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
+/// Replaces node numbers in an error with the names in the user's graph.
+fn name_in_error(named: &NamedGraph, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
     let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
@@ -116,15 +116,15 @@ fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
 
 /// Reads a graph in JSON or DOT; `-` is standard input.
 fn read(file: &Path) -> Result<NamedGraph> {
-    parse(&text(file)?).with_context(|| format!("graph file {}", file.display()))
+    parse(&read_input(file)?).with_context(|| format!("graph file {}", file.display()))
 }
 
 fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
     let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
-    functions::parse(&text(file)?, kind).with_context(|| format!("graph file {}", file.display()))
+    functions::parse(&read_input(file)?, kind).with_context(|| format!("graph file {}", file.display()))
 }
 
-fn text(file: &Path) -> Result<String> {
+fn read_input(file: &Path) -> Result<String> {
     match file.to_str() {
         Some("-") => std::io::read_to_string(std::io::stdin()).context("cannot read standard input"),
         _ => std::fs::read_to_string(file).with_context(|| format!("cannot read graph file {}", file.display())),
@@ -134,7 +134,7 @@ fn text(file: &Path) -> Result<String> {
 /// Parses JSON if the text starts like JSON, and DOT otherwise.
 fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
-        bail!("the input is empty; give a graph in JSON or DOT");
+        bail!("the input is empty; expected a graph in JSON or DOT");
     }
     let input = match text.trim_start().starts_with(['{', '[']) {
         true => serde_json::from_str(text)
@@ -158,7 +158,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
         ("through", input.through.as_ref().is_some_and(Vec::is_empty)),
     ];
     if let Some((key, _)) = empty.iter().find(|(_, is)| *is) {
-        bail!("`{key}` is empty, so no path would be interesting; give some, or omit it to select all paths");
+        bail!("`{key}` is empty, so no path would be interesting; add an entry, or omit `{key}` to select all paths");
     }
     let mut numbers: HashMap<String, u32> = HashMap::new();
     let mut names: Vec<String> = Vec::new();
@@ -206,7 +206,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
                     [edge] => Ok(*edge),
                     [] => bail!("no edge leads from `{}` to `{}`", pair[0].0, pair[1].0),
                     _ => {
-                        bail!("{} edges lead from `{}` to `{}`; give the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
+                        bail!("{} edges lead from `{}` to `{}`; write the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
                     }
                 }
             };
@@ -256,7 +256,7 @@ fn signed_json(number: i64) -> Value {
     if number.unsigned_abs() > MAX_EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
 }
 
-/// Adds the edges that were cut because there were 2^63 paths or more.
+/// Adds to the answer the edges that were cut because there are 2^63 paths or more.
 fn cut_json(dag: &Dag, answer: &mut Value) {
     let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
     if !cut.is_empty() {
@@ -370,7 +370,7 @@ mod tests {
     fn errors_use_the_names_of_nodes() {
         let error = |text: &str, job: &NumberJob| {
             let named = parse(text).unwrap();
-            format!("{:#}", with_names(&named, number::number(&named, job).unwrap_err()))
+            format!("{:#}", name_in_error(&named, number::number(&named, job).unwrap_err()))
         };
         let through =
             r#"{"entry":"s","exit":"t","edges":[["s","left"],["s","right"],["left","t"],["right","t"]],"through":["left","right"]}"#;
@@ -379,7 +379,7 @@ mod tests {
         let named = parse(weights).unwrap();
         let measured = crate::cli::ModelJob { scheme: crate::cli::ModelScheme::Measured, ..Default::default() };
         let error = model::model(&named, &measured).unwrap_err();
-        assert!(format!("{:#}", with_names(&named, error)).contains("out of node `fork`"));
+        assert!(format!("{:#}", name_in_error(&named, error)).contains("out of node `fork`"));
     }
 
     #[test]

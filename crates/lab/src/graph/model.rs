@@ -113,11 +113,11 @@ fn enclosure(value: &Enclosure) -> Value {
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 
-/// Which part of the path before a node is its context.
+/// The part of the path before a node that forms the node's context.
 #[derive(Clone, Copy)]
 enum History {
     None,
-    /// This many last edges.
+    /// The last edges, of the given number.
     Last(usize),
     Whole,
 }

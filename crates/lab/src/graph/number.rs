@@ -77,7 +77,7 @@ fn summary(
     marks: &Marks,
 ) -> Result<Value> {
     let dag = &acyclic.dag;
-    // Ball-Larus numbers all paths, but its compactness is that of the interesting ones.
+    // Ball-Larus numbering covers all paths, but compactness is reported for the interesting paths.
     let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
         (NumberingScheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
         (NumberingScheme::BallLarus, None) if given => (labelling.span().width(), set.count()),

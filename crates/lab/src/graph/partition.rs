@@ -1,7 +1,7 @@
 //! `trodden-lab graph partition`: the paths of a graph divided among copies.
 //!
-//! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting one.
-//! (Copies of programs use cheaper labels where they need not count uninteresting paths.)
+//! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting path.
+//! (Copies of programs use cheaper labels if uninteresting paths cannot occur.)
 
 use super::{NamedGraph, cut_json, frequencies_of, frequency_of, signed_json};
 use anyhow::{Result, ensure};
@@ -18,7 +18,7 @@ use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, Profitab
 const SCHEMA_VERSION: u32 = 1;
 /// Scale from the frequencies of graphs to integers.
 const SCALE: f64 = 1024.0;
-/// Maximum scaled frequency, so that sums of many fit into 64 bits.
+/// Maximum scaled frequency, so that sums of many frequencies fit into 64 bits.
 const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
 
 pub struct PartitionRequest {
@@ -36,7 +36,7 @@ pub struct PartitionRequest {
 /// Divides the paths, and returns the copies as JSON.
 ///
 /// # Errors
-/// The graph is too large for `--strategy p3`, or `explain` is set for another strategy.
+/// The graph is too large for `--strategy p3`, or `explain` is set for a different strategy.
 pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(
@@ -75,7 +75,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     Ok(answer)
 }
 
-/// Lists the tasks of strategy p3, with the probes of each before labels are moved, and which of them it shares with others.
+/// Lists the tasks of strategy p3, each with its probes before labels are moved, and with the probes that it shares with other tasks.
 fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Value {
     let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn graph_too_large_for_p3_is_rejected_with_a_remedy() {
+    fn graph_too_large_for_p3_is_rejected_with_an_alternative() {
         let edges = (0..60_000).flat_map(|at| [Some([at, at + 1]), (at % 2 == 0).then_some([at, at + 2])]).flatten();
         let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
         let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();

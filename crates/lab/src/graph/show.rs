@@ -11,7 +11,7 @@ use trodden_unit::{FunctionMap, Image, UnitMap};
 /// Prints the graph of a function.
 ///
 /// # Errors
-/// The program cannot be read, or has no function of that name or several.
+/// The program cannot be read, or contains no function or several functions with this name.
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
@@ -32,7 +32,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         [] => bail!("{} has no instrumented function `{wanted}`{}", program.display(), suggest_names(functions(), wanted)),
         several => {
             let list: Vec<String> = several.iter().map(|(u, f)| format!("{} ({})", f.name, u.source)).collect();
-            bail!("{} functions are called `{wanted}`: {}; give the mangled name", several.len(), list.join(", "))
+            bail!("{} functions are called `{wanted}`: {}; pass the mangled name", several.len(), list.join(", "))
         }
     };
     let text = match json {
@@ -43,7 +43,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the end of the error message: names that contain the wanted one, or how to list the functions.
+/// Returns the end of the error message: names that contain `wanted`, or a hint how to list the functions.
 fn suggest_names<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
     let near: Vec<String> = functions.map(|(_, f)| Name::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
     match near.is_empty() {

@@ -16,7 +16,7 @@ use trodden_witness::{
 };
 
 const SCHEMA_VERSION: u32 = 2;
-/// Maximum number of pairs of runs tried, in all, to find executions that have the same traces.
+/// Maximum total number of pairs of runs tried to find executions with the same traces.
 const MAX_SEARCHED_PAIRS: usize = 300_000;
 /// Maximum number of violations to list.
 const MAX_VIOLATIONS: usize = 1000;
@@ -74,7 +74,7 @@ fn check_given(
     job: &Witnesses,
 ) -> Result<(Distribution, Check, Vec<f64>)> {
     if profiles.is_empty() {
-        bail!("`profiles` is empty; give at least one profile, or omit it");
+        bail!("`profiles` is empty; add at least one profile, or omit it");
     }
     let distribution = Distribution::new(&file.program, kind, profiles.to_vec())?;
     if let Some((at, limit)) =
@@ -157,7 +157,7 @@ pub fn branch_json(file: &WitnessFile, branch: BranchNode) -> Value {
     }
 }
 
-/// Formats a successor: its node, a callee's entry, or another continuation.
+/// Formats a successor: its node, a callee's entry, or a different continuation.
 pub fn target_json(file: &WitnessFile, branch: BranchNode, target: BranchTarget) -> Value {
     match (target, branch) {
         (

@@ -60,7 +60,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         "-Xclang",
         "-disable-llvm-passes",
         "-fno-discard-value-names",
-        // Merged tails could not be attributed to a single block.
+        // Tail merging is disabled, since merged tails cannot be attributed to a single block.
         "-mllvm",
         "-enable-tail-merge=false",
     ]);

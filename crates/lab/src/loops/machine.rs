@@ -13,11 +13,11 @@ pub type MachineFunctions = HashMap<String, Vec<MachineBlock>>;
 pub struct MachineBlock {
     /// Label, if the block is a jump target.
     pub label: Option<String>,
-    /// Name of the IR block that it comes from.
+    /// Name of the IR block that the code comes from.
     pub name: Option<String>,
     /// Instructions, without comments.
     pub instructions: Vec<String>,
-    /// Indices of the successors. Indirect branches may lead wherever a jump table of the function does.
+    /// Indices of the successors. Indirect branches may lead to any target of the function's jump tables.
     pub next: Vec<usize>,
 }
 

@@ -1,9 +1,9 @@
 //! `trodden-lab loops PROGRAM`: the machine code of the hottest loops of a recorded run, without and with counting, side by side.
 //!
-//! `nest` finds the loops and weighs them by the run's block counts, `compile` produces both assemblies, `machine` parses them, `pair`
-//! maps machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are followed through the
-//! code generator by their names and by jumps: the parts of a split block count as executed whole, and a block that was duplicated into
-//! its predecessors as often as control still reaches it. Numbers per iteration are therefore approximate.
+//! `nest` finds the loops and weighs them by the run's block counts, `compile` produces both assemblies, `machine` parses them, `pair` maps
+//! machine blocks to blocks of the graph and aligns instructions, and `show` renders the result. Blocks are traced through the code
+//! generator by their names and by jumps. Each part of a split block is assumed to execute as often as the block. A block that was
+//! duplicated into its predecessors is assumed to execute as often as control still reaches it. So numbers per iteration are approximate.
 
 mod compile;
 mod machine;
@@ -68,7 +68,7 @@ struct HotBlock {
     lines: Vec<pair::LinePair>,
 }
 
-/// The part of the graph that machine code belongs to.
+/// The location in the graph that machine code belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum LoopPlace {
@@ -87,7 +87,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
-    // Known paths take uncounted code, so neither their iterations nor their instructions follow from the counts.
+    // Known paths run uncounted code, so neither their iterations nor their instructions follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
             "{} counts only unknown paths, from which loop iterations cannot be computed; \
@@ -111,7 +111,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
-    print_found(job.json, || json_text(&answer), || Ok(show::text(&answer, job.blocks, wants_color(color))))?;
+    print_found(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,7 +164,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: LoopPlace| HotBlock {
         place,
-        line: line(function, place),
+        line: line_of(function, place),
         plain_executions: plain.executions(place),
         counted_executions: counted.executions(place),
         lines: pair::align(&plain.instructions(place), &counted.instructions(place)),
@@ -175,7 +175,7 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     Ok(HotLoop {
         function: function.name.full.clone(),
         source: function.units_map().source.clone(),
-        line: line(function, LoopPlace::Block(found.header)),
+        line: line_of(function, LoopPlace::Block(found.header)),
         header: found.header,
         iterations: found.iterations,
         share: found.weight as f64 / all.max(1) as f64,
@@ -185,8 +185,8 @@ fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all:
     })
 }
 
-/// Returns the first source line of a block; for an edge, that of the branch it leaves.
-fn line(function: &Function, place: LoopPlace) -> Option<u32> {
+/// Returns the first source line of a block or, for an edge, of the branch that the edge leaves.
+fn line_of(function: &Function, place: LoopPlace) -> Option<u32> {
     let (block, branch) = match place {
         LoopPlace::Block(block) | LoopPlace::Landing(block) => (function.map.blocks.get(block as usize)?, None),
         LoopPlace::Edge(from, _) => (function.map.blocks.get(from as usize)?, function.map.blocks.get(from as usize)?.branch),

@@ -1,7 +1,7 @@
 //! Finds the loop nest of the executed part of a function.
 //!
-//! A loop is a strongly connected component of the executed graph. Removing the edges into its header (where it is entered) leaves the
-//! inner loops. For reducible graphs these are the natural loops; irreducible ones get a reasonable approximation.
+//! A loop is a strongly connected component of the executed graph. Removing the edges into its header (where the loop is entered) leaves
+//! the inner loops. In reducible graphs, these are the natural loops; in irreducible graphs, a reasonable approximation.
 
 use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;
@@ -10,11 +10,11 @@ use trodden_unit::{BlockKind, FunctionMap};
 /// A loop with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Block where it is entered; if indirect branches enter it, its first block.
+    /// Block at which the loop is entered; its first block if indirect branches enter the loop.
     pub header: u32,
     /// Number of times that the header was executed.
     pub iterations: u64,
-    /// Number of IR instructions executed in its own blocks.
+    /// Number of IR instructions executed in the loop's own blocks, outside inner loops.
     pub weight: u128,
     pub part: LoopBlocks,
 }
@@ -62,7 +62,7 @@ pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
 
 fn find_loops(nodes: usize, edges: &[(u32, u32)]) -> Vec<LoopBlocks> {
     let mut found: Vec<LoopBlocks> = Vec::new();
-    // Subgraphs still to be searched, with the index of the loop around each.
+    // Subgraphs still to be searched, each with the index of the enclosing loop.
     let mut work = vec![(edges.to_vec(), None::<usize>)];
     while let Some((inside, around)) = work.pop() {
         for blocks in cyclic_components(nodes, &inside) {

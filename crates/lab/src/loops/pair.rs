@@ -55,7 +55,7 @@ pub struct LoopCode {
     parts: Vec<PlacedCode>,
 }
 
-/// A machine block with the place that it belongs to.
+/// A machine block with its location in the graph.
 #[derive(Debug)]
 struct PlacedCode {
     place: LoopPlace,
@@ -124,7 +124,7 @@ fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a 
 }
 
 impl Graph {
-    /// Returns how often a block's machine code ran if its predecessors are `from`. That is less often than the block if the code
+    /// Returns how often a block's machine code ran, given its predecessors `from`. The number is lower than the block's count if the code
     /// generator duplicated the block into other predecessors. If a predecessor has no edge to the block in the graph, the code was
     /// restructured more deeply, and the block's count is used.
     fn arrivals(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
@@ -133,8 +133,8 @@ impl Graph {
         seen.map_or(all, |seen| all.min(seen + self.unseen.get(&block).copied().unwrap_or(0)))
     }
 
-    /// Places an unnamed block on the edges from its named predecessors to its named successors. The place is the loop's hottest one
-    /// of these edges.
+    /// Places an unnamed block on the hottest edge in the loop from one of its named predecessors to one of its named successors. Its
+    /// executions are the sum over all such edges.
     fn place_between(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
         let pairs = from.iter().flat_map(|f| to.iter().map(move |t| (*f, *t))).filter(|(f, t)| part.owns_edge(*f, *t));
         let on: Vec<((u32, u32), u64)> = pairs.filter_map(|pair| Some((pair, *self.edges.get(&pair)?))).collect();
@@ -142,8 +142,9 @@ impl Graph {
         Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Like `place_between`, for an unnamed block around a block that has no code of its own because it was duplicated into its
-    /// predecessors. Code reached from all predecessors belongs to the edges out of that block, other code to the edges into it.
+    /// Like `place_between`, for an unnamed block next to a block that has no separate code because it was duplicated into its
+    /// predecessors. Code reached from all predecessors belongs to the edges out of the duplicated block; other code belongs to the edges
+    /// into it.
     fn place_around_duplicate(
         &self,
         from: &BTreeSet<u32>,
@@ -163,7 +164,7 @@ impl Graph {
         Some((LoopPlace::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Places a block in front of `to` that no direct branch reaches: indirect branches arrive there.
+    /// Places a block before `to` that no direct branch reaches, so it must be the landing block of indirect branches.
     fn place_landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, part: &LoopBlocks) -> Option<(LoopPlace, u64)> {
         let landed = to.iter().filter(|t| from.is_empty() && part.owns_block(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
         landed.map(|(to, count)| (LoopPlace::Landing(to), count))
@@ -190,8 +191,8 @@ pub struct LinePair {
     pub counted: Option<String>,
 }
 
-/// Aligns the instructions of both versions with the highest total similarity. Equal instructions weigh most, those that differ only in
-/// registers and labels less, and those with the same mnemonic least.
+/// Aligns the instructions of both versions with the highest total similarity. Similarity is highest for equal instructions, lower for
+/// instructions that differ only in registers and labels, and lowest for instructions with the same mnemonic.
 pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;

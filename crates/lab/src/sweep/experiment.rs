@@ -54,10 +54,10 @@ pub fn text_of(value: &toml::Value) -> String {
 }
 
 impl Experiment {
-    /// Returns the metrics to accumulate with their names: `metric` and `metrics` together, or frequency.
+    /// Returns the metrics to accumulate, with their names: those in `metric` and `metrics`, or frequency if there are none.
     ///
     /// # Errors
-    /// A metric is unknown, or needs the other model.
+    /// A metric is unknown, or needs the reference model.
     pub fn metrics(&self) -> Result<Vec<(String, Metric)>> {
         let mut named: Vec<&str> = self.metric.iter().chain(&self.metrics).map(String::as_str).collect();
         if named.is_empty() {

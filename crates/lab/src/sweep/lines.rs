@@ -69,7 +69,7 @@ pub fn plot_path_statistics(results: &Results, page: &mut String) {
     plot("Instructions on paths of at most N branches, percent", "branches", &lengths, Axis::Linear, page);
 }
 
-/// Averages cumulative distributions. After its last point, a distribution keeps its last value.
+/// Averages cumulative distributions. After its last point, a distribution has the value of that point.
 fn mean(lines: &[PlottedLine]) -> Vec<(f64, f64)> {
     let mut at: Vec<f64> = lines.iter().flat_map(|(_, points)| points.iter().map(|p| p.0)).collect();
     at.sort_by(f64::total_cmp);
@@ -147,7 +147,7 @@ pub fn top_of_axis(max: f64) -> f64 {
 }
 
 /// Returns the ends of a percentage axis for bars. If all values are close together and far from 0, the axis begins just below the smallest
-/// one, so that their differences can be seen.
+/// value, so that the differences are visible.
 pub fn range_of_axis(values: &[f64]) -> (f64, f64) {
     let (min, max) = values.iter().fold((f64::INFINITY, 0.0), |(min, max), v| (f64::min(min, *v), f64::max(max, *v)));
     let top = top_of_axis(max);

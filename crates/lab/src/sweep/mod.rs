@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_console::notes::note;
 use trodden_console::output::write_file;
-use trodden_hardware::character::{Character, character};
+use trodden_hardware::character::{Character, characterize};
 use trodden_hardware::experiment::{Design, combinations, effects};
 use trodden_hardware::processor::ProcessorModel;
 use trodden_hardware::{Lane, Metric, ProfilerParameters, Repair};
@@ -160,7 +160,7 @@ impl SweepJob<'_> {
         let mut pending = self.form_groups();
         self.announce(path, &pending);
         let (mut outcomes, mut first_character) = (Vec::new(), None);
-        // Maximum memory of a group at the end of the previous reading.
+        // Maximum memory of a group at the end of the previous pass.
         let mut final_memory = 0;
         while !pending.is_empty() {
             let mut opened = open_file_or_trace(path, self.format)?;
@@ -187,7 +187,7 @@ impl SweepJob<'_> {
                 batch.clear();
                 has_more = opened.source.read(&mut batch)?;
                 feed(&mut groups, &batch)?;
-                // The complete profiles grow. Groups that no longer fit wait for the next reading.
+                // The complete profiles grow. Groups that no longer fit into memory wait for the next pass over the source.
                 while groups.len() > 1 && groups.iter().map(|g| g.lane.memory()).sum::<u64>() > self.max_memory {
                     for group in groups.split_off(groups.len() / 2).into_iter().rev() {
                         pending.push_front(group.members);
@@ -202,7 +202,7 @@ impl SweepJob<'_> {
                 }
                 // Configuration 0 has the base detector, unless a factor changes it.
                 if group.members.contains(&0) {
-                    first_character = Some(character(&group.lane.profiler, &self.metrics));
+                    first_character = Some(characterize(&group.lane.profiler, &self.metrics));
                 }
             }
         }
@@ -225,7 +225,7 @@ impl SweepJob<'_> {
         }
     }
 
-    /// Groups the configurations (by index) that share a detector and a processor, unless their tables would fill the memory.
+    /// Groups the configurations (by index) that share a detector and a processor. Groups whose tables would exceed the memory are split.
     fn form_groups(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
         // With a branch queue, the first table affects timing, so such configurations do not share a lane.

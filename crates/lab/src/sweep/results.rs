@@ -37,7 +37,7 @@ pub struct Results {
     /// Effects of the factors on the mean overlap of all sources, by metric.
     #[serde(serialize_with = "effects_json")]
     pub effects: Vec<Vec<Effect>>,
-    /// Statistics of the paths of each source, with the first configuration's detector.
+    /// Characteristics of each source's paths, according to the first configuration's detector.
     pub characters: Vec<Character>,
 }
 

@@ -33,7 +33,7 @@ impl ProgramWriter {
         let to = self.dice.pick(&["a", "b", "c", "d"]);
         let value = self.value();
         let operator = self.dice.pick(&["=", "+=", "^=", "-="]);
-        self.line(&format!("{to} {operator} {value};"));
+        self.push_line(&format!("{to} {operator} {value};"));
     }
 
     pub(super) fn value(&mut self) -> String {
@@ -65,38 +65,38 @@ impl ProgramWriter {
 
     fn branch(&mut self, depth: u32) {
         let condition = self.condition();
-        self.line(&format!("if ({condition}) {{"));
+        self.push_line(&format!("if ({condition}) {{"));
         self.block(depth);
         if self.dice.chance(30) {
             let condition = self.condition();
-            self.line(&format!("}} else if ({condition}) {{"));
+            self.push_line(&format!("}} else if ({condition}) {{"));
             self.block(depth);
         }
         if self.dice.chance(60) {
-            self.line("} else {");
+            self.push_line("} else {");
             self.block(depth);
         }
-        self.line("}");
+        self.push_line("}");
     }
 
     fn counted_loop(&mut self, depth: u32) {
         let iterations = self.dice.below(6);
         let variable = format!("i{}", self.loop_depth);
-        self.line(&format!("for (u64 {variable} = 0; {variable} < {iterations} + (a & 1) && fuel-- > 0; {variable}++) {{"));
+        self.push_line(&format!("for (u64 {variable} = 0; {variable} < {iterations} + (a & 1) && fuel-- > 0; {variable}++) {{"));
         self.loop_body(depth);
-        self.line("}");
+        self.push_line("}");
     }
 
     fn open_loop(&mut self, depth: u32) {
         let condition = self.condition();
         if self.dice.chance(50) {
-            self.line(&format!("while (fuel-- > 0 && ({condition})) {{ a += 3; b = twist(b);"));
+            self.push_line(&format!("while (fuel-- > 0 && ({condition})) {{ a += 3; b = twist(b);"));
             self.loop_body(depth);
-            self.line("}");
+            self.push_line("}");
         } else {
-            self.line("do { c += a; a = twist(a);");
+            self.push_line("do { c += a; a = twist(a);");
             self.loop_body(depth);
-            self.line(&format!("}} while (fuel-- > 0 && ({condition}));"));
+            self.push_line(&format!("}} while (fuel-- > 0 && ({condition}));"));
         }
     }
 
@@ -106,12 +106,12 @@ impl ProgramWriter {
         if self.dice.chance(40) {
             let condition = self.condition();
             let leave = self.dice.pick(&["break", "continue"]);
-            self.line(&format!("if ({condition}) {leave};"));
+            self.push_line(&format!("if ({condition}) {leave};"));
             self.statement(depth - 1);
         }
         if self.may_jump && self.dice.chance(15) {
             let condition = self.condition();
-            self.line(&format!("if ({condition}) return a - b;"));
+            self.push_line(&format!("if ({condition}) return a - b;"));
         }
         self.loop_depth -= 1;
     }
@@ -119,34 +119,34 @@ impl ProgramWriter {
     fn switch(&mut self, depth: u32) {
         let (cases, sparse) = (2 + self.dice.below(7), self.dice.chance(30));
         let subject = self.dice.pick(&["a", "b", "c"]);
-        self.line(&format!("switch ({subject} % {}) {{", if sparse { 1000 } else { cases + 1 }));
+        self.push_line(&format!("switch ({subject} % {}) {{", if sparse { 1000 } else { cases + 1 }));
         for case in 0..cases {
             let value = if sparse { case * 131 % 1000 } else { case };
-            self.line(&format!("case {value}:"));
+            self.push_line(&format!("case {value}:"));
             if self.dice.chance(75) {
-                self.line("{");
+                self.push_line("{");
                 self.statement(depth - 1);
-                self.line("}");
+                self.push_line("}");
             }
             if self.dice.chance(70) {
-                self.line("break;");
+                self.push_line("break;");
             }
         }
         match self.dice.below(4) {
-            0 if !sparse => self.line(&format!("case {cases}: d += 2; break; default: __builtin_unreachable();")),
+            0 if !sparse => self.push_line(&format!("case {cases}: d += 2; break; default: __builtin_unreachable();")),
             1 => {}
-            _ => self.line("default: c += 9;"),
+            _ => self.push_line("default: c += 9;"),
         }
-        self.line("}");
+        self.push_line("}");
     }
 
     fn forward_jump(&mut self, depth: u32) {
         self.labels += 1;
         let label = format!("l{}_{}", self.function, self.labels);
         let condition = self.condition();
-        self.line(&format!("if ({condition}) goto {label};"));
+        self.push_line(&format!("if ({condition}) goto {label};"));
         self.block(depth);
-        self.line(&format!("{label}: b ^= 5;"));
+        self.push_line(&format!("{label}: b ^= 5;"));
     }
 
     fn call(&mut self) {
@@ -154,35 +154,35 @@ impl ProgramWriter {
         let to = self.dice.pick(&["a", "b", "c", "d"]);
         let argument = self.value();
         match self.dice.below(4) {
-            0 => self.line(&format!("{to} += table[{to} % {}]({argument}, c);", self.functions)),
-            1 => self.line(&format!("if (fuel > 30) {to} ^= f{target}({argument}, d);")),
-            _ => self.line(&format!("{to} += f{target}({argument}, b);")),
+            0 => self.push_line(&format!("{to} += table[{to} % {}]({argument}, c);", self.functions)),
+            1 => self.push_line(&format!("if (fuel > 30) {to} ^= f{target}({argument}, d);")),
+            _ => self.push_line(&format!("{to} += f{target}({argument}, b);")),
         }
     }
 
     fn unusual_statement(&mut self) {
         let value = self.value();
         match self.dice.below(6) {
-            0 => self.line(&format!("maybe_leave({value});")),
-            1 if self.may_jump => self.line(&format!("if ({value} % 9 == 4) return c;")),
+            0 => self.push_line(&format!("maybe_leave({value});")),
+            1 if self.may_jump => self.push_line(&format!("if ({value} % 9 == 4) return c;")),
             2 => self.assembly(),
-            3 if self.language == RandomLanguage::C => self.line(&format!("hop({value});")),
-            4 if !self.threads => self.line(&format!("if (fuel > 100) printf(\"%lu\\n\", (u64)({value}));")),
-            5 if self.language == RandomLanguage::Cxx => self.line(&format!("try {{ complain({value}); }} catch (...) {{ a++; }}")),
-            _ => self.line(&format!("memory[({value}) % 16] ^= a;")),
+            3 if self.language == RandomLanguage::C => self.push_line(&format!("hop({value});")),
+            4 if !self.threads => self.push_line(&format!("if (fuel > 100) printf(\"%lu\\n\", (u64)({value}));")),
+            5 if self.language == RandomLanguage::Cxx => self.push_line(&format!("try {{ complain({value}); }} catch (...) {{ a++; }}")),
+            _ => self.push_line(&format!("memory[({value}) % 16] ^= a;")),
         }
     }
 
     fn assembly(&mut self) {
         self.labels += 1;
         let label = format!("l{}_{}", self.function, self.labels);
-        self.line(&format!(
+        self.push_line(&format!(
             "asm goto(\"test $1, %b0\\n\\tjnz %l[{label}]\" : : \"q\"((unsigned char)a) : \"cc\" : {label}); c += 11; {label}: d ^= 2;"
         ));
     }
 
     fn array_loop(&mut self) {
-        self.line("for (int k = 0; k < 16; k++) { memory[k] += a; if (memory[k] & 8) d += memory[k]; }");
+        self.push_line("for (int k = 0; k < 16; k++) { memory[k] += a; if (memory[k] & 8) d += memory[k]; }");
     }
 
     fn try_block(&mut self, depth: u32) {
@@ -190,18 +190,18 @@ impl ProgramWriter {
         let saved = std::mem::replace(&mut self.may_jump, false);
         let loops = self.loop_depth;
         self.loop_depth += 10;
-        self.line(&format!("try {{ Guard guard(b, {value}); complain(b + c);"));
+        self.push_line(&format!("try {{ Guard guard(b, {value}); complain(b + c);"));
         self.block(depth);
         self.call();
         match self.dice.below(3) {
-            0 => self.line("} catch (Worse &w) { a += w.x;"),
-            1 => self.line("} catch (Trouble &t) { b ^= t.x; if (t.x % 3 == 0 && fuel > 50) throw;"),
-            _ => self.line("} catch (int n) { c += (u64)n;"),
+            0 => self.push_line("} catch (Worse &w) { a += w.x;"),
+            1 => self.push_line("} catch (Trouble &t) { b ^= t.x; if (t.x % 3 == 0 && fuel > 50) throw;"),
+            _ => self.push_line("} catch (int n) { c += (u64)n;"),
         }
         if self.dice.chance(60) {
-            self.line("} catch (...) { d++; if (d % 5 == 0 && fuel > 80) throw;");
+            self.push_line("} catch (...) { d++; if (d % 5 == 0 && fuel > 80) throw;");
         }
-        self.line("}");
+        self.push_line("}");
         self.loop_depth = loops;
         self.may_jump = saved;
     }
@@ -209,13 +209,13 @@ impl ProgramWriter {
     fn guarded_block(&mut self, depth: u32) {
         let value = self.value();
         let saved = std::mem::replace(&mut self.may_jump, false);
-        self.line(&format!("{{ Guard guard(a, {value}); Guard other(c, 3); if (a % 4 == 0) complain(a >> 3);"));
+        self.push_line(&format!("{{ Guard guard(a, {value}); Guard other(c, 3); if (a % 4 == 0) complain(a >> 3);"));
         self.block(depth);
-        self.line("}");
+        self.push_line("}");
         self.may_jump = saved;
     }
 
     fn virtual_call(&mut self) {
-        self.line("{ Square square; Shape plain; Shape *s = a & 1 ? &plain : &square; b += s->area(c); }");
+        self.push_line("{ Square square; Shape plain; Shape *s = a & 1 ? &plain : &square; b += s->area(c); }");
     }
 }

@@ -1,5 +1,5 @@
-//! Chunks: a recorder of a whole program gets the events that were written, in order, and what it does not get is counted; a reader of a
-//! flight recorder only accepts events that were written at that position of the stream.
+//! Chunks: a recorder of a whole program gets the written events in order, and the events that it does not get are counted as lost. A
+//! reader of a flight recorder accepts only events that were written at their position in the stream.
 
 use crate::chunks;
 use crate::model::{exclusive, explore, state, step, stream};
@@ -140,8 +140,8 @@ fn whole_program() {
     assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN_CHUNKS, "{lost} events are lost");
 }
 
-/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written meanwhile, and contain the
-/// next one.
+/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written in the meantime, but contain
+/// the next one.
 fn check(sequence: u64, readings: [[u32; CHECKED_EVENTS]; 2]) {
     let [first, second] = readings.map(|events| events.into_iter().filter(|event| *event != 0).collect::<Vec<u32>>());
     let believed = first.iter().zip(&second).take_while(|(one, other)| one == other).map(|(one, _)| *one);

@@ -23,7 +23,7 @@ fn inside() {
     INSIDE.fetch_sub(1, SeqCst);
 }
 
-/// Three threads take the lock twice each; no wait times out.
+/// Three threads each acquire the lock twice; no wait times out.
 fn contended() {
     let threads: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..2).for_each(|_| hold()))).collect();
     (0..2).for_each(|_| hold());

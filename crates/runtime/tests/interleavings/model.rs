@@ -15,7 +15,7 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a scenario with random schedules, and with as many that have few preemptions.
+/// Runs a scenario with `schedules` random schedules, and with as many schedules with few preemptions.
 pub fn explore(schedules: usize, scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
@@ -124,7 +124,7 @@ pub mod system {
         GONE.lock().unwrap().contains(&thread)
     }
 
-    /// Ends the calling thread without releasing what it holds.
+    /// Ends the calling thread without releasing the locks that it holds.
     pub fn die() {
         GONE.lock().unwrap().push(thread_id());
     }

@@ -1,4 +1,4 @@
-//! `TRODDEN_OUTPUT`: its syntax, and that neither its value nor the files it names make the subject fail or change another user's file.
+//! `TRODDEN_OUTPUT`: its syntax. Neither its value nor the files that it names make the subject fail or change another user's file.
 
 use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root};
 use std::fs;
@@ -139,11 +139,11 @@ fn files_that_are_not_ours_are_unchanged() {
     for (name, part) in [
         ("text", "not a raw profile"),
         ("zeros", "not a raw profile"),
-        ("earlier", "another version"),
-        ("newer", "another version"),
-        ("damaged", "header is damaged"),
+        ("earlier", "a different version"),
+        ("newer", "a different version"),
+        ("damaged", "header is corrupt"),
         ("other", "not a raw profile"),
-        ("short", "another image"),
+        ("short", "a different image"),
         ("link", "symbolic link"),
         ("dangling", "symbolic link"),
         ("folder", "it is a folder"),
@@ -167,7 +167,7 @@ fn file_of_another_image_is_rejected() {
     let (lab, program) = simple("two-images");
     let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
     lab.run(&program, "same.raw");
-    expect_message(&lab.command(&other, "same.raw").output().unwrap(), &["same.raw", "another image", "%m"]);
+    expect_message(&lab.command(&other, "same.raw").output().unwrap(), &["same.raw", "a different image", "%m"]);
     lab.run(&program, "same.raw");
     assert_eq!(lab.raw_file(".").count(0), 4);
 }

@@ -226,7 +226,7 @@ fn a_thread_entered_by_its_vfork_child_keeps_its_region() {
     }
 }
 
-/// A process that closes every descriptor, continues to count, and waits for another one to do the same.
+/// A process that closes every descriptor, continues to count, and waits for another process to do the same.
 const CLOSER: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"

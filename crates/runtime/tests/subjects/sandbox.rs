@@ -3,7 +3,7 @@
 use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root, object};
 use std::process::{Output, Stdio};
 
-/// Sandboxes itself as its first argument says, then counts in threads, in children, and in the children's threads and children.
+/// Sandboxes itself according to its first argument, and then counts in threads, in children, and in the children's threads and children.
 const SANDBOXED: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -79,7 +79,7 @@ const SANDBOXED: &str = r#"
 /// Total number of counts of [`SANDBOXED`].
 const ALL: u64 = (8 + 8 + 6 * 9 + 2 * 2) * 100_000;
 
-/// Runs [`SANDBOXED`] `together` times concurrently, and then as often sequentially.
+/// Runs [`SANDBOXED`] `together` times concurrently, and then the same number of times sequentially.
 fn run(lab: &Laboratory, arguments: &[&str], folder: &str, together: usize) -> Vec<Output> {
     let mut command = lab.command(&lab.path("program"), &format!("{folder}/%m.raw"));
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -200,8 +200,7 @@ const TWO_COPIES: &str = r#"
     }
 "#;
 
-/// One image is loaded twice, so that both instances use one file. The program closes their descriptors, and other files get their
-/// numbers.
+/// One image is loaded twice, so that both instances use one file. The program closes both descriptors, and other files get their numbers.
 #[test]
 fn two_copies_of_an_image_use_separate_regions() {
     let lab = Laboratory::new("copies");

@@ -85,7 +85,7 @@ fn vector_registers_survive_entering() {
     lab.run(&program, "out/%m.raw");
 }
 
-/// Measures how much stack entering needs, because signal stacks and fibers are small.
+/// Measures the stack space needed to enter the runtime, because signal stacks and fibers are small.
 const DEPTH: &str = r#"
     #include "subject.h"
     #include <stdio.h>

@@ -122,7 +122,7 @@ fn signal_handlers_may_enter_at_any_time() {
     assert!(raw.regions.len() <= 16, "{} regions", raw.regions.len());
 }
 
-/// Waits with a limit: a deadlock is a failure, not a hanging test.
+/// Waits with a time limit, so that a deadlock makes the test fail instead of hang.
 fn wait(mut child: std::process::Child, limit: Duration) -> std::process::Output {
     let start = std::time::Instant::now();
     while child.try_wait().unwrap().is_none() {

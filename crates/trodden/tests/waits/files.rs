@@ -298,7 +298,7 @@ fn damaged_chunks_are_said_to_be_missing() {
         for kind in [chunk_kind::THREAD, chunk_kind::CALLS, chunk_kind::STACKS] {
             let chunk = of(kind).nth(3).unwrap();
             let said = notes(&damage(chunk, with));
-            assert!(said.contains("are damaged: the records in them are missing"), "{kind} {with}: {said}");
+            assert!(said.contains("are corrupt, so the records in them are missing"), "{kind} {with}: {said}");
             let at = format!("bytes {} to ", chunk.at);
             assert!(with == 0 || said.contains(&at), "{kind}: {said} does not say {at}");
         }
@@ -349,9 +349,9 @@ fn a_file_of_another_version_or_kind_is_refused() {
     let head = |kind, version| FileHead::new(kind, version).to_bytes();
     for (head, expected) in [
         (&head(FileKind::WAITS, 7)[..], "version 7 of the recording"),
-        (&head(FileKind::PROFILE, VERSION), "not a file of recorded threads: it is a profile"),
+        (&head(FileKind::PROFILE, VERSION), "does not contain recorded threads: it is a profile"),
         (b"TRODWAIT", "an earlier version of trodden wrote it. Use that version, or record again"),
-        (b"x", "not a file of recorded threads"),
+        (b"x", "does not contain recorded threads"),
     ] {
         std::fs::write(&path, [head, &kept[head.len()..]].concat()).unwrap();
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits"]).output().unwrap();

@@ -250,7 +250,7 @@ fn wake_ups_are_those_of_the_trace_or_said_to_be_missing() {
         }
         let notes = found["notes"].to_string();
         assert_eq!(notes.contains("no events sched_waking"), event != "sched_waking", "{event}: {notes}");
-        assert_eq!(notes.contains("who ended its 10 sleeps"), event.is_empty(), "{event}: {notes}");
+        assert_eq!(notes.contains("which threads ended its 10 sleeps"), event.is_empty(), "{event}: {notes}");
     }
 }
 

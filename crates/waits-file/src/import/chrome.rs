@@ -1,7 +1,8 @@
-//! Reads Chrome trace JSON (Trace Event Format): slices are code, and flow events tell who releases whom.
+//! Importer for Chrome trace JSON (Trace Event Format): slices are code, and flow events show which thread releases which.
 //!
-//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the place where the flow starts (`s`), as in traces of task systems
-//! and those that trodden exports. Slices without flows are executed code, and nested ones form a stack. Times are in microseconds.
+//! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the slice in which the flow starts (`s`), as in traces of task
+//! systems and in traces exported by trodden. Slices without flows are executed code, and nested slices form a stack. Times are in
+//! microseconds.
 
 use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
 use crate::replay::LocationName;
@@ -34,9 +35,9 @@ struct ChromeThread {
     name: Option<String>,
 }
 
-/// Name of the called function in a slice that waits.
+/// Name of the function that a waiting slice is shown to call.
 pub const SLICE_CALL: &str = "slice";
-/// Maximum depth of a stack, so that memory stays linear in the trace. Deeper slices count as the slice at this depth.
+/// Maximum depth of a stack, which keeps memory linear in the size of the trace. Deeper slices count as the slice at this depth.
 const MAX_DEPTH: usize = 128;
 
 /// The contents of a trace, collected event by event.
@@ -44,7 +45,7 @@ const MAX_DEPTH: usize = 128;
 struct ChromeEvents {
     threads: BTreeMap<(i64, i64), ChromeThread>,
     flows: HashMap<String, u64>,
-    /// Number of slices that began before the trace, of which it has only the end.
+    /// Number of slices that began before the trace, so that only their ends are recorded.
     unmatched: u64,
 }
 
@@ -54,7 +55,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let is_closed = each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents: {error}")))
         .with_context(|| path.display().to_string())?;
     if !is_closed {
-        imported.notes.push("the trace is not closed by `]`: its end may be missing".into());
+        imported.notes.push("the list of events is not closed by `]`, so the end of the trace may be missing".into());
     }
     if events.unmatched > 0 {
         let slices = plural(events.unmatched.into(), "slice that began before the trace is", "slices that began before the trace are");
@@ -82,13 +83,13 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     if imported.locations.is_empty() {
         imported.notes.push("the trace has no slices and no flow events".into());
     } else if !imported.locations.iter().any(|l| l.events.iter().any(waits)) {
-        imported.notes.push("no flow event of the trace ends in a slice, so it does not tell who waits for whom".into());
+        imported.notes.push("no flow event ends in a slice, so the trace does not show which thread waits for which".into());
     }
     Ok(imported)
 }
 
-/// Passes each event of the trace to `take`, with its number. Returns whether the list of events is closed, since the format permits to
-/// omit the final bracket if the list is the whole document.
+/// Passes each event of the trace to `take`, with its number. Returns whether the list of events is closed: the format permits omitting the
+/// final bracket if the list is the entire document.
 fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> Result<bool> {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     if !rest.starts_with('[') {
@@ -121,16 +122,16 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
             Some(',') => {}
             Some(']') => break,
             None => return Ok(false),
-            Some(_) => bail!("event {number}: not JSON: neither `,` nor `]` follows it"),
+            Some(_) => bail!("event {number}: not JSON: expected `,` or `]` after it"),
         }
     }
     match rest[1..].trim() {
         "" => Ok(true),
-        _ => bail!("not JSON: there is text after the list of events"),
+        _ => bail!("not JSON: unexpected text after the list of events"),
     }
 }
 
-/// Visitor of a trace that is an object. Only events are kept, one at a time.
+/// Visitor for a trace that is a JSON object. Only one event is held in memory at a time.
 struct Document<'a, F> {
     take: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
@@ -140,7 +141,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for Document<'_, F
     type Value = bool;
 
     fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str("an object with a list `traceEvents`")
+        out.write_str("an object with the list `traceEvents`")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
@@ -157,7 +158,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for Document<'_, F
     }
 }
 
-/// Visitor of the list of events in the object.
+/// Visitor for the list of events in the object.
 struct EventList<'a, F> {
     take: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
@@ -213,7 +214,7 @@ impl ChromeEvents {
             "M" if event["name"] == "thread_name" => thread.name = event["args"]["name"].as_str().map(str::to_owned),
             "X" => {
                 let from = micros("ts")?;
-                // The sum is rounded, so that the end coincides with other events at the same time.
+                // Rounded after the addition, so that the end coincides with other events at the same time.
                 thread.slices.push(slice(nanos(from), nanos(from + micros("dur").unwrap_or(0.0))));
             }
             "B" => thread.open.push(slice(time("ts")?, u64::MAX)),
@@ -236,7 +237,7 @@ impl ChromeEvents {
     }
 }
 
-/// A point on a thread's timeline. The order is that of simultaneous points: inner slices end first.
+/// A point on a thread's timeline. The derived order sorts simultaneous points: inner slices end first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Point {
     End(Reverse<usize>),
@@ -306,19 +307,19 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: ChromeThrea
             Point::Release(_) => {}
         }
     }
-    // A thread with nothing but ends of flows has no points, and starts at the first of these.
+    // A thread that has only ends of flows has no points, and starts at the first end.
     let first_flow_ns = thread.flows.iter().map(|(time, ..)| *time).min();
     let begin_ns = points.first().map(|(time, _)| *time).or(first_flow_ns).unwrap_or(0);
-    // Flows may connect different processes, so their objects must belong to a common one.
+    // Flows may connect different processes, so all locations get the same process, which owns the flows' objects.
     ImportedLocation { name, process: ProcessId(0), begin_ns, events }
 }
 
-/// Returns the slices in which flows end, by index, with the flow. A flow ends in the innermost slice that is open at that time.
+/// Returns the flow that ends in each slice, by the slice's index. A flow ends in the innermost slice that is open at that time.
 fn waits(thread: &ChromeThread) -> HashMap<usize, u64> {
     let mut ends: Vec<(u64, u64)> = thread.flows.iter().filter(|(_, _, is_end)| *is_end).map(|(time, flow, _)| (*time, *flow)).collect();
     ends.sort_by_key(|(time, _)| *time);
     let mut begins = thread.slices.iter().enumerate().peekable();
-    // Slices that have started, by start, except those that end before a later one does.
+    // Started slices with their ends, by start. A slice is dropped once a later slice ends after it.
     let mut open: Vec<(usize, u64)> = Vec::new();
     let mut waits = HashMap::new();
     for (time, flow) in ends {

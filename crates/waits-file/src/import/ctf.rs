@@ -1,5 +1,5 @@
-//! Reads scheduler events from traces in the Common Trace Format, of LTTng or of `perf data convert --to-ctf`, by way of the text that
-//! `babeltrace2` prints. LTTng does not record the waker, which is the thread that runs on the event's processor.
+//! Importer for scheduler events in the Common Trace Format, from LTTng or `perf data convert --to-ctf`. It parses the output of
+//! `babeltrace2`. LTTng does not record the waker; it is the thread that runs on the event's processor.
 //!
 //! ```text
 //! [100.000000001] (+0.000000001) host sched_switch: { cpu_id = 0 }, { prev_comm = "a", prev_tid = 7, prev_state = 1,
@@ -18,7 +18,7 @@ use std::process::Command;
 const READER: &str = "babeltrace2";
 const NO_EVENTS: &str = "the trace has no events";
 
-/// Whether a folder is a CTF trace, that is, it or a subfolder has a description of a trace.
+/// Whether a folder is a CTF trace, that is, whether it or a subfolder contains a trace description.
 pub fn is_trace(folder: &Path) -> bool {
     const MAX_DEPTH: usize = 4;
     fn has(folder: &Path, depth: usize) -> bool {
@@ -35,7 +35,7 @@ pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| {
-        format!("cannot run {READER}, which is needed to read {}: install it with `apt-get install {READER}`", folder.display())
+        format!("cannot run {READER}, which is needed to read {}. Install it with `apt-get install {READER}`", folder.display())
     })?;
     let stderr = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
@@ -45,7 +45,7 @@ pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     }
 }
 
-/// Whether a trace has a description, but no data in any stream.
+/// Whether a trace has a description but no events in any stream.
 fn has_no_events(folder: &Path) -> bool {
     const MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
     let is_description = |bytes: &[u8]| MAGICS.iter().any(|magic| bytes.starts_with(magic));
@@ -61,20 +61,20 @@ pub fn is_text(text: &str) -> bool {
 
 /// Reads the text that `babeltrace2` prints.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
-    let wake_ups = WakeUps::of(text);
+    let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
-    let remedy = match path.is_dir() {
-        true => "trodden reads scheduler events of LTTng and of `perf data convert --to-ctf`".to_owned(),
-        false => format!("write the text with `{READER} --clock-seconds`"),
+    let advice = match path.is_dir() {
+        true => "Only scheduler events of LTTng and of `perf data convert --to-ctf` are supported".to_owned(),
+        false => format!("Write the text with `{READER} --clock-seconds`"),
     };
     let mut running: HashMap<u32, u32> = HashMap::new();
     let (mut last_ns, mut events) = (0, 0);
     for (number, line) in (1..).zip(text.lines()) {
-        let place = |what: &str| anyhow!("{}:{number}: {what}: {remedy}", path.display());
+        let place = |what: &str| anyhow!("{}:{number}: {what}. {advice}", path.display());
         let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
         let time_ns = time(head).ok_or_else(|| place("no time at the start of the line"))?;
         if time_ns < last_ns {
-            bail!("{}:{number}: the event is earlier than the previous one", path.display());
+            bail!("{}:{number}: the event is earlier than the previous event", path.display());
         }
         last_ns = time_ns;
         events += 1;
@@ -110,7 +110,7 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     Ok(scheduler.finish())
 }
 
-/// Whether a thread left the processor ready to run: state 0, or 256 and above if it was preempted.
+/// Whether a state means that the thread left the processor ready to run: 0, or 256 and above if it was preempted.
 fn is_ready(state: &str) -> bool {
     state.contains("RUNNING") || state.parse::<u64>().is_ok_and(|s| s == 0 || s >= 256)
 }
@@ -123,7 +123,7 @@ fn time(head: &str) -> Option<u64> {
     nanoseconds(seconds, fraction)
 }
 
-/// Returns the value of `name = `: a number, a string without its quotes, or an enumeration with its label.
+/// Returns the value of the field `name`: a number, a string without its quotes, or an enumeration's label and number.
 fn value(fields: &str, name: &str) -> Option<String> {
     let start = fields.match_indices(name).find_map(|(at, _)| {
         let is_begin = at >= 2 && matches!(&fields[at - 2..at], "{ " | ", ");

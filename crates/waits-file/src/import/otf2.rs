@@ -1,7 +1,7 @@
-//! Reads OTF2 archives by way of the text that `otf2-print` prints, which has the definitions and events of all locations.
+//! Importer for OTF2 archives. It parses the output of `otf2-print`, which contains the definitions and events of all locations.
 //!
-//! The events between the `ENTER` and the `LEAVE` of a region determine what the call is. Ranks are relative to a communicator, whose group
-//! lists locations. A self communicator has a group without members: its only member is the caller.
+//! The events between the `ENTER` and the `LEAVE` of a region determine the kind of call. Ranks are relative to a communicator, whose group
+//! lists locations. The group of a self communicator lists no members; its only member is the caller.
 
 use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
 use crate::convert::{MAX_BUFFERED_BYTES, is_binding};
@@ -17,23 +17,23 @@ use trodden_waits::{Call, LocationState, ProcessId, Rule};
 
 #[derive(Default)]
 struct Definitions {
-    /// Whether the clock was defined, as in every archive.
+    /// Whether the clock was defined, which it is in every valid archive.
     has_clock: bool,
     ticks_per_second: u64,
     offset: u64,
     locations: BTreeMap<u64, String>,
-    /// Members of groups, as locations.
+    /// The member locations of each group.
     groups: HashMap<u64, Vec<u64>>,
     /// All MPI locations, in order of world rank.
     world: Vec<u64>,
     communicators: HashMap<u64, u64>,
 }
 
-/// A region that a location is inside.
+/// A region that a location has entered and not left yet.
 struct Region {
     name: String,
     enter_ns: u64,
-    /// Kind and attributes of the MPI events in it.
+    /// Kind and attributes of the MPI events in the region.
     calls: Vec<(String, String)>,
     is_mpi: bool,
 }
@@ -43,7 +43,7 @@ struct Otf2Thread {
     regions: Vec<Region>,
     events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
-    /// Indices of the events that started nonblocking receives, whose message is known only when they complete.
+    /// Indices of the events that started nonblocking receives, by request. A receive's message is known only when the receive completes.
     receives: HashMap<u64, usize>,
 }
 
@@ -56,7 +56,7 @@ pub fn read(path: &Path) -> Result<Imported> {
     }
 }
 
-/// Parses and analyses the text that `otf2-print` prints, for fuzzing.
+/// Parses and analyses the output of `otf2-print`, for fuzzing.
 pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
     let imported = events(path, &definitions(path, definitions_text)?, events_text)?;
@@ -64,7 +64,7 @@ pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Parses the events that `otf2-print` prints.
+/// Parses the events in the output of `otf2-print`.
 fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<Imported> {
     let mut imported = Imported::default();
     code(&mut imported.names, &["(start)"], None, "", 0);
@@ -82,7 +82,7 @@ fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<
     })?;
     let unknown = std::mem::take(&mut reader.unknown);
     for (kind, count) in unknown {
-        imported.notes.push(format!("{} of the unknown kind {kind} ignored", plural(count.into(), "event", "events")));
+        imported.notes.push(format!("ignored {} of the unknown kind {kind}", plural(count.into(), "event", "events")));
     }
     for (id, thread) in threads {
         let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} is not defined", path.display()))?;
@@ -94,12 +94,13 @@ fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<
     Ok(imported)
 }
 
-/// Runs `otf2-print` and parses its output as it arrives, since the text is longer than the archive.
+/// Runs `otf2-print` and parses its output as it arrives, since the text is much longer than the archive.
 fn run_otf2_print<T>(path: &Path, options: &[&str], take: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
     let mut command = Command::new("otf2-print");
     command.args(options).arg("--").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child =
-        command.spawn().with_context(|| format!("cannot read {}: install otf2-print (Debian's package otf2-tools)", path.display()))?;
+    let mut child = command.spawn().with_context(|| {
+        format!("cannot run otf2-print, which is needed to read {}. Install it (Debian package otf2-tools)", path.display())
+    })?;
     let (text, mut errors) = (child.stdout.take(), child.stderr.take());
     // Standard error is read concurrently, because otf2-print blocks when a pipe is full.
     let stderr = std::thread::spawn(move || {
@@ -111,9 +112,9 @@ fn run_otf2_print<T>(path: &Path, options: &[&str], take: impl FnOnce(BufReader<
     let status = child.wait()?;
     let stderr = stderr.join().unwrap_or_default();
     let stderr = String::from_utf8_lossy(&stderr);
-    // If parsing stopped early, otf2-print fails silently because of the closed pipe, and the parse error is what matters.
+    // If parsing stopped early, otf2-print fails silently because of the closed pipe, so only the parse error matters.
     if !status.success() && (taken.is_ok() || !stderr.trim().is_empty()) {
-        bail!("{}: otf2-print rejects it: {}", path.display(), stderr.trim());
+        bail!("otf2-print cannot read {}: {}", path.display(), stderr.trim());
     }
     taken
 }
@@ -123,7 +124,7 @@ fn each_line(path: &Path, mut text: impl BufRead, mut take: impl FnMut(u64, &str
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        if text.read_until(b'\n', &mut line).with_context(|| format!("cannot read what otf2-print prints of {}", path.display()))? == 0 {
+        if text.read_until(b'\n', &mut line).with_context(|| format!("cannot read the output of otf2-print for {}", path.display()))? == 0 {
             break;
         }
         take(number, String::from_utf8_lossy(&line).trim_end())?;
@@ -131,7 +132,7 @@ fn each_line(path: &Path, mut text: impl BufRead, mut take: impl FnMut(u64, &str
     Ok(())
 }
 
-/// Parses kind, location, time and attributes of an event. `None` if the line is not an event.
+/// Parses an event's kind, location, time and attributes. `None` if the line is not an event.
 fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
     let (kind, rest) = line.split_once(' ')?;
     let (location, rest) = rest.trim_start().split_once(' ')?;
@@ -140,7 +141,7 @@ fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
     Some((kind, location.parse().ok()?, ticks.parse().ok()?, attributes.trim_start()))
 }
 
-/// Returns the value after `name: `.
+/// Returns the value of an attribute, which follows `name: `.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let follows_name = |(at, _): &(usize, &str)| attributes[..*at].ends_with(name);
     let (at, _) = attributes.match_indices(": ").find(follows_name)?;
@@ -163,7 +164,7 @@ fn quoted(text: &str) -> &str {
     text.split('"').nth(1).unwrap_or(text)
 }
 
-/// Parses the definitions that `otf2-print` prints.
+/// Parses the definitions in the output of `otf2-print`.
 fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
     let mut found = Definitions { ticks_per_second: 1_000_000_000, ..Definitions::default() };
     each_line(path, text, |_, line| {
@@ -211,7 +212,7 @@ struct Otf2Reader<'a> {
     unknown: BTreeMap<String, u64>,
 }
 
-/// Events inside a region that are understood, or need no rule.
+/// Events inside a region that the importer interprets or may ignore.
 const CALL_EVENTS: &[&str] = &[
     "MPI_SEND",
     "MPI_RECV",
@@ -245,7 +246,7 @@ impl Otf2Reader<'_> {
                 thread.regions.push(Region { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
             "LEAVE" => {
-                let Some(region) = thread.regions.pop() else { bail!("a region is left that was not entered") };
+                let Some(region) = thread.regions.pop() else { bail!("the location leaves a region that it has not entered") };
                 if region.is_mpi {
                     self.call(thread, location, time_ns, region)?;
                 } else {
@@ -264,7 +265,7 @@ impl Otf2Reader<'_> {
         Ok(())
     }
 
-    /// Records that the thread executed its current regions until now.
+    /// Records that the thread executed its current regions until `time_ns`.
     fn run(&mut self, thread: &mut Otf2Thread, time_ns: u64) {
         let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
         let path = if path.is_empty() { vec!["(program)"] } else { path };
@@ -305,7 +306,7 @@ impl Otf2Reader<'_> {
                         .map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
                 }
                 "MPI_IRECV_REQUEST" => {
-                    // Cannot be matched until its completion reveals the message.
+                    // The receive cannot be matched until its completion reveals the message.
                     let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
                     return Ok(Call::Begin(unmatched, true, request()?));
                 }
@@ -331,7 +332,7 @@ impl Otf2Reader<'_> {
         })
     }
 
-    /// Returns number and locations of a communicator, in order of rank.
+    /// Returns a communicator's number, and its locations in order of rank.
     fn members(&self, location: u64, attributes: &str) -> Option<(u64, Vec<u64>)> {
         let id = reference(attribute(attributes, "Communicator")?)?;
         let group = self.definitions.communicators.get(&id)?;

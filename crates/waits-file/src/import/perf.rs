@@ -1,4 +1,4 @@
-//! Reads scheduler events from the text of `perf script` or `perf sched script`.
+//! Importer for scheduler events in the output of `perf script` or `perf sched script`.
 //!
 //! ```text
 //!   comm  1234 [001]  100.123456: sched:sched_waking: comm=worker pid=1235 prio=120 target_cpu=000
@@ -11,7 +11,7 @@ use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
-/// Whether a text consists of nothing but the header that `perf script --header` writes.
+/// Whether a text consists only of the header that `perf script --header` writes.
 pub fn is_only_header(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
     lines.peek().is_some_and(|line| line.starts_with("# ===="))
@@ -20,26 +20,26 @@ pub fn is_only_header(text: &str) -> bool {
 }
 
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
-    let wake_ups = WakeUps::of(text);
+    let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let mut last_ns = 0;
     for (number, line) in (1..).zip(text.lines()) {
-        let place = |what: &str| anyhow!("{}:{number}: {what}: write the text with `perf script`", path.display());
+        let place = |what: &str| anyhow!("{}:{number}: {what}. Write the text with `perf script`", path.display());
         let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
         let time_ns = time(head).ok_or_else(|| place("no time before the event"))?;
         if time_ns < last_ns {
-            bail!("{}:{number}: the event is earlier than the previous one", path.display());
+            bail!("{}:{number}: the event is earlier than the previous event", path.display());
         }
         last_ns = time_ns;
         match event {
             Event::Wake => {
                 let waker = pid_of_head(head).ok_or_else(|| place("no thread before the event"))?;
-                let woken = woken(fields).ok_or_else(|| place("neither a field pid nor a thread as NAME:NUMBER"))?;
+                let woken = woken(fields).ok_or_else(|| place("expected a field pid or a thread as NAME:NUMBER"))?;
                 scheduler.wake(waker, number_of(woken)?, time_ns);
             }
             Event::Switch => {
                 let Some(Switch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = switch(fields) else {
-                    return Err(place("neither fields prev_comm, prev_pid, prev_state, next_comm and next_pid nor threads as NAME:NUMBER"));
+                    return Err(place("expected prev_comm, prev_pid, prev_state, next_comm and next_pid, or threads as NAME:NUMBER"));
                 };
                 let prev = (number_of(prev_pid)?, prev_comm, prev_state.starts_with('R'));
                 scheduler.switch(prev, (number_of(next_pid)?, next_comm), time_ns);
@@ -49,7 +49,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     Ok(scheduler.finish())
 }
 
-/// Parses `... 100.123456: `, with six or nine digits, in ns.
+/// Parses the time in `... 100.123456: `, with six or nine digits after the point, in ns.
 fn time(head: &str) -> Option<u64> {
     let word = head.split_ascii_whitespace().rev().find_map(|word| {
         let word = word.strip_suffix(':')?;
@@ -74,7 +74,8 @@ struct Switch<'a> {
     next_comm: &'a str,
 }
 
-/// Parses the fields of a switch in either form. Names of threads may contain anything, so fields are located by what follows a name.
+/// Parses the fields of a context switch in either form. Thread names may contain any text, so each field is located by the text that
+/// follows a name.
 fn switch(fields: &str) -> Option<Switch<'_>> {
     const ARROW: &str = " ==> ";
     let arrows = || fields.match_indices(ARROW).map(|(at, _)| (&fields[..at], &fields[at + ARROW.len()..]));
@@ -100,7 +101,7 @@ fn thread_with_priority(text: &str) -> Option<(&str, &str)> {
     (is_number(priority.trim_start_matches('-')) && is_number(number)).then_some((name, number))
 }
 
-/// Returns the thread that is woken, in either form: `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY] CPU:000`.
+/// Returns the ID of the woken thread, in either form: `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY] CPU:000`.
 fn woken(fields: &str) -> Option<&str> {
     let named = fields.starts_with("comm=").then(|| fields.rsplit_once(" pid=")?.1.split(' ').next()).flatten();
     named.or_else(|| thread_with_priority(&fields[..=fields.rfind(']')?]).map(|(_, number)| number))

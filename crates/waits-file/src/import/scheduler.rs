@@ -1,8 +1,8 @@
-//! Converts scheduler events to calls.
+//! Conversion of scheduler events to calls.
 //!
-//! A thread that leaves the processor to sleep waits for the thread that wakes it. If an interrupt wakes it (in the idle thread), it was
-//! blocked by something outside the trace. A thread that leaves the processor ready to run waits for a processor. Scheduler events have no
-//! stacks, so code is named after threads.
+//! A thread that leaves the processor to sleep waits for the thread that wakes it. If an interrupt wakes the sleeper (in the idle thread),
+//! it was blocked by something outside the trace. A thread that leaves the processor ready to run waits for a processor. Scheduler events
+//! have no stacks, so code is named after threads.
 
 use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
 use crate::replay::LocationName;
@@ -15,7 +15,7 @@ use trodden_waits::{Call, LocationState, ProcessId};
 enum ThreadState {
     Running,
     Runnable,
-    /// Asleep. The flag is true if a thread has woken it.
+    /// Asleep. The flag is true if another thread has already woken this one.
     Asleep(bool),
 }
 
@@ -35,17 +35,17 @@ pub enum Event {
 /// How a trace records wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeUps {
-    /// By `sched_waking`, which occurs in the waker.
+    /// With `sched_waking`, which occurs in the waker.
     Waking,
-    /// Only by `sched_wakeup`, an older event, which may occur on the processor of the woken thread.
+    /// Only with the older event `sched_wakeup`, which may occur on the woken thread's processor.
     Wakeup,
-    /// Not at all.
+    /// The trace has no wake-ups.
     Missing,
 }
 
 impl WakeUps {
     /// Determines how a text records wake-ups.
-    pub fn of(text: &str) -> WakeUps {
+    pub fn detect(text: &str) -> WakeUps {
         let has = |name: &str| text.contains(name);
         match (has("sched_waking: "), has("sched_wakeup: ")) {
             (true, _) => WakeUps::Waking,
@@ -54,7 +54,7 @@ impl WakeUps {
         }
     }
 
-    /// Splits a line with an event into the text before the event's name, its fields, and its kind. `None` without event.
+    /// Splits a line into the text before the event's name, the event's fields, and its kind. `None` if the line contains no event.
     pub fn event_of(self, line: &str) -> Option<(&str, &str, Event)> {
         let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
         let found = [("sched_switch: ", Event::Switch), (wake, Event::Wake)];
@@ -62,14 +62,14 @@ impl WakeUps {
     }
 }
 
-/// Converts seconds and up to nine digits of their fraction to ns.
+/// Converts seconds, and the decimal digits of their fraction, to ns. Digits after the ninth are ignored.
 pub fn nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
     let digits = fraction.len().min(9) as u32;
     let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
 }
 
-/// Conversion of a trace. Events must be added in order of time.
+/// The state of a conversion. Events must be added in chronological order.
 pub struct Scheduler {
     imported: Imported,
     threads: BTreeMap<u32, ScheduledThread>,
@@ -85,14 +85,15 @@ impl Scheduler {
         Scheduler { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
     }
 
-    /// Adds a context switch from one thread, which remains ready to run or sleeps, to another.
+    /// Adds a context switch. `from` is the previous thread's ID and name, and whether the thread is still ready to run; `to` is the next
+    /// thread's ID and name.
     pub fn switch(&mut self, from: (u32, &str, bool), to: (u32, &str), time_ns: u64) {
         self.events += 1;
         self.switch_out(from, time_ns);
         self.switch_in(to, time_ns);
     }
 
-    /// Adds a wake-up by a thread, or by an interrupt if `waker` is 0.
+    /// Adds a wake-up of `woken` by the thread `waker`, or by an interrupt if `waker` is 0.
     pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
         self.events += 1;
         let by_thread = waker != 0;
@@ -121,7 +122,7 @@ impl Scheduler {
             let site = code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
             thread.state = ThreadState::Asleep(false);
             self.sleeps += 1;
-            // Replaced on switching in if another thread has woken it.
+            // Replaced when the thread is switched in if another thread has woken it.
             thread.events.push(ImportedEvent { time_ns, kind: EventKind::Enter(Call::Blocked, site) });
         }
     }
@@ -161,14 +162,15 @@ impl Scheduler {
                     .into(),
             ),
             WakeUps::Missing => imported.notes.push(format!(
-                "the trace has no events sched_waking or sched_wakeup, so it does not tell who ended its {}. Record sched_waking as well",
+                "the trace has no events sched_waking or sched_wakeup, so it does not show which threads ended its {}. Record \
+                    sched_waking as well",
                 plural(sleeps.into(), "sleep", "sleeps")
             )),
         }
         for (id, thread) in threads {
             let label = Some(format!("{} {id}", thread.name));
             let name = LocationName { process: id, label, ..LocationName::default() };
-            // Objects stand for threads, which any process may wake, so they belong to one common process.
+            // Objects represent threads, which any process may wake, so all of them belong to the same process.
             let process = ProcessId(0);
             imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
         }

@@ -1,4 +1,5 @@
-//! What is recorded of each kind of MPI call. Doc comments list the arguments of the MPI function, and parameters are argument positions.
+//! The functions that record MPI calls, one for each kind. Doc comments list the MPI function's arguments; parameters are argument
+//! positions.
 
 use super::call::{MpiCall, source_and_tag};
 use super::communicator;
@@ -13,12 +14,12 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 
 /// The position of the root of an operation without a root.
 pub const NO_ROOT: usize = usize::MAX;
-/// The amount of a collective operation on no data, from which libraries return at once.
+/// Recorded size of a collective operation without data. MPI libraries may return from it immediately.
 const EMPTY: u64 = u64::MAX;
-/// Whether the process has cancelled a request. Only then are statuses tested for cancellation.
+/// Whether the process has ever cancelled a request. Otherwise, statuses need not be tested for cancellation.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// A call of which only the time is recorded: it transfers data and need not wait for another process, or there is no rule for its waiting.
+/// A call of which only the time is recorded: it transfers data without waiting for another process, or its waits cannot be explained.
 #[inline]
 pub fn timed(call: MpiCall, kind: u16) -> i32 {
     call.recorded(kind, |_| {})
@@ -29,7 +30,7 @@ fn bytes(count: usize, datatype: usize) -> u64 {
     thread_local!(static LAST: Cell<(usize, i32)> = const { Cell::new((0, 0)) });
     let mut size = LAST.get();
     if size.0 != datatype {
-        // A freed handle may be reused for another type, so only predefined types are remembered.
+        // A freed handle may be reused for a different type, so only predefined types are cached.
         real!(SIZE, fn(usize, *mut i32) -> i32, datatype, &raw mut size.1);
         size.0 = datatype;
         LAST.set(if implementation() == Implementation::Mpich && datatype & 0xff00_0000 == 0x4c00_0000 { size } else { (0, 0) });
@@ -45,8 +46,8 @@ fn address(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3
     record.object = call.communicator(comm);
 }
 
-/// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and a request. Everything known
-/// at the start is recorded before the call, so that a program killed inside it has named its partner.
+/// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and a request. The arguments are
+/// recorded before the call, so that the recording of a program that is killed inside the call shows its partner.
 #[inline]
 pub fn message(call: MpiCall, kind: u16) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
@@ -77,12 +78,12 @@ pub fn receive(mut call: MpiCall) -> i32 {
 
 #[inline]
 pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
-    // Beginning another record may unmap the chunk of the open one, so copy it first.
+    // Beginning a new record may unmap the open record's chunk, so copy the open record first.
     let common = open.copy();
     add(thread, CallRecord { peer, tag, size_or_count: amount, request, ..common });
 }
 
-/// Send and receive at once: positions of destination and its tag, source and its tag, and communicator. The status follows the
+/// Combined send and receive: positions of destination and its tag, source and its tag, and communicator. The status follows the
 /// communicator.
 #[inline]
 pub fn exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
@@ -211,7 +212,7 @@ pub fn collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     result
 }
 
-/// Whether a collective operation transfers no data. If the operation has several counts, the caller's own is used.
+/// Whether a collective operation transfers no data. If the operation has several counts, the caller's own count decides.
 #[inline]
 fn is_empty(call: &MpiCall) -> bool {
     let arguments = &call.arguments;
@@ -232,14 +233,15 @@ fn is_empty(call: &MpiCall) -> bool {
     }
 }
 
-/// Cancellation of a request. Its status tells, on completion, whether this was in time.
+/// Cancellation of a request. When the request completes, its status shows whether the cancellation was in time.
 #[inline]
 pub fn cancel(call: MpiCall) -> i32 {
     HAS_CANCELLED.store(true, Ordering::Release);
     call.run()
 }
 
-/// The amount of a completed request's record: 1 if the `index`-th status of an array is that of a cancelled request, else 0.
+/// The recorded amount for a completed request: 1 if the `index`-th status in an array says that the request was cancelled, and 0
+/// otherwise.
 #[inline]
 pub fn cancelled(statuses: usize, index: usize) -> u64 {
     static TEST: Real = Real::new(c"PMPI_Test_cancelled");
@@ -278,11 +280,11 @@ pub fn communicator_nonblocking(call: MpiCall, parent: usize, created: usize) ->
     call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
         record.object = call.communicator(parent);
         record.request = call.handle_at(created + 1) as u64;
-        process::note(b"MPI_Comm_idup: messages on the communicator that it makes are not matched");
+        process::append_note(b"MPI_Comm_idup: messages on the communicator that it creates are not matched");
     })
 }
 
-/// Creation of a communicator by some members of another; no rule says who waits for whom.
+/// Creation of a communicator by some members of an existing one. Waits in it are not explained.
 #[inline]
 pub fn communicator_of_group(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.recorded(kind::MPI_OTHER, |_| {
@@ -298,12 +300,12 @@ pub fn communicator_of_group(call: MpiCall, parent: usize, created: usize) -> i3
 pub fn intercommunicator(call: MpiCall) -> i32 {
     call.recorded(kind::MPI_OTHER, |_| {
         let tag = call.arguments[4] as u32;
-        // Both sides have different parents, so the number depends only on what they agree on.
+        // The two sides have different parents, so the number depends only on values that are equal on both sides.
         communicator::register(0, call.handle_at(5), Some(u64::from(tag) | 1 << 41));
     })
 }
 
-/// Free of a communicator, whose handle may be reused.
+/// Free of a communicator. Its handle may be reused afterwards.
 #[inline]
 pub fn free_communicator(call: MpiCall) -> i32 {
     let handle = call.handle_at(0);
@@ -312,7 +314,7 @@ pub fn free_communicator(call: MpiCall) -> i32 {
     result
 }
 
-/// Start of MPI: the thread is recorded from here on, and the time of the rank starts when this call ends.
+/// Initialisation of MPI: recording of the thread begins here, and the rank's time starts when this call returns.
 pub fn init(call: MpiCall) -> i32 {
     thread::register(0, 0);
     let result = call.recorded(kind::MPI_INIT, |record| {
@@ -327,14 +329,14 @@ pub fn init(call: MpiCall) -> i32 {
         record.size_or_count = size as u64;
         let mut line = OutputLine::new();
         line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
-        process::line(&line);
+        process::append_line(&line);
     });
     process::maps();
     walk::own_range();
     result
 }
 
-/// End of MPI: all ranks wait for all.
+/// Finalisation of MPI: every rank waits for all others.
 pub fn finalize(call: MpiCall) -> i32 {
     call.recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
 }

@@ -1,4 +1,4 @@
-//! A call of an MPI function, with the steps of recording that all behaviours share.
+//! A call of an MPI function, and the recording steps common to all kinds of calls.
 
 use super::communicator;
 use super::implementation::implementation;
@@ -23,7 +23,7 @@ impl MpiCall {
         (self.real)(&self.arguments)
     }
 
-    /// Begins a record; `None` inside of another recorded call, or if the thread is not recorded.
+    /// Begins a record. `None` inside another recorded call, or if the thread is not recorded.
     #[inline]
     pub fn begin(&self, kind: u16) -> Option<(&'static mut Thread, OpenRecord)> {
         let thread = recordable_thread()?;
@@ -31,7 +31,7 @@ impl MpiCall {
         Some((thread, open))
     }
 
-    /// Calls the real function, and records its time and what `fill` adds after it has returned.
+    /// Calls the real function and records its time. After the function has returned, `fill` completes the record.
     #[inline]
     pub fn recorded(&self, kind: u16, fill: impl FnOnce(&mut CallRecord)) -> i32 {
         let Some((thread, mut open)) = self.begin(kind) else { return self.run() };
@@ -67,7 +67,7 @@ impl MpiCall {
         unsafe { (self.arguments[position] as *const i32).read() }
     }
 
-    /// The address of the call's statuses. If the caller ignores them, they are directed to `spare`.
+    /// The address of the call's statuses. If the caller ignores statuses, `spare` is passed to the function instead.
     #[inline]
     pub fn statuses(&mut self, position: usize, spare: *mut i32) -> usize {
         if implementation().is_ignored(self.arguments[position]) {

@@ -1,6 +1,6 @@
-//! Numbers of communicators, windows and files on which all members agree without a message.
+//! Global numbers of communicators, windows and files. All members compute the same number without exchanging messages.
 //!
-//! Handles are local to a process. Members create a communicator by the same collective call on its parent, so its number is a hash of
+//! Handles are local to a process. Members create a communicator with the same collective call on its parent, so its number is a hash of
 //! the parent's number, the count of such calls on the parent, and the world rank of its first member (a split creates several at once).
 
 use super::implementation::implementation;
@@ -18,8 +18,8 @@ pub const SELF: u64 = 2;
 const SLOTS: usize = 1024;
 static HANDLES: Handles<SLOTS> = Handles::new(2);
 static NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-/// Number of communicators created from this one so far.
-static MADE: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+/// Number of communicators created from the communicator in each slot.
+static CREATED: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
 /// The number of a communicator; 0 if it is unknown.
 #[inline]
@@ -27,17 +27,17 @@ pub fn number(handle: usize) -> u64 {
     HANDLES.find(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
 }
 
-fn put(handle: usize, number: u64) {
+fn set_number(handle: usize, number: u64) {
     match HANDLES.find_or_add(handle) {
         Some(slot) => {
-            MADE[slot].store(0, Ordering::Release);
+            CREATED[slot].store(0, Ordering::Release);
             NUMBERS[slot].store(number, Ordering::Release);
         }
-        None => process::note(b"more than 1024 communicators: messages on the others are not matched"),
+        None => process::append_note(b"more than 1024 communicators: messages on further communicators are not matched"),
     }
 }
 
-/// Forgets a handle, which the library may reuse.
+/// Removes a handle, which the library may reuse.
 pub fn remove(handle: usize) {
     if let Some(slot) = HANDLES.find(handle) {
         NUMBERS[slot].store(0, Ordering::Release);
@@ -47,11 +47,11 @@ pub fn remove(handle: usize) {
 /// Registers the predefined communicators.
 pub fn begin() {
     let library = implementation();
-    put(library.world(), WORLD);
-    put(library.own(), SELF);
+    set_number(library.world(), WORLD);
+    set_number(library.own(), SELF);
 }
 
-/// Objects other than communicators that have members.
+/// Kinds of objects with members, other than communicators.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     Window,
@@ -61,7 +61,7 @@ pub enum MemberKind {
 /// Registers a window or file that was created by a collective call on the communicator `parent`.
 pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     let parent_slot = HANDLES.find(parent);
-    let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(1, Ordering::AcqRel));
+    let count = parent_slot.map_or(0, |slot| CREATED[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
     }
@@ -69,11 +69,11 @@ pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     ranks.collect_of(kind, handle);
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
     let number = hash_of(&[parent_number, count, ranks.least(), 1 << 50 | kind as u64]) | 1 << 63;
-    put(handle, number);
+    set_number(handle, number);
     ranks.write(number, false);
 }
 
-/// A hash of all parts.
+/// A hash over all parts.
 pub fn hash_of(parts: &[u64]) -> u64 {
     parts.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31))
 }
@@ -82,7 +82,7 @@ pub fn hash_of(parts: &[u64]) -> u64 {
 pub fn register(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
     let parent_slot = HANDLES.find(parent);
-    let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
+    let count = parent_slot.map_or(0, |slot| CREATED[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
     if handle == library.no_communicator() || handle == 0 {
         return;
     }
@@ -91,7 +91,7 @@ pub fn register(parent: usize, handle: usize, extra: Option<u64>) {
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
     let key = [parent_number, extra.unwrap_or(count), ranks.least()];
     let number = hash_of(&key) | 1 << 63;
-    put(handle, number);
+    set_number(handle, number);
     ranks.write(number, is_inter);
 }
 
@@ -108,7 +108,7 @@ pub fn with_group<R>(of: &'static Real, handle: usize, make: impl FnOnce(usize) 
     created
 }
 
-/// World ranks of the members of a communicator, both of its groups if it is an intercommunicator.
+/// World ranks of a communicator's members; for an intercommunicator, those of both groups.
 struct Ranks {
     local: CommunicatorMembers,
     remote: CommunicatorMembers,
@@ -136,7 +136,8 @@ impl CommunicatorMembers {
         let mut size = 0i32;
         real!(SIZE, fn(usize, *mut i32) -> i32, group, &raw mut size);
         let count = size.max(0) as usize;
-        let (Some(own), Some(ranks)) = (crate::memory::memory::<i32>(count.max(1)), crate::memory::memory::<i32>(count.max(1))) else {
+        let (Some(own), Some(ranks)) = (crate::memory::map_private::<i32>(count.max(1)), crate::memory::map_private::<i32>(count.max(1)))
+        else {
             return CommunicatorMembers::none();
         };
         // SAFETY: fresh memory of this size.
@@ -169,7 +170,7 @@ impl Ranks {
         Ranks { local: CommunicatorMembers::none(), remote: CommunicatorMembers::none() }
     }
 
-    /// Asks the library for the members of a communicator. Returns whether it is an intercommunicator.
+    /// Queries the members of a communicator. Returns whether it is an intercommunicator.
     fn collect(&mut self, handle: usize) -> bool {
         static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
         static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
@@ -182,7 +183,7 @@ impl Ranks {
         is_inter != 0
     }
 
-    /// Asks the library for the members of a window or file.
+    /// Queries the members of a window or file.
     fn collect_of(&mut self, kind: MemberKind, handle: usize) {
         static FILE: Real = Real::new(c"PMPI_File_get_group");
         let group_of = match kind {
@@ -192,7 +193,7 @@ impl Ranks {
         self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
-    /// The lower one of both groups' first members, on which both sides agree.
+    /// The lower of both groups' first ranks, which is the same on both sides.
     fn least(&self) -> u64 {
         let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
         firsts.into_iter().min().unwrap_or(0) as u64
@@ -206,11 +207,11 @@ impl Ranks {
             line.add(b" remote");
             write_members(&mut line, &self.remote, number);
         }
-        process::line(&line);
+        process::append_line(&line);
     }
 }
 
-/// Writes ranks one after the other, consecutive ones as `first-last`.
+/// Writes a list of ranks, with consecutive ranks as `first-last`.
 fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u64) {
     let mut at = 0;
     while at < members.count {
@@ -220,11 +221,11 @@ fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u
             last += 1;
         }
         if !line.has_room(40) {
-            process::line(line);
+            process::append_line(line);
             *line = OutputLine::new();
             line.add(b"more ").number(number);
         }
-        // A process outside this world (spawned or connected) has no rank in it.
+        // A process outside this `MPI_COMM_WORLD` (spawned or connected) has no world rank.
         if first < 0 {
             line.add(b" ?");
         } else {

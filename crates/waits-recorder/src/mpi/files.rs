@@ -1,4 +1,4 @@
-//! MPI files. Their collective operations wait like those of a communicator. File handles are addresses in all libraries.
+//! Operations on MPI files. Collective ones wait like those on a communicator. File handles are addresses in all libraries.
 
 use super::behaviour::completed;
 use super::call::MpiCall;
@@ -17,7 +17,7 @@ pub fn file_open(call: MpiCall) -> i32 {
     })
 }
 
-/// Close: the address of a file handle, which may be reused.
+/// Close: the address of a file handle. The handle may be reused afterwards.
 #[inline]
 pub fn file_close(call: MpiCall) -> i32 {
     // SAFETY: by MPI's definition, the argument is the address of a file handle.
@@ -43,7 +43,7 @@ pub fn file_all_nonblocking(call: MpiCall, request: usize) -> i32 {
     })
 }
 
-/// The number of the pseudo request of a split operation. A file has at most one at a time.
+/// The number of the pseudo-request of a split operation. A file has at most one split operation at a time.
 fn split_request(file: usize) -> u64 {
     communicator::number(file) ^ 1 << 62
 }

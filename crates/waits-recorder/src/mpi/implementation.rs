@@ -16,7 +16,7 @@ pub enum Implementation {
     Mpich,
 }
 
-/// At least the number of words of any status.
+/// An upper bound for the number of words in a status.
 pub const STATUS_WORDS: usize = 10;
 
 static FOUND: AtomicU8 = AtomicU8::new(0);
@@ -41,7 +41,7 @@ pub fn implementation() -> Implementation {
 }
 
 impl Implementation {
-    /// The name in the process file.
+    /// The name used in the process file.
     pub fn name(self) -> &'static [u8] {
         match self {
             Implementation::OpenMpi => b"openmpi",
@@ -140,7 +140,7 @@ impl Implementation {
         }
     }
 
-    /// The recorded value of a root argument, which may be MPI_ROOT for an operation between two groups.
+    /// The recorded value of a root argument, which may be MPI_ROOT in an operation on an intercommunicator.
     #[inline]
     pub fn root(self, argument: usize) -> i32 {
         match (self, argument as i32) {

@@ -1,10 +1,11 @@
 //! Neighbourhood collective operations (MPI 3.1, section 7.6): each process sends to its neighbours in the communicator's topology, and
-//! receives from those whose neighbour it is. They are recorded as a meeting, followed by its sides in the order of the topology.
+//! receives from the processes whose neighbour it is. An operation is recorded as a meeting, followed by one record for each send and
+//! receive, in topology order.
 
 use super::call::MpiCall;
 use super::communicator;
 use super::implementation::{Implementation, implementation};
-use crate::memory::{memory, release};
+use crate::memory::{map_private, release};
 use crate::real::{Real, real};
 use crate::thread::{add, finish};
 use trodden_wire::waits::{CallRecord, kind};
@@ -37,8 +38,8 @@ fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32
     }
     finish(thread, open);
     let first = open.copy();
-    each(handle, &mut |peer, kind| {
-        // Beyond the border of a grid, the neighbour is the null process.
+    visit_neighbours(handle, &mut |peer, kind| {
+        // At the border of a grid, the missing neighbour is the null process.
         if peer >= 0 {
             add(thread, CallRecord { kind, peer, tag: 0, request: 0, ..first });
         }
@@ -46,15 +47,15 @@ fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32
     result
 }
 
-/// Called with the rank of a neighbour in the communicator, and the kind of record.
+/// Receives a neighbour's rank in the communicator, and the kind of record.
 type VisitPeer<'a> = &'a mut dyn FnMut(i32, u16);
 
 /// Visits the neighbours of this process in the topology of a communicator.
-fn each(handle: usize, see: VisitPeer) {
+fn visit_neighbours(handle: usize, see: VisitPeer) {
     static TOPOLOGY: Real = Real::new(c"PMPI_Topo_test");
     let mut topology = 0i32;
     real!(TOPOLOGY, fn(usize, *mut i32) -> i32, handle, &raw mut topology);
-    // Open MPI has MPI_CART 1 and MPI_GRAPH 2, MPICH the other way round; MPI_DIST_GRAPH is 3 in both.
+    // MPI_CART is 1 and MPI_GRAPH is 2 in Open MPI, and the reverse in MPICH; MPI_DIST_GRAPH is 3 in both.
     match (implementation(), topology) {
         (Implementation::OpenMpi, 1) | (Implementation::Mpich, 2) => grid(handle, see),
         (_, 1 | 2) => graph(handle, see),
@@ -99,7 +100,7 @@ fn distributed(handle: usize, see: VisitPeer) {
     static GET: Real = Real::new(c"PMPI_Dist_graph_neighbors");
     let (mut inward, mut outward, mut is_weighted) = (0i32, 0i32, 0i32);
     real!(COUNT, fn(usize, *mut i32, *mut i32, *mut i32) -> i32, handle, &raw mut inward, &raw mut outward, &raw mut is_weighted);
-    // Ranks of both sides, then room for their weights.
+    // The ranks of both sides, followed by their weights.
     let (inward, outward) = (inward.max(0) as usize, outward.max(0) as usize);
     with_ranks(2 * (inward + outward) as i32, |ranks| {
         let (sources, rest) = ranks.split_at_mut(inward);
@@ -123,7 +124,7 @@ fn distributed(handle: usize, see: VisitPeer) {
 
 fn with_ranks(count: i32, call: impl FnOnce(&mut [i32])) {
     let count = count.max(0) as usize;
-    let Some(place) = memory::<i32>(count.max(1)) else { return };
+    let Some(place) = map_private::<i32>(count.max(1)) else { return };
     // SAFETY: fresh zeroed memory of this size.
     call(unsafe { core::slice::from_raw_parts_mut(place, count) });
     release(place, count.max(1));

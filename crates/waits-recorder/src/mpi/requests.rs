@@ -1,11 +1,11 @@
 //! Calls that complete requests: waits and tests for one, all, any or some of them.
 //!
-//! Parameters are the positions of the status and, for a test, of the flag that tells whether it was successful.
+//! Parameters are the argument positions of the status and, for a test, of the flag that says whether the test was successful.
 
 use super::behaviour::{cancelled, completed};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
-use crate::memory::{memory, release};
+use crate::memory::{map_private, release};
 use crate::thread::{OpenRecord, Thread, add, finish, recordable_thread};
 use trodden_wire::waits::{CallRecord, kind};
 
@@ -27,7 +27,7 @@ pub fn complete_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i3
     result
 }
 
-/// Handles and statuses of a call on several requests: on the stack for a few, else in mapped memory.
+/// Handles and statuses of a call on several requests. They are stored on the stack if there are few, and otherwise in mapped memory.
 struct RequestArray {
     handles: *mut u64,
     statuses: *mut i32,
@@ -50,7 +50,7 @@ impl RequestArray {
         }
     }
 
-    /// Copies the handles and begins a record. Returns `None`, and keeps nothing, if the call cannot be recorded.
+    /// Copies the handles and begins a record. Returns `None`, without holding memory, if the call cannot be recorded.
     fn begin(&mut self, call: &MpiCall) -> Option<(&'static mut Thread, OpenRecord)> {
         recordable_thread()?;
         self.count = (call.arguments[0] as i32).max(0) as usize;
@@ -58,7 +58,7 @@ impl RequestArray {
             self.handles = self.stack_handles.as_mut_ptr();
             self.statuses = self.stack_statuses.as_mut_ptr();
         } else {
-            (self.handles, self.statuses) = (memory(self.count)?, memory(self.count * STATUS_WORDS)?);
+            (self.handles, self.statuses) = (map_private(self.count)?, map_private(self.count * STATUS_WORDS)?);
         }
         let library = implementation();
         for index in 0..self.count {
@@ -67,7 +67,7 @@ impl RequestArray {
         }
         let opened = call.begin(kind::WAIT);
         if opened.is_none() {
-            self.end();
+            self.free();
         }
         opened
     }
@@ -77,7 +77,7 @@ impl RequestArray {
         unsafe { self.handles.add(index).read() }
     }
 
-    fn end(&self) {
+    fn free(&self) {
         if self.count > MAX_ON_STACK {
             release(self.handles, self.count);
             release(self.statuses, self.count * STATUS_WORDS);
@@ -103,7 +103,7 @@ pub fn complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> 
             add(thread, CallRecord { peer, tag, size_or_count: cancelled(statuses, index), request: array.handle(index), ..first });
         }
     }
-    array.end();
+    array.free();
     result
 }
 
@@ -124,11 +124,11 @@ pub fn complete_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i3
             completed(thread, &mut open, array.handle(which as usize), source_and_tag(status, 0), cancelled(status, 0));
         }
     }
-    array.end();
+    array.free();
     result
 }
 
-/// Wait or test for some: count, requests, number of completed ones, their indices, statuses.
+/// Wait or test for some: count, requests, number of completed requests, their indices, statuses.
 pub fn complete_some(mut call: MpiCall) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
@@ -150,6 +150,6 @@ pub fn complete_some(mut call: MpiCall) -> i32 {
             }
         }
     }
-    array.end();
+    array.free();
     result
 }

@@ -1,9 +1,9 @@
-//! The wrapped functions of MPI 3.1, and MPI 4's persistent collective ones: those that may wait, or that decide who waits for whom. A
-//! row has the name, the arguments, and what is recorded of a call; numbers are positions of arguments.
+//! The wrapped functions of MPI 3.1, and the persistent collective functions of MPI 4: all functions that may wait or that affect which
+//! processes wait for which. A row contains the name, the arguments, and the way to record a call; numbers are argument positions.
 //!
-//! A row becomes a wrapper under both names, that of MPI and that of the profiling interface: Open MPI's Fortran bindings call the
-//! latter, MPICH's the former. Functions that use only the process's own data (datatypes, groups, attributes) are not wrapped. Those that
-//! may wait but for which there is no rule are `MPI_OTHER`, and the report names them.
+//! Each row becomes a wrapper under two names, `MPI_...` and the profiling interface's `PMPI_...`: Open MPI's Fortran bindings call the
+//! latter, MPICH's the former. Functions that use only the process's own data (datatypes, groups, attributes) are not wrapped. Functions
+//! whose waits cannot be explained are `MPI_OTHER`, and the report names them.
 
 use super::behaviour::*;
 use super::call::MpiCall;

@@ -1,10 +1,11 @@
-//! One-sided communication. Fences wait like collective operations. A lock of a window at a rank is one object for all processes. The
-//! four calls of an epoch between groups are recorded as messages: a post to those that may access, and a completion back.
+//! One-sided communication. Fences wait like collective operations. A window's lock at a rank is a single object for all processes. The
+//! four calls of an epoch between groups are recorded as messages: a post to the processes that may access the window, and a completion
+//! back.
 
 use super::call::MpiCall;
 use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, hash_of, with_group};
 use crate::handles::Handles;
-use crate::memory::{memory, release};
+use crate::memory::{map_private, release};
 use crate::process;
 use crate::thread::{add, finish};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -16,10 +17,10 @@ const COMPLETED: i32 = 2;
 
 /// Creation: positions of the communicator and of the window.
 #[inline]
-pub fn window(call: MpiCall, parent: usize, made: usize) -> i32 {
+pub fn window(call: MpiCall, parent: usize, created: usize) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL, |record| {
         record.object = call.communicator(parent);
-        communicator::register_object(MemberKind::Window, call.handle(parent), call.handle_at(made));
+        communicator::register_object(MemberKind::Window, call.handle(parent), call.handle_at(created));
     })
 }
 
@@ -29,7 +30,7 @@ pub fn window_fence(call: MpiCall) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL, |record| record.object = call.communicator(1))
 }
 
-/// Free: the address of a window handle, which may be reused.
+/// Free: the address of a window handle. The handle may be reused afterwards.
 #[inline]
 pub fn window_free(call: MpiCall) -> i32 {
     let handle = call.handle_at(0);
@@ -39,7 +40,7 @@ pub fn window_free(call: MpiCall) -> i32 {
     result
 }
 
-/// Lock or unlock of a window at a rank: positions of both. The lock has the same number in all processes.
+/// Lock or unlock of a window at a rank: positions of window and rank. The lock has the same number in all processes.
 #[inline]
 pub fn window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) -> i32 {
     let lock = hash_of(&[call.communicator(window), call.arguments[rank] as u32 as u64]) | 1 << 63;
@@ -49,14 +50,14 @@ pub fn window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) -> i32 
 /// Post: group, assertion, window. Members of the group may access this process's window from now on.
 #[inline]
 pub fn window_post(call: MpiCall) -> i32 {
-    keep(&EXPOSED, &call);
+    store_epoch(&EXPOSED, &call);
     meeting(call, 2, &EXPOSED, (POSTED, kind::MEETING_SEND), None)
 }
 
 /// Start: group, assertion, window. Waits until the members of the group have posted.
 #[inline]
 pub fn window_start(call: MpiCall) -> i32 {
-    keep(&ACCESSED, &call);
+    store_epoch(&ACCESSED, &call);
     meeting(call, 2, &ACCESSED, (POSTED, kind::MEETING_RECV), None)
 }
 
@@ -78,8 +79,8 @@ pub fn window_test(call: MpiCall) -> i32 {
     meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), Some(1))
 }
 
-/// Records a call for a side of the newest epoch, with a message of this tag and kind for each member. For a test, `flag` is the position
-/// of its flag.
+/// Records a call of the newest epoch, with a message of the given tag and kind for each member. For a test, `flag` is the position of its
+/// flag.
 fn meeting(call: MpiCall, window: usize, table: &'static Table, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::MEETING) else { return call.run() };
     open.record().object = call.communicator(window);
@@ -114,16 +115,16 @@ impl Table {
 static EXPOSED: Table = Table::new();
 static ACCESSED: Table = Table::new();
 
-/// Keeps the epoch that begins with a call with group, assertion and window, until the next one of the same window. MPI permits only one
-/// thread at a time to do so.
-fn keep(table: &'static Table, call: &MpiCall) {
+/// Stores the members of the epoch that begins with a call (group, assertion, window), until the window's next epoch. MPI permits only one
+/// thread at a time to begin an epoch.
+fn store_epoch(table: &'static Table, call: &MpiCall) {
     let (group, window) = (call.arguments[0], call.arguments[2]);
     let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::relative(group, all));
     let Some(slot) = table.windows.find_or_add(call.handle(2)) else {
-        process::note(b"more than 64 windows with MPI_Win_post and MPI_Win_start: waits on the others are not explained");
+        process::append_note(b"more than 64 windows with MPI_Win_post and MPI_Win_start: waits on further windows are not explained");
         return;
     };
-    let Some(place) = memory::<CommunicatorMembers>(1) else { return };
+    let Some(place) = map_private::<CommunicatorMembers>(1) else { return };
     // SAFETY: fresh memory of this size.
     unsafe { place.write(epoch) };
     let old = table.epochs[slot].swap(place, Ordering::AcqRel);
@@ -136,7 +137,7 @@ fn keep(table: &'static Table, call: &MpiCall) {
 
 fn find(table: &'static Table, window: usize, see: impl FnOnce(&CommunicatorMembers)) {
     let held = table.windows.find(window).map(|slot| table.epochs[slot].load(Ordering::Acquire));
-    // SAFETY: null, or written by `keep`.
+    // SAFETY: null, or written by `store_epoch`.
     if let Some(epoch) = held.and_then(|held| unsafe { held.as_ref() }) {
         see(epoch);
     }

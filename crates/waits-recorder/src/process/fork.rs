@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_long};
 use libc::pid_t;
 use trodden_wire::waits::{CallName, kind};
 
-/// Makes every child give up what belongs to its parent, whatever function forks it (`daemon` does not call `fork`).
+/// Ensures that every child abandons its parent's state, whichever function forks it (`daemon` does not call `fork`).
 pub fn watch() {
     // SAFETY: the handler lives as long as the process.
     unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };
@@ -49,13 +49,13 @@ pub unsafe extern "C" fn fork() -> pid_t {
         return child;
     };
     contention::share();
-    // Resolve it once here, not in each child.
+    // Resolve the real functions once here rather than in each child.
     EXIT.get();
     process::begin_fork();
     let open = begin(thread, kind::FORK, CallName::fork);
     let child = call();
     if child == 0 {
-        // SAFETY: the child has no other thread. If the handler has already run, there is nothing left to do.
+        // SAFETY: the child has no other thread. If the handler has already run, this does nothing.
         unsafe { begin_child() };
         thread::register(0, 0);
         return 0;
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn _Fork() -> pid_t {
     child
 }
 
-/// Called after a direct system call. If that has forked the process, and this is the child, it becomes a process of its own.
+/// Called after a direct system call. If the call forked the process, the child becomes a separate process of the recording.
 pub fn after_system_call(number: c_long, first: usize, result: c_long) {
     let has_own_memory = |flags: usize| flags & libc::CLONE_VM as usize == 0;
     let is_fork = match number {
@@ -99,7 +99,7 @@ pub fn after_system_call(number: c_long, first: usize, result: c_long) {
     }
 }
 
-/// The calling thread ends the process: records the thread's last block and its end, which a parent may wait for.
+/// Called when the calling thread ends the process. Records the thread's last block and its end, which the parent may wait for.
 fn end_of_process() {
     // A child of `vfork` uses the memory of its parent, whose recording continues.
     // SAFETY: a system call without pointer arguments.
@@ -109,14 +109,14 @@ fn end_of_process() {
     }
 }
 
-extern "C" fn end() {
+extern "C" fn on_exit() {
     end_of_process();
     process::end();
 }
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;
+static END: extern "C" fn() = on_exit;
 
 macro_rules! exits {
     ($($name:ident $real:ident)*) => { $(

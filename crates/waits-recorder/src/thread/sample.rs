@@ -1,8 +1,8 @@
-//! Samples of what a thread computes between its calls, taken by a timer of its processor time.
+//! Samples of the code that a thread executes between its calls, taken by a timer on the thread's processor time.
 //!
-//! The stacks of calls alone cannot name a function that makes no calls. The timer measures processor time, so it does not interrupt
-//! sleeping or blocking system calls. Its rate is limited by the kernel's tick (often 250 per second). `signals.rs` handles its signal.
-//! No samples are taken inside a recorded call.
+//! Call stacks alone cannot identify a function that makes no calls. The timer measures processor time, so it does not interrupt sleeping
+//! or blocking system calls. Its rate is limited by the kernel's tick (often 250 per second). `signals.rs` handles its signal. No samples
+//! are taken inside a recorded call.
 
 use super::{Thread, current};
 use crate::{clock, paths, process, signals, walk};
@@ -56,21 +56,21 @@ pub fn end(thread: &mut Thread) {
 fn prepare() -> bool {
     let rate = rate();
     if rate == 0 {
-        process::note(b"sampling is off");
+        process::append_note(b"sampling is off");
         return false;
     }
     PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
-    // Without this function, the unwinder takes a lock of the linker, which a signal handler must not do.
+    // Without this function, the unwinder acquires one of the linker's locks, which a signal handler must not do.
     // SAFETY: the name is a C string.
     if unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) }.is_null() {
-        process::note(b"no samples: the C library is older than 2.35, so stacks cannot be unwound in signal handlers");
+        process::append_note(b"no samples: the C library is older than 2.35, so stacks cannot be unwound in signal handlers");
         return false;
     }
-    // The first use of the unwinder may load a library. This must not happen in the handler.
+    // The first use of the unwinder may load a library, which must not happen in the handler.
     walk::walk(0);
     paths::find();
     let Some((signal, value)) = signals::install(handle) else {
-        process::note(b"no samples: the program has a handler for every real-time signal");
+        process::append_note(b"no samples: the program has a handler for every real-time signal");
         return false;
     };
     SIGNAL.store(signal, Ordering::Relaxed);
@@ -97,13 +97,13 @@ extern "C" fn handle(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void
     thread.depth.set(1);
     // SAFETY: errno is the thread's own. The handler must not change it for the interrupted code.
     let error = unsafe { *libc::__errno_location() };
-    note(thread, context);
+    record_sample(thread, context);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
     thread.depth.set(0);
 }
 
-fn note(thread: &mut Thread, context: *mut libc::c_void) {
+fn record_sample(thread: &mut Thread, context: *mut libc::c_void) {
     let time = clock::now();
     // SAFETY: the kernel passes the context of the interrupted thread.
     let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };

@@ -6,7 +6,7 @@ use std::iter::Peekable;
 /// The package name of pages whose sessions begin in an empty folder.
 pub const NO_PACKAGE: &str = "none";
 
-/// What a page's sessions do, in order.
+/// The sessions of a page, as a sequence of steps.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Page<'a> {
     /// The package in whose sources the sessions run, or [`NO_PACKAGE`].
@@ -50,7 +50,7 @@ struct Pending<'a> {
 /// The sessions of a page; `None` if it has none.
 ///
 /// # Errors
-/// A comment or block is not as the module's description says; the message begins with the number of the line.
+/// A comment or a block is malformed; the message begins with the line number.
 pub fn read(text: &str) -> Result<Option<Page<'_>>> {
     let mut page = Page::default();
     let mut pending = Pending::default();
@@ -103,7 +103,7 @@ fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>
     let first = steps.len();
     while let Some((number, line)) = lines.next().filter(|(_, line)| !line.starts_with("```")) {
         if let Some(command) = line.strip_prefix("$ ") {
-            let (line, command) = whole_command(number, command, lines);
+            let (line, command) = join_command(number, command, lines);
             steps.push(Step::Run(CommandStep { line, command, expected: Vec::new() }));
         } else {
             match steps[first..].last_mut() {
@@ -115,8 +115,8 @@ fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>
     Ok(())
 }
 
-/// Appends the lines that continue a command: those after a backslash, and those of a here-document.
-fn whole_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> (usize, String) {
+/// Joins a command's first line with the lines that continue it: after a backslash, or in a here-document.
+fn join_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> (usize, String) {
     let (mut last, mut command) = (number, first.to_owned());
     let delimiter = first.split_once("<<").and_then(|(_, rest)| rest.split(' ').next()).map(|word| word.trim_matches('\''));
     while delimiter.is_some() || command.ends_with('\\') {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_comments_and_blocks_are_refused() {
+    fn malformed_comments_and_blocks_are_rejected() {
         let message = |text: &str| read(text).unwrap_err().to_string();
         assert!(message("```console\n$ a\n```\n").starts_with("1: the page has no comment"));
         assert!(message("<!-- sessions: none -->\n```console\nout\n$ a\n```\n").starts_with("3: the session begins with output"));

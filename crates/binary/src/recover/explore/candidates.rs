@@ -1,4 +1,4 @@
-//! Addresses in code that may be functions although nothing calls them directly.
+//! Search for functions that nothing calls directly, among code addresses that occur in data.
 
 use super::{ALIGNMENT, CodeFlow, Exploration, flow};
 use crate::elf::Binary;
@@ -8,16 +8,16 @@ use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
 
 impl Exploration<'_, '_> {
-    /// Follows addresses in data that look like functions, in code without unwind information. Returns whether that added code. Called
-    /// after jump tables are resolved, since their entries are such addresses as well.
+    /// Follows data words that look like addresses of functions in code without unwind information. Returns whether this reached new code.
+    /// Must run after jump tables are resolved, since their entries look the same.
     ///
-    /// This is only for files loaded at a fixed address; in others, relocations mark such words.
+    /// Only files loaded at a fixed address need this; in other files, relocations mark the addresses.
     pub fn follow_data_words(&mut self) -> bool {
         let binary = self.code.binary;
         if binary.is_position_independent() {
             return false;
         }
-        let is_candidate = |to: &u64| self.frames.at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
+        let is_candidate = |to: &u64| self.frames.index_at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
         let named: BTreeSet<u64> = data_words(binary).filter(is_candidate).collect();
         let before = self.instructions.len();
         for at in named {
@@ -31,18 +31,18 @@ impl Exploration<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// Whether a function may start at an address: it is aligned, or something ends before it.
+    /// Whether a function may start at an address: the address is aligned, or follows a return, a jump, padding, or the section's start.
     fn may_start_function(&self, at: u64) -> bool {
         const ENDS: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
-        let is_behind_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
+        let is_after_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
         at.is_multiple_of(ALIGNMENT)
             || !self.code.is_code(at.wrapping_sub(1))
             || byte(1).is_some_and(|b| ENDS.contains(&b))
-            || is_behind_jump()
+            || is_after_jump()
     }
 
-    /// Whether the code at an address is plausible: it decodes, and ends in returns, traps, or jumps to known code.
+    /// Whether the bytes at an address decode to plausible code: all paths end in returns, traps, or jumps to reached code.
     pub(super) fn looks_like_function(&self, start: u64) -> bool {
         const MAX_INSTRUCTIONS: usize = 20_000;
         let mut seen: HashSet<u64> = HashSet::new();
@@ -52,7 +52,7 @@ impl Exploration<'_, '_> {
                 if self.instructions.contains_key(&at) || !seen.insert(at) {
                     break;
                 }
-                let inside_known = self.frames.at(at).is_some_and(|f| self.frames.frames[f].start != at);
+                let inside_known = self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].start != at);
                 let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
                 if seen.len() > MAX_INSTRUCTIONS {
@@ -61,7 +61,9 @@ impl Exploration<'_, '_> {
                 at = instruction.next_ip();
                 match flow(&instruction) {
                     CodeFlow::Next | CodeFlow::CallIndirect => {}
-                    CodeFlow::Call(to) if self.code.is_stub(to) || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) => {
+                    CodeFlow::Call(to)
+                        if self.code.is_stub(to) || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) =>
+                    {
                         if !self.code.is_code(to) {
                             return false;
                         }
@@ -96,7 +98,7 @@ pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether an instruction often results from decoding data but is rare in programs.
+/// Whether an instruction is rare in programs but often results from decoding data.
 pub(super) fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;

@@ -1,7 +1,7 @@
-//! Code without a known predecessor within a function's unwind range: after a trap, after a call that appears never to return, or at a
-//! label whose address is taken. Signal handlers may skip traps, and a call may return after all.
+//! Search for code without a known predecessor in a function's unwind range: after a trap, after a call that appears never to return, or at
+//! a label whose address is taken. Signal handlers may skip traps, and a call may return after all.
 //!
-//! Such bytes are followed last, and only if everything they lead to looks like code, since tables may lie between instructions.
+//! These gaps are followed last, and only if everything reachable from them looks like code, since tables may be between instructions.
 
 use super::{CodeFlow, Exploration, flow};
 use crate::graph::Returns;
@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 /// Maximum number of instructions decoded to decide whether bytes are code.
-const MAX_TRIAL: usize = 20_000;
+const MAX_TRIAL_INSTRUCTIONS: usize = 20_000;
 
 impl Exploration<'_, '_> {
-    /// Follows the code in gaps. Returns whether there was any.
+    /// Follows the code in gaps. Returns whether this reached new instructions.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
         self.follow_resumed();
@@ -29,7 +29,7 @@ impl Exploration<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// Follows code after traps, where a signal handler may resume. Compilers only put code there that is also reached otherwise.
+    /// Follows code after traps, where a signal handler may resume.
     fn follow_resumed(&mut self) {
         let stops = self.instructions.iter().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
         let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
@@ -53,12 +53,12 @@ impl Exploration<'_, '_> {
                 CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
                 CodeFlow::Next | CodeFlow::Conditional(_) => false,
             };
-            let Some(frame) = self.frames.at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
+            let Some(frame) = self.frames.index_at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
             let end = self.frames.frames[frame].end;
             let Some(bytes) = self.bytes(&(next..end)) else { continue };
-            let filling = padding::length(bytes, next) as u64;
-            if next + filling < end {
-                possible_starts.insert(next + filling);
+            let padded = padding::length(bytes, next) as u64;
+            if next + padded < end {
+                possible_starts.insert(next + padded);
             }
         }
         possible_starts
@@ -76,15 +76,15 @@ impl Exploration<'_, '_> {
         self.code.binary.bytes_at(range.start)?.get(..range.end.checked_sub(range.start)? as usize)
     }
 
-    /// Whether a range is only padding or, without unwind information, begins with padding up to a possible function start.
+    /// Whether a range consists of padding. In code without unwind information, padding up to a possible function start suffices.
     fn is_filled(&self, range: &Range<u64>) -> bool {
         let Some(bytes) = self.bytes(range) else { return true };
-        let filling = padding::length(bytes, range.start);
-        let end = range.start + filling as u64;
-        filling == bytes.len() || (filling > 0 && self.frames.at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
+        let padded = padding::length(bytes, range.start);
+        let end = range.start + padded as u64;
+        padded == bytes.len() || (padded > 0 && self.frames.index_at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
     }
 
-    /// Whether the bytes at an address decode to code that stays in its region until it ends or reaches known code.
+    /// Whether the bytes at an address decode to code that stays in its region until it ends or reaches code that is already known.
     fn looks_like_code(&self, start: u64) -> bool {
         let region = self.region_range(self.region_of(start));
         let mut seen: HashSet<u64> = HashSet::new();
@@ -96,7 +96,7 @@ impl Exploration<'_, '_> {
                 }
                 let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode(bytes, at));
                 let Some(instruction) = decoded.filter(|i| !super::candidates::is_unlikely(i)) else { return false };
-                if seen.len() > MAX_TRIAL || self.is_within_instruction(at) || self.data.contains(&at) {
+                if seen.len() > MAX_TRIAL_INSTRUCTIONS || self.is_within_instruction(at) || self.data.contains(&at) {
                     return false;
                 }
                 at = instruction.next_ip();
@@ -123,7 +123,7 @@ impl Exploration<'_, '_> {
     }
 
     fn may_be_called(&self, to: u64) -> bool {
-        let is_start = || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.called.contains(&to);
+        let is_start = || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.called.contains(&to);
         self.code.is_stub(to) || (self.code.is_code(to) && is_start() && !self.is_within_instruction(to))
     }
 }

@@ -1,9 +1,9 @@
-//! Plans that omit cold edges: paths that take one are not distinguished.
+//! Plans that omit cold edges: paths that take a cold edge are not distinguished.
 //!
-//! The remaining paths are numbered from 0 to N-1. An omitted edge sets the path register to a value ("poison") from which all
-//! later increments end at N or above, so the counters after those of the N paths absorb such executions and no check is needed
-//! ("free poisoning", Bond and McKinley 2005). The sums of increments from each block to the exit determine how many counters
-//! that takes. If no edge is omitted, the plan is the exact plan of all paths.
+//! The remaining paths are numbered from 0 to N-1. An omitted edge sets the path register to a value ("poison") from which all later
+//! increments lead to N or above. Such executions are counted by additional counters after those of the N paths, so no check is needed
+//! ("free poisoning", Bond and McKinley 2005). The sums of increments from each block to the exit determine the number of additional
+//! counters. If no edge is omitted, the plan is the exact plan of all paths.
 use super::{Baseline, PartialPlan};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::cut_to_limit;
@@ -91,7 +91,8 @@ fn cut_kept_part(
     Dag::new(graph, &cuts, options.entries)
 }
 
-/// Returns the increments by edge of the whole graph, the poison, and the number of counters, starting at N, that poisoned sums can reach.
+/// Returns the increments by edge of the complete graph, the poison, and the number of counters, starting at N, that poisoned sums can
+/// reach.
 fn find_poison(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Numbering, probes: &Probes) -> (Vec<i64>, i64, u64) {
     let increments: Vec<i64> = kept.iter().map(|k| k.map_or(0, |id| probes.increment(id))).collect();
     let inside = |node: Node| node == hot.entry() || !hot.incoming(node).is_empty();

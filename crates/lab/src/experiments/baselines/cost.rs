@@ -1,7 +1,7 @@
-//! The cost of a scheme in a run whose paths are known: the number of operations that it executes.
+//! A scheme's cost in a run whose paths are known: the number of operations that the scheme executes.
 //!
-//! Counted are non-zero additions to the path register, assignments to it, and counter increments of the schemes as published, without
-//! trodden's optimisation passes. All schemes are thus compared with Ball and Larus's by the same, machine-independent measure.
+//! The operations are non-zero additions to the path register, assignments to it, and counter increments of the schemes as published,
+//! without trodden's optimisation passes. All schemes are thus compared with Ball and Larus's by the same machine-independent measure.
 
 use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use trodden_flow::dag::Entries;

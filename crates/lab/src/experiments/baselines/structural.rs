@@ -1,4 +1,4 @@
-//! Structural path profiling: an edge into or out of a loop ends a path and begins another.
+//! Structural path profiling: an edge into or out of a loop ends a path and begins a new one.
 //!
 //! In the published scheme, a path of the outer level continues after an inner loop as if the loop were one node. Here it ends at
 //! the loop, so that one path register serves all levels. Paths are shorter than published, but their counts are exact.

@@ -33,7 +33,7 @@ enum End {
     Cut(Edge),
 }
 
-/// Walks at random and counts as the plan says. Excluded edges are never taken.
+/// Walks at random, and counts according to the plan. Excluded edges are never taken.
 fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());

@@ -1,8 +1,8 @@
 //! Compares two benchmark results and separates real changes from noise.
 //!
-//! The figures compared are ratios of a variant to its base. Time ratios are taken round by round, because base and variant ran one
-//! after the other and a change of the machine affects both. A change of time is real if it is at least 1 % and the exact rank test
-//! at 1 % distinguishes the rounds, which needs at least five. For instructions, which hardly vary, 0.2 % suffices.
+//! The figures compared are ratios of a variant to its base. Time ratios are computed round by round, because base and variant run one
+//! after the other, so that a change of the machine affects both. A change of time is real if it is at least 1 % and the exact rank test at
+//! the 1 % level distinguishes the rounds, which needs at least five rounds. For instructions, which hardly vary, 0.2 % suffices.
 
 use super::result::BenchResult;
 use super::statistics::{Spread, geometric_mean, rank_test};
@@ -51,11 +51,11 @@ impl Comparison {
 /// Compares the variants that both results contain.
 ///
 /// # Errors
-/// The results are of different runs, or have no variant of a program in common.
+/// The results have different inputs, or have no variant of a program in common.
 pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> {
     if old.input != new.input {
         bail!(
-            "the results are of different runs ({} and {}): measure again with{} --short",
+            "the results have different inputs ({} and {}). Measure again with{} --short",
             old.input,
             new.input,
             if old.input == "ref" { "out" } else { "" }
@@ -119,7 +119,7 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
         "program", "variant", "time", "now", "", "", "instr.", "now", ""
     );
     for one in all {
-        let _ = writeln!(out, "{}", line(&one.program, &one.variant, one.time, one.instructions));
+        let _ = writeln!(out, "{}", format_row(&one.program, &one.variant, one.time, one.instructions));
     }
     let mut variants: Vec<&str> = Vec::new();
     all.iter().for_each(|c| {
@@ -129,7 +129,7 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
     });
     for variant in variants {
         let of = |part: fn(&Comparison) -> Option<Change>| mean(all.iter().filter(|c| c.variant == variant).filter_map(part));
-        let _ = writeln!(out, "{}", line("geometric mean", variant, of(|c| c.time), of(|c| c.instructions)));
+        let _ = writeln!(out, "{}", format_row("geometric mean", variant, of(|c| c.time), of(|c| c.instructions)));
     }
     let _ = writeln!(
         out,
@@ -150,7 +150,7 @@ fn mean(changes: impl Iterator<Item = Change>) -> Option<Change> {
     Some(Change { old: geometric_mean(&old)?, new: geometric_mean(&new)?, verdict: Verdict::Same })
 }
 
-fn line(program: &str, variant: &str, time: Option<Change>, instructions: Option<Change>) -> String {
+fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: Option<Change>) -> String {
     let cells = |change: Option<Change>| match change {
         None => format!("{:>8}{:>8}{:>8}  {:<14}", "", "", "", ""),
         Some(c) => {

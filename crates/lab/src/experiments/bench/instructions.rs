@@ -34,7 +34,7 @@ impl Counter {
     }
 
     /// Counts the instructions of a program's run.
-    pub fn of_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
+    pub fn count_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
         let log = steps::process_file("trodden-lab-instructions", "log");
         let _ = std::fs::remove_file(&log);
         let runner = self.runner(&log);

@@ -1,7 +1,7 @@
 //! A cache of figures that depend only on the built program, not on the state of the machine.
 //!
-//! A figure's key consists of its name and the checksums of the files it depends on, so a rebuild that produces the same program keeps
-//! its figures.
+//! A figure's key consists of its name and the checksums of the files that it depends on, so the figures remain valid after a rebuild that
+//! produces the same program.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -47,7 +47,7 @@ impl FigureCache {
 
     fn read(&self) -> Result<BTreeMap<String, serde_json::Value>> {
         match std::fs::read(&self.file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged; remove it", self.file.display())),
+            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt; remove it", self.file.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", self.file.display())),
         }

@@ -1,4 +1,4 @@
-//! Measures one program: builds all its variants, runs them in turns, and records what each used.
+//! Measurement of one program: builds all variants, runs them in turns, and records the resource usage of each.
 
 use super::exact;
 use super::instructions::Counter;
@@ -15,7 +15,7 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// The settings that all programs are measured with.
+/// The settings with which all programs are measured.
 pub struct Bench<'a> {
     pub corpus: &'a Corpus,
     /// Variants, each after its base.
@@ -28,20 +28,20 @@ pub struct Bench<'a> {
     pub oracle: Option<PathBuf>,
     /// Input of the run whose instructions are counted.
     pub counted: Input,
-    /// Whether to rebuild what is already built.
+    /// Whether to rebuild variants that are already built.
     pub rebuild: bool,
     /// Cache of figures that do not vary between runs.
     pub cache: FigureCache,
 }
 
-/// A variant, and the reason if it is not available on this machine.
+/// A variant, and the reason why it is not available on this machine, if so.
 pub struct PreparedVariant {
     variant: Variant,
     missing: Option<String>,
 }
 
 impl PreparedVariant {
-    /// Installs what a variant needs, if possible.
+    /// Installs the tools that a variant needs, if possible.
     pub fn from_variant(variant: &Variant) -> PreparedVariant {
         let missing = variant.ensure().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
@@ -58,9 +58,9 @@ struct Runs<'a> {
     sums: Vec<String>,
     /// For sampled runs: the overlap of each profile with the full one.
     overlaps: Vec<f64>,
-    /// For sampled runs: how many true counts lie within the margins of their estimates.
+    /// For sampled runs: how many true counts are within the margins of their estimates.
     margins: Margins,
-    /// Set when the variant is not run any more: why.
+    /// Why the variant is no longer run; `None` while it is run.
     ended: Option<BenchOutcome>,
 }
 
@@ -218,14 +218,14 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Returns the instruction count of a run, unless no tool counts or the variant is sampled.
+    /// Returns the instruction count of a run. `None` if no counting tool is available or the variant is sampled.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_sampled()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };
         let what = format!("{program}: instructions{run}, by {}", counter.name());
         let compute = || {
             progress(&format!("{what}: {}", variant.name()));
-            counter.of_run(self.corpus, program, variant, self.counted)
+            counter.count_run(self.corpus, program, variant, self.counted)
         };
         self.cache.get_or_compute(&what, &[&self.corpus.program(program, variant)], |_| true, compute).map(Some)
     }
@@ -242,7 +242,7 @@ impl Bench<'_> {
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// Measures one short run under a tool, next to one of the base. It only gives a sense of scale, so a cached figure is good enough.
+    /// Measures one short run under a tool, and one of the base. The ratio only shows the order of magnitude, so a cached figure suffices.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
         let base = variant.base().context("the variant has no base to compare with")?;
         let compute = || {

@@ -1,5 +1,5 @@
 //! The accuracy of sampled profiles: their overlap with the full profile of the same run, as computed by `trodden diff`, and how many
-//! true counts lie within the margins of their estimates.
+//! true counts are within the margins of their estimates.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -19,11 +19,11 @@ const NARROW: f64 = 0.3;
 pub struct Margins {
     /// Paths with at least [`MIN_SEEN`] counted executions and a margin.
     judged: usize,
-    /// Those whose true count lies within the margin.
+    /// Judged paths whose true count is within the margin.
     inside: usize,
-    /// Those with a narrow margin.
+    /// Judged paths with a narrow margin.
     narrow: usize,
-    /// Paths with that many counted executions, but without an estimate or margin.
+    /// Paths with at least [`MIN_SEEN`] counted executions, but without an estimate or margin.
     missing: usize,
 }
 
@@ -103,7 +103,7 @@ fn paths(report: &Value) -> Option<Vec<(PathName, &Value)>> {
 /// Returns the overlap of two profiles, between 0 and 1: the sum over all paths of the smaller of their two shares of executions.
 ///
 /// # Errors
-/// A profile is missing or belongs to another program.
+/// A profile is missing or belongs to a different program.
 pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
     let mut diff = Command::new(steps::target().join("release/trodden"));
     parse_overlap(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)

@@ -24,7 +24,7 @@ const FAINT: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
 /// Bars are truncated at this percentage.
 const MAX_PERCENT: f64 = 200.0;
-/// Fraction of a group's width that its bars take.
+/// Fraction of a group's width that its bars occupy.
 const FILLED: f64 = 0.84;
 /// Height of the chart, in pixels.
 const HEIGHT: u32 = 560;
@@ -43,11 +43,11 @@ struct Group {
     bars: Vec<Option<Bar>>,
 }
 
-/// Added time, in percent of the base's.
+/// Added time, in percent of the base's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bar {
     height: f64,
-    /// Extremes of single runs.
+    /// Minimum and maximum of the individual runs.
     least: f64,
     greatest: f64,
 }
@@ -190,7 +190,7 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
         draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
-        // The label goes below the axis. The canvas uses coordinates of the whole drawing, the area its own.
+        // The label is below the axis. The canvas uses coordinates of the complete drawing; the area uses its own.
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
         let (left, top) = area.get_base_pixel();
         let place = (x - left, y - top + 8);

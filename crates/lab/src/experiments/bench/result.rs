@@ -21,7 +21,7 @@ pub struct BenchResult {
     pub rounds: usize,
     /// Tool that counted instructions, if any.
     pub instructions_by: Option<String>,
-    /// Input of the run in which it counted: `train` or `ref`.
+    /// Input of the run whose instructions were counted: `train` or `ref`.
     #[serde(default = "default_instructions_input")]
     pub instructions_input: String,
     /// Variants, in the order of the tables.
@@ -40,11 +40,11 @@ fn default_instructions_input() -> String {
 pub struct VariantInfo {
     pub name: String,
     pub about: String,
-    /// The variant that it is compared with.
+    /// The variant that this variant is compared with.
     pub base: Option<String>,
 }
 
-/// The machine that a result was measured on.
+/// The machine on which a result was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BenchMachine {
     pub processor: String,
@@ -85,15 +85,15 @@ pub struct Figures {
     pub user: Spread,
     /// Elapsed time by round, in seconds.
     pub wall_s: Vec<f64>,
-    /// User time of the base's run, in seconds, if it used another input than the base's row.
+    /// User time of the base's run, in seconds, if its input differs from that of the base's row.
     pub base_user_s: Option<f64>,
     pub instructions: Option<u64>,
-    /// Size of the code section.
+    /// Size of the code section, in bytes.
     pub code_bytes: Option<u64>,
-    /// Peak memory of a process.
+    /// Peak memory of a process, in kilobytes.
     pub memory_kb: u64,
     pub build_s: Option<f64>,
-    /// Whether all runs printed the same as the base.
+    /// Whether the output of all runs equals that of the base.
     pub same_output: bool,
     /// Comparison of the counts with those of independent oracles.
     pub exact: Option<ExactnessCheck>,
@@ -146,7 +146,7 @@ impl BenchRow {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
     pub user: Option<f64>,
-    /// Minimum user time, which other load affects least. `None` if the base was not timed in the same rounds.
+    /// Ratio of minimum user times, which other load affects least. `None` if the base was not timed in the same rounds.
     pub least: Option<f64>,
     pub instructions: Option<f64>,
     pub code: Option<f64>,
@@ -158,7 +158,7 @@ impl BenchResult {
     /// Reads a stored result.
     ///
     /// # Errors
-    /// The file cannot be read, or has another schema version.
+    /// The file cannot be read, or has a different schema version.
     pub fn read(path: &Path) -> Result<BenchResult> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let value: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("{} is not valid JSON", path.display()))?;

@@ -39,7 +39,7 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
 }
 
 /// Returns the p-value of the exact two-sided rank-sum test of Wilcoxon (1945), Mann and Whitney (1947), with mid-ranks for ties.
-/// It is 1 if a sample is empty.
+/// The p-value is 1 if a sample is empty.
 pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(&[a, b].concat());
     let total: usize = ranks.iter().sum();

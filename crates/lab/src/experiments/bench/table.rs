@@ -12,9 +12,9 @@ struct Table {
 }
 
 /// Renders two tables with a line per variant of a program: times and instructions; code, memory, build time and exactness.
-pub fn text(suite: &BenchResult) -> String {
+pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}\n{}", times(suite).text(), sizes(suite).text());
+    let _ = writeln!(out, "{}\n{}", times(suite).to_markdown(), sizes(suite).to_markdown());
     let _ = writeln!(out, "{}", reasons(suite).join("\n"));
     let _ = write!(out, "{}", legend(suite).join("\n"));
     out.trim_start().to_owned() + "\n"
@@ -36,7 +36,7 @@ pub fn markdown(suite: &BenchResult) -> String {
         ("Times and instructions", times(suite)),
         ("Code, memory, build, counts", sizes(suite)),
     ];
-    // Skip tables that have only the column of programs.
+    // Skip tables that contain only the column of program names.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
@@ -91,7 +91,7 @@ fn sizes(suite: &BenchResult) -> Table {
     table(suite, &head, line, mean)
 }
 
-/// Builds a table with a line per measured or failed row, and the means.
+/// Builds a table with a line per measured or failed row, followed by the means.
 fn table(
     suite: &BenchResult,
     head: &[&str],
@@ -213,7 +213,7 @@ fn ratio(value: Option<f64>) -> String {
 }
 
 impl Table {
-    fn text(&self) -> String {
+    fn to_markdown(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
         let widths: Vec<usize> =
             (0..self.head.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or_default()).collect();
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn failed_row_shows_its_reason_and_is_not_in_the_mean() {
-        let text = text(&suite());
+        let text = render_table(&suite());
         assert!(text.contains("a                trodden   2.000  0.0%   2.00       150   1.50"), "{text}");
         assert!(text.contains("b                trodden  failed"), "{text}");
         assert!(text.contains("trodden failed: no (b)"), "{text}");
@@ -274,7 +274,7 @@ mod tests {
         if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             figures.overlap = Some(Spread::from_values(&[0.9, 0.96, 0.95]));
         }
-        let text = text(&suite);
+        let text = render_table(&suite);
         assert!(text.contains("  overlap 95.0% (minimum 90.0%)") && text.contains("Counts of sampled runs"), "{text}");
     }
 

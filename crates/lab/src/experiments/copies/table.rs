@@ -47,7 +47,7 @@ const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relati
 /// Change of labels, in percent, that the paper reports for p3 with 2, 4 and 8 copies.
 const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
-/// What a row measures.
+/// The setting that a row was measured with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     pub program: String,
@@ -66,13 +66,13 @@ pub struct Setting {
 pub struct CopiesRow {
     #[serde(flatten)]
     pub setting: Setting,
-    /// Hits of the copy that has most: labels and counts, as counted by the copies.
+    /// Maximum hits of any copy, for labels and counts, as counted by the copies.
     pub hits: f64,
-    /// Hits of labels only.
+    /// Maximum hits of any copy, for labels only.
     pub label_hits: f64,
     /// Hits of the program that counts everything.
     pub sequential_hits: f64,
-    /// Its hits of labels only.
+    /// Hits of the program that counts everything, for labels only.
     pub sequential_label_hits: f64,
     /// Proven lower bound of the hits of any plan.
     pub proven_hits: f64,
@@ -107,7 +107,7 @@ impl ComparedTimes {
 }
 
 impl CopiesTimes {
-    /// Returns the ratios of wall times, then those of processor times.
+    /// Returns the ratios of wall-clock times, followed by those of processor times.
     fn ratios(&self) -> [f64; 4] {
         let ([a, b], [c, d]) = (self.wall.ratios(), self.cpu.ratios());
         [a, b, c, d]
@@ -168,7 +168,7 @@ impl CopiesResults {
     /// Reads today's results from a folder, or starts new ones.
     ///
     /// # Errors
-    /// The file is damaged, or of another version.
+    /// The file is corrupt, or has a different schema version.
     pub fn from_today(folder: &Path) -> Result<CopiesResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let stem = folder.join(&date);
@@ -176,9 +176,9 @@ impl CopiesResults {
         let content = match path.exists() {
             true => {
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                let remedy = || format!("{} is damaged or has another schema version; move it away", path.display());
-                let known: Content = serde_json::from_str(&text).with_context(remedy)?;
-                ensure!(known.schema_version == SCHEMA_VERSION, remedy());
+                let advice = || format!("{} is corrupt or has a different schema version; move it away", path.display());
+                let known: Content = serde_json::from_str(&text).with_context(advice)?;
+                ensure!(known.schema_version == SCHEMA_VERSION, advice());
                 eprintln!("rows in {} that will not be run again: {}", path.display(), known.rows.len());
                 Content { commit: commit(), ..known }
             }
@@ -194,8 +194,8 @@ impl CopiesResults {
         Ok(CopiesResults { stem, content })
     }
 
-    /// Returns the row of a setting, if there is one.
-    pub fn row(&self, setting: &Setting) -> Option<&CopiesRow> {
+    /// Returns the row of a setting; `None` if the setting has not been measured.
+    pub fn find_row(&self, setting: &Setting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
@@ -239,7 +239,7 @@ impl CopiesResults {
         let folder = self.stem.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         self.store("json", serde_json::to_string_pretty(&self.content)? + "\n")?;
-        self.store("md", self.text()?)
+        self.store("md", self.to_markdown()?)
     }
 
     /// Writes a file by renaming, so that an interruption does not destroy the previous version.
@@ -248,7 +248,7 @@ impl CopiesResults {
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn text(&self) -> Result<String> {
+    fn to_markdown(&self) -> Result<String> {
         let Content { date, commit, machine, rows, analyses, .. } = &self.content;
         let mut page = format!("# Copies, {date}\n\nEvery merged profile equalled the program's own.\n\n");
         writeln!(page, "{}, {} cores, Linux {}; commit {commit}\n", machine.processor, machine.cores, machine.kernel)?;
@@ -419,8 +419,8 @@ mod tests {
         results.add(row("a", 50.0)).unwrap();
         results.add(row("b", 32.0)).unwrap();
         let mut again = CopiesResults::from_today(folder.path()).unwrap();
-        assert_eq!(again.row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
-        assert_eq!(again.row(&row("c", 0.0).setting), None);
+        assert_eq!(again.find_row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
+        assert_eq!(again.find_row(&row("c", 0.0).setting), None);
         let [average] = &again.averages()[..] else { panic!() };
         assert_eq!(
             (average.programs, average.cells()),

@@ -47,7 +47,7 @@ fn runner(folder: &Path) -> String {
     format!("{words}={}/%p", folder.display())
 }
 
-/// Sums up the counts of an output file. Returns `None` if it has another format.
+/// Sums up the counts in an output file. Returns `None` if the format is unknown.
 fn parse(text: &str) -> Option<Branches> {
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
     let (names, totals) = (value("events:")?, value("totals:")?);

@@ -1,8 +1,8 @@
 //! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build by clang's edge profile, using
 //! counts that are stable on a busy machine.
 //!
-//! Counted are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both
-//! were trained. This needs half as many builds as the full comparison, and no timing.
+//! The counts are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both
+//! builds were trained. This needs half as many builds as the full comparison, and no timing.
 
 use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, instructions, profile_by_clang};
 use crate::experiments::bench::instructions::Counter;
@@ -24,7 +24,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     println!("{HEAD}");
     let mut failed = Vec::new();
     for program in programs {
-        match row(corpus, program, counter) {
+        match measure_row(corpus, program, counter) {
             Ok(line) => println!("{line}"),
             Err(error) => {
                 println!("{program:<10} failed: {error:#}");
@@ -36,7 +36,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
+fn measure_row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;

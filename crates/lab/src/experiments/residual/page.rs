@@ -36,7 +36,7 @@ count all but those (`residual`): `.text` alone, and all that is loaded (code, c
 
 ";
 
-pub fn text(results: &Results) -> String {
+pub fn render_page(results: &Results) -> String {
     let mut out =
         format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
     out += "Each row was computed twice, by `trodden untested` and by an oracle that compares two full profiles and shares only the \
@@ -184,7 +184,7 @@ mod tests {
             sizes: sizes.map(|(n, s)| (n.to_owned(), s)).into(),
         };
         let results = Results { schema_version: 1, date: "d".into(), programs: BTreeMap::from([("one".to_owned(), row)]) };
-        let text = text(&results);
+        let text = render_page(&results);
         assert!(text.contains("By `trodden-lab experiment residual`, commit c (one).\n"), "{text}");
         assert!(text.contains("| one | 90 | 200 | 50 | 25.0 | 0.0100 | 6 | 3 | 2 | 40 | 80.0 | 45 | counts the same |"), "{text}");
         assert!(text.contains("| one | 7 | 90 | 50 | 25.0 | 0.0100 | 3 | 40 | 80.0 |"), "{text}");
